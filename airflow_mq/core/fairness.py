@@ -167,9 +167,11 @@ def _blocks(count: int) -> str:
 
 
 def rounds_of(
-    pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int], ready: Mapping[str, int],
+    pages: Sequence[Sequence[Entry]],
+    parts: Callable[[Weight], int],
+    ready: Mapping[str, int],
     takes: Sequence[Takes] = (),
-) -> list[Round]:  # fmt: skip
+) -> list[Round]:
     """Return the blocks of a ledger, the oldest first.
 
     A queue that a block left wanting is also wanting in the blocks that do not mention it, up to its next line, unless
@@ -254,9 +256,12 @@ def backlogs_of(rounds: Sequence[Round], left: Mapping[str, float]) -> list[dict
 
 
 def judge(
-    rounds: Sequence[Round], promises: Mapping[str, Promise], *, left: Mapping[str, float] | None = None,
+    rounds: Sequence[Round],
+    promises: Mapping[str, Promise],
+    *,
+    left: Mapping[str, float] | None = None,
     paths: bool = False,
-) -> Fairness:  # fmt: skip
+) -> Fairness:
     """Return the figures of these blocks.
 
     :param promises: settings of each origin; with paths, also of groups by name.

@@ -84,9 +84,10 @@ def in_words(reason: str, weight: Weight | None, limit: Weight | None, size: int
     if reason == SIZE and limit is not None:
         return f"it has {size:,} bytes, more than the {limit[1]:,} that this ring allows"
     whose = {
-        OVERWEIGHT: "that a block can carry", MOST: "that its origin may have of a block",
+        OVERWEIGHT: "that a block can carry",
+        MOST: "that its origin may have of a block",
         FRACTION: "that this ring allows for one message",
-    }.get(reason)  # fmt: skip
+    }.get(reason)
     if whose and weight is not None:
         return f"it weighs {weight}, more than the {limit} {whose}"
     return "its queue was swept" if reason == SWEPT else "it was tried too often without an outcome"

@@ -363,9 +363,8 @@ class WorkingSet:
         return hooks
 
     def emit(
-        self, fate: Fate, origin: str, page: int, index: int, id_: bytes,
-        weight: Weight | None = None, detail: str = "",
-    ) -> None:  # fmt: skip
+        self, fate: Fate, origin: str, page: int, index: int, id_: bytes, weight: Weight | None = None, detail: str = ""
+    ) -> None:
         """Record the event of one message."""
         events = self.changes.events
         last = events[-1] if events else None

@@ -12,7 +12,7 @@ from ..core.message import check_origin, check_seconds
 from ..core.outcome import DONE, Outcome, check_outcome
 from ..core.page import Page
 from ..core.priority import books_of
-from ..core.service import Ladder, overweight_limit
+from ..core.service import Credit, Ladder, overweight_limit
 from ..core.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.rows import PLANNED
 from ..store.unit import Unit
@@ -120,10 +120,11 @@ class View:
         return ReferenceToken(session.ring, bytes(row.token).hex(), address, moment(row.deadline), self._leases)
 
 
-class _One:
+class _One(Credit):
     """The credit of a visit that may take one message."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.left = 1
 
     def covering(self, weights: Sequence[Weight]) -> int:

@@ -204,9 +204,12 @@ class StoreAddress:
 
 
 _DEFAULTS = {
-    "schema": DEFAULT_SCHEMA, "sslmode": None, "origins": None, "priority": None,
+    "schema": DEFAULT_SCHEMA,
+    "sslmode": None,
+    "origins": None,
+    "priority": None,
     **{name: default for name, (default, _, _) in NUMBERS.items()},
-}  # fmt: skip
+}
 
 
 def parse(uri: str, *, root: Path | None = None) -> StoreAddress:

@@ -50,9 +50,7 @@ _WEIGHT = struct.Struct(">QQ")
 
 
 #: Errors that unpacking of damaged bytes may raise.
-_ODD = (
-    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error, zlib.error,
-)  # fmt: skip
+_ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error, zlib.error)
 #: Number of one-byte messages in the largest possible heap: no row is longer.
 _MOST_NUMBERS = (1 << 30) // 6
 #: The most events without message ids in a row: they are about pages and queues.
@@ -246,12 +244,11 @@ def pack_claim(claim: Claim) -> bytes:
             "count": run.count,
             "closed": run.closed,
             **({"weights": run.weights} if run.weights else {}),
-            **({"decisions": [[i, *_plain_decision(d)] for i, d in run.decisions.items()]}
-               if run.decisions else {}),
+            **({"decisions": [[i, *_plain_decision(d)] for i, d in run.decisions.items()]} if run.decisions else {}),
         }
         for run in claim.runs
         if run.count or run.closed
-    ]  # fmt: skip
+    ]
     manner = {"ordered": claim.ordered, "most": claim.most}
     manner = {name: value for name, value in manner.items() if value is not None}
     return json.dumps({"planned": claim.planned, **manner, "runs": runs}, separators=(",", ":")).encode()

@@ -52,9 +52,7 @@ class Origins(Repository):
         self, ring: int, origin: str, *, reason: str, actor: str, now: int, until: int | None, below: bool
     ) -> None:
         """Pause an origin, or replace its pause."""
-        self.unit.run(
-            "pause", ring=ring, origin=origin, reason=reason, who=actor, now=now, until=until, below=below
-        )  # fmt: skip
+        self.unit.run("pause", ring=ring, origin=origin, reason=reason, who=actor, now=now, until=until, below=below)
 
     def resume(self, ring: int, origin: str) -> bool:
         """Resume an origin; return whether it was paused."""

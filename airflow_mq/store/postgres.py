@@ -364,9 +364,7 @@ def _milliseconds(seconds: float) -> int:
     return max(int(seconds * 1000), 1)
 
 
-def horizon_of(
-    marks: list[list[int]], mark: list[int] | None, own: int, oldest: int
-) -> tuple[int, list[list[int]]]:  # fmt: skip
+def horizon_of(marks: list[list[int]], mark: list[int] | None, own: int, oldest: int) -> tuple[int, list[list[int]]]:
     """Return the id below which every row is visible or will never be, and the marks to store.
 
     :param marks: pairs of a transaction's number and the last id drawn before it had that number

@@ -274,9 +274,12 @@ def rejoined_row(id_: int, posted: Posted) -> tuple[int, str, int, bytes, bytes,
     """Return the inbox row of a message that comes with more than its bytes."""
     note, origin, payload = posted.note or NO_NOTE, posted.origin, posted.payload
     facts: dict[str, Any] = {
-        "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": note.arrived,
+        "weight": note.weight,
+        "attempts": note.attempts,
+        "expires": note.expires,
+        "arrived": note.arrived,
         "headers": dict(posted.headers),
-    }  # fmt: skip
+    }
     kept = {name: value for name, value in facts.items() if value}
     plain = {**({"each": {"0": kept}} if kept else {}), **blob_attributes([payload])}
     attributes = codec.write_json(plain) if plain else b""

@@ -161,8 +161,11 @@ def _first_ring(execute: Callable[[str, Sequence[str]], Any], prefix: str, mark:
     config = json.dumps(RingConfig().to_json())
     text = f"INSERT INTO {prefix}ring (name, config) VALUES ({mark}, {mark}) ON CONFLICT (name) DO NOTHING"
     execute(text, ("default", config))
-    execute(f"INSERT INTO {prefix}state (ring) SELECT id FROM {prefix}ring WHERE name = {mark} "
-            "ON CONFLICT (ring) DO NOTHING", ("default",))  # fmt: skip
+    execute(
+        f"INSERT INTO {prefix}state (ring) SELECT id FROM {prefix}ring WHERE name = {mark} "
+        "ON CONFLICT (ring) DO NOTHING",
+        ("default",),
+    )
 
 
 def _missing(dialect: str, known: dict[int, str]) -> list[tuple[int, str, str]]:

@@ -11,9 +11,7 @@ from . import codec
 from .primitives import Repository
 from .rows import LATEST, Arrival
 
-_COLUMNS = (
-    "origin", "page", "item", "id", "size", "weight", "weight_limit", "reason", "arrived_at", "arrived_block",
-)  # fmt: skip
+_COLUMNS = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason", "arrived_at", "arrived_block")
 
 
 class AsideRow(NamedTuple):

@@ -89,4 +89,4 @@ __all__ = [
     "StoredSet",
     "level_of",
     "ticket_of",
-]  # fmt: skip
+]

@@ -122,10 +122,12 @@ class Overlay(Source):
         """Add rows that are due, as the next operation that writes would."""
         rows = self.unit.inbox.due(self.ring_id, self.now)
         ids = self.fresh_ids(len(rows))
-        self._add([
-            row._replace(id=id_, lengths=bytes(row.lengths), attributes=bytes(row.attributes), heap=None)
-            for id_, row in zip(ids, rows)
-        ])  # fmt: skip
+        self._add(
+            [
+                row._replace(id=id_, lengths=bytes(row.lengths), attributes=bytes(row.attributes), heap=None)
+                for id_, row in zip(ids, rows)
+            ]
+        )
 
     def _add(self, rows: Sequence[StoredInboxRow]) -> None:
         for row in rows:

@@ -319,5 +319,6 @@ class Writer:
         told = self.unit.inbox.arrivals(self.ring_id, sorted(set(row_ids.values())))
         return {
             at: told[row_id]._replace(block=rows.aside_rows[at].arrived or told[row_id].block)
-            for at, row_id in row_ids.items() if row_id in told
-        }  # fmt: skip
+            for at, row_id in row_ids.items()
+            if row_id in told
+        }
