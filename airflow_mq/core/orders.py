@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from .book import Book
 from .config import BLOCK_PARTS
@@ -52,7 +51,7 @@ class Ledger:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         #: Record of the block as a whole.
-        self.head: dict[str, Any] | None = None
+        self.head: dict[str, object] | None = None
 
     @property
     def stuck(self) -> list[Entry]:

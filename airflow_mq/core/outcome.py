@@ -120,7 +120,7 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_header
         raise InvalidOutcome(
             f"invalid outcome ({type(answer).__name__}): expected Done, Overweight, Yield or another outcome"
         )
-    name: Any = getattr(answer, "id", None)
+    name: object = getattr(answer, "id", None)
     if name is not None and not (isinstance(name, bytes) and len(name) == ID_BYTES):
         length = f" of length {len(name)}" if isinstance(name, (bytes, str)) else ""
         raise InvalidOutcome(f"invalid id of an outcome ({type(name).__name__}{length}): expected {ID_BYTES} bytes")
@@ -143,7 +143,7 @@ def _check_done(done: Done, most: int, permit: Permit, most_headers: int) -> Don
     return Done(done.success, done.id, used, enqueue)
 
 
-def check_sent(entry: Any, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> tuple[Any, ...]:
+def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> tuple[Any, ...]:
     """Return a message that a processor enqueues as a tuple: the book's name, the payload, and headers if any."""
     if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
         raise InvalidOutcome(

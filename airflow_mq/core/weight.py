@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .errors import InvalidWeight
 
@@ -46,7 +46,7 @@ class Weight(NamedTuple):
         return max((part / most for part, most in zip(self, limit) if most), default=0.0)
 
     @classmethod
-    def of(cls, value: Any) -> Weight:
+    def of(cls, value: object) -> Weight:
         """Return a caller's value as a weight: a pair, or a mapping with `time` and `size`.
 
         :raises InvalidWeight: if it is neither.

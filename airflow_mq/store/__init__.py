@@ -13,10 +13,10 @@ from .files import refuse_network_file_system
 from .postgres import PostgresStore
 from .schema import SchemaStatus, schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
-from .store import Outgoing, Store
+from .store import AnyStore, Outgoing, Store
 
 
-def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> Store[Any]:
+def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
     """The store at an address. Its schema must be current; nothing is created."""
     address = parse(uri) if isinstance(uri, str) else uri
     if address.driver == "sqlite":

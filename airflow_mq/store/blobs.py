@@ -26,7 +26,7 @@ from ..core.errors import (
 )
 from . import codec
 from .blob_files import ROOTS, BlobFile, fresh_name, is_below, named_roots
-from .store import Store
+from .store import AnyStore
 from .unit import Unit
 
 #: Bytes of a chunk, and how many of them one transaction writes.
@@ -43,7 +43,7 @@ class Upload:
     :param folder: folder of its file; without one its bytes are stored in the database
     """
 
-    def __init__(self, store: Store[Any], keep: float, folder: str | None) -> None:
+    def __init__(self, store: AnyStore, keep: float, folder: str | None) -> None:
         self.store, self.keep = store, int(keep * 1_000_000)
         self.size = 0
         self._path = fresh_name(folder) if folder else ""
@@ -147,14 +147,14 @@ class Upload:
         return now
 
 
-def hold(store: Store[Any], reference: Reference, keep: float) -> int | None:
+def hold(store: AnyStore, reference: Reference, keep: float) -> int | None:
     """Hold an existing blob; return the hold, or `None` if there is no such blob."""
     with store.writing() as unit:
         id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
         return id_ if unit.payloads.hold(id_, reference.hash.hex(), until) else None
 
 
-def release(store: Store[Any], hold: int) -> None:
+def release(store: AnyStore, hold: int) -> None:
     """End a hold, and sweep unused blobs."""
     with store.writing() as unit:
         unit.payloads.drop_hold(hold)
@@ -226,7 +226,7 @@ class BlobReader(io.RawIOBase):
         return data
 
 
-def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
+def open_blob(store: AnyStore, reference: Reference) -> IO[bytes]:
     """Open an external payload for reading; raise `BlobMissing` if it does not exist."""
     with store.loose() as unit:
         blob = unit.payloads.blob(reference.hash.hex())
@@ -237,7 +237,7 @@ def open_blob(store: Store[Any], reference: Reference) -> IO[bytes]:
     return io.BufferedReader(reader, CHUNK)
 
 
-def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
+def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
     """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now."""
     blob = unit.payloads.blob(reference.hash.hex())
     if blob is None or blob.size != reference.size:
@@ -250,7 +250,7 @@ def is_there(store: Store[Any], unit: Unit, reference: Reference) -> bool:
         return True
 
 
-def _chunk_reader(store: Store[Any], reference: Reference, upload: int) -> BlobReader:
+def _chunk_reader(store: AnyStore, reference: Reference, upload: int) -> BlobReader:
     def fetch(seq: int) -> bytes:
         with store.loose() as unit:
             chunk = unit.payloads.chunk(upload, seq)
@@ -274,7 +274,7 @@ def _file_reader(reference: Reference, stored: BlobFile) -> BlobReader:
     return BlobReader(reference, fetch, file.close)
 
 
-def stored_file(store: Store[Any], unit: Unit, path: str) -> BlobFile:
+def stored_file(store: AnyStore, unit: Unit, path: str) -> BlobFile:
     """Return the file that the store names for a payload; raise `StoreCorrupt` if this process must not use it.
 
     A user with write access to the payload tables could name any file there to have it read or deleted.
@@ -300,7 +300,7 @@ def _paths_of(config: Any) -> Iterator[str]:
 # -- removing --
 
 
-def sweep(store: Store[Any]) -> int:
+def sweep(store: AnyStore) -> int:
     """Delete unused blobs and abandoned uploads; return the number of deleted blobs.
 
     Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays.
@@ -319,7 +319,7 @@ def sweep(store: Store[Any]) -> int:
     return deleted
 
 
-def _delete_unused(store: Store[Any]) -> tuple[bool, int]:
+def _delete_unused(store: AnyStore) -> tuple[bool, int]:
     """Delete some unused blobs; return whether there may be more, and the number deleted."""
     with store.loose() as unit:
         hashes = unit.payloads.past_uses(unit.now(), SWEPT)
@@ -336,7 +336,7 @@ def _delete_unused(store: Store[Any]) -> tuple[bool, int]:
     return True, len(uploads)
 
 
-def remove_upload(store: Store[Any], upload: int, path: str) -> None:
+def remove_upload(store: AnyStore, upload: int, path: str) -> None:
     """Delete the bytes of an abandoned upload in small transactions, then the upload."""
     if path:
         with store.loose() as unit:

@@ -95,7 +95,7 @@ class Blocks(Repository):
         """Close a live block for reports; return whether it was live."""
         return bool(self.unit.run("close_block", ring=ring, token=token, now=now))
 
-    def end(self, block: int, state: int, now: int, details: Any) -> None:
+    def end(self, block: int, state: int, now: int, details: object) -> None:
         """Record that a block was settled or released; delete its claims and reports."""
         self.unit.run("end_block", block=block, state=state, now=now, details=details)
         self.unit.run("delete_claims", block=block)
@@ -143,9 +143,9 @@ class Blocks(Repository):
         rows = self.unit.rows_for("reported", {"origin": origins}, ring=ring) if origins else []
         return list(map(ClaimRow._make, rows))
 
-    def _block(self, statement: str, **values: Any) -> BlockRow | None:
+    def _block(self, statement: str, **values: object) -> BlockRow | None:
         rows = self.unit.rows(statement, **values)
         return BlockRow(*rows[0]) if rows else None
 
-    def _blocks(self, statement: str, **values: Any) -> list[BlockRow]:
+    def _blocks(self, statement: str, **values: object) -> list[BlockRow]:
         return [BlockRow(*row) for row in self.unit.rows(statement, **values)]

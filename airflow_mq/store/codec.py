@@ -143,7 +143,7 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
 
 
-def _plain_note(note: Note) -> list[Any]:
+def _plain_note(note: Note) -> Sequence[object]:
     values = [note.weight, note.attempts, note.expires]
     values += [note.blob, note.arrived, note.loan, note.headers]
     while len(values) > 3 and not values[-1]:
@@ -181,7 +181,7 @@ def read_json(data: bytes | str) -> Any:
         raise StoreCorrupt(f"stored JSON cannot be read: {error}") from None
 
 
-def write_json(value: Any) -> bytes:
+def write_json(value: object) -> bytes:
     """Return compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -254,7 +254,7 @@ def pack_claim(claim: Claim) -> bytes:
     return json.dumps({"planned": claim.planned, **manner, "runs": runs}, separators=(",", ":")).encode()
 
 
-def _plain_decision(decision: Decision) -> list[Any]:
+def _plain_decision(decision: Decision) -> list[object]:
     name = decision.id.hex() if decision.id else ""
     reason = [] if decision.reason == OVERWEIGHT else [decision.reason]
     return [decision.verdict.value, decision.weight, decision.limit, name, *reason]
@@ -286,12 +286,12 @@ _CODES: dict[str, type[BadFormat] | type[Corrupt] | type[Unsupported] | type[Sta
 _NAMES = {kind: code for code, kind in _CODES.items()}
 
 
-def plain_outcome(outcome: Outcome | Mark) -> list[Any]:
+def plain_outcome(outcome: Outcome | Mark) -> list[object]:
     """Return an outcome or a mark as a JSON value, without default values."""
     if isinstance(outcome, (Begun, NotBegun)):
         return ["begun"] if isinstance(outcome, Begun) else ["not begun", {"error": outcome.error}]
     if isinstance(outcome, Done):
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         if not outcome.success:
             values["success"] = False
         if outcome.id is not None:
@@ -310,7 +310,7 @@ def plain_outcome(outcome: Outcome | Mark) -> list[Any]:
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
-def _plain_sent(origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> list[Any]:
+def _plain_sent(origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> list[object]:
     kind = "blob" if isinstance(payload, Reference) else ""
     return [origin, payload.hex(), *((kind, dict(headers)) if headers else (kind,) if kind else ())]
 
@@ -347,7 +347,7 @@ def outcome_of(plain: Sequence[Any]) -> Outcome | Mark:
     return _CODES[code](id_)
 
 
-def pack_ledger(entries: Sequence[Entry], head: Mapping[str, Any] | None = None) -> bytes:
+def pack_ledger(entries: Sequence[Entry], head: Mapping[str, object] | None = None) -> bytes:
     """Pack the entries of a block, after the head, which is about the whole block."""
     rows = [
         [e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits, *([e.needs] if e.needs else ())]
@@ -356,7 +356,7 @@ def pack_ledger(entries: Sequence[Entry], head: Mapping[str, Any] | None = None)
     return (b"" if head is None else _squeeze(head)) + _squeeze(rows)
 
 
-def _squeeze(value: Any) -> bytes:
+def _squeeze(value: object) -> bytes:
     return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
 
 

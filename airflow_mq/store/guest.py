@@ -25,7 +25,7 @@ from . import postgres, sqlite
 from .postgres import PostgresStore, PostgresUnit
 from .schema import SchemaStatus, expected_version
 from .sqlite import SqliteStore, SqliteUnit
-from .store import Store
+from .store import AnyStore
 from .unit import Unit
 
 _SAVEPOINT = "airflow_mq"
@@ -33,7 +33,7 @@ TAKEN = "a connection of psycopg 3, of sqlite3, or of SQLAlchemy over one of the
 
 
 @contextmanager
-def guest(store: Store[Any], connection: Any, *, known: bool = False) -> Iterator[Unit]:
+def guest(store: AnyStore, connection: object, *, known: bool = False) -> Iterator[Unit]:
     """Yield a unit inside the open transaction of a connection to the same database.
 
     :param known: whether an earlier call has checked that the connection leads to this store
@@ -89,7 +89,7 @@ class _PlainConnection:
 
 
 @contextmanager
-def _on_postgres(store: PostgresStore, connection: Any, known: bool) -> Iterator[Unit]:
+def _on_postgres(store: PostgresStore, connection: object, known: bool) -> Iterator[Unit]:
     if not isinstance(connection, psycopg.Connection):
         raise ConnectionUnfit(f"the queue is on PostgreSQL, and this is a {_name(connection)}; it takes {TAKEN}")
     _refuse_state(connection)
@@ -178,7 +178,7 @@ class _PlainFile:
 
 
 @contextmanager
-def _on_sqlite(store: SqliteStore, connection: Any, begun: bool, known: bool) -> Iterator[Unit]:
+def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool) -> Iterator[Unit]:
     if not isinstance(connection, sqlite3.Connection):
         raise ConnectionUnfit(f"the queue is on SQLite, and this is a {_name(connection)}; it takes {TAKEN}")
     plain = _PlainFile(connection)
@@ -259,6 +259,6 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _name(connection: Any) -> str:
+def _name(connection: object) -> str:
     kind = type(connection)
     return f"{kind.__module__}.{kind.__qualname__}"

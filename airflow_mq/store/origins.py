@@ -66,7 +66,7 @@ class Origins(Repository):
         """Return groups that are paused with everything below them."""
         return [group for (group,) in self.unit.rows("paused_groups", ring=ring, now=now)]
 
-    def set(self, ring: int, origin: str, settings: Any, *, guaranteed: bool) -> None:
+    def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool) -> None:
         """Write the settings of an origin."""
         self.unit.run("set_standing", ring=ring, origin=origin, settings=settings, guaranteed=guaranteed)
 
@@ -94,6 +94,6 @@ class Origins(Repository):
         """Return what was measured of processors' work, of one processor if given."""
         return [MeasureRow(*row) for row in self.unit.rows("measure", ring=ring, processor=processor)]
 
-    def save_measure(self, ring: int, processor: str, origin: str, data: Any) -> None:
+    def save_measure(self, ring: int, processor: str, origin: str, data: object) -> None:
         """Write what was measured of a processor's work."""
         self.unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=data)

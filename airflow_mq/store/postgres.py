@@ -58,20 +58,20 @@ class PostgresUnit(Unit):
         self.store.point(name)
         return self.store.text(name)
 
-    def rows(self, statement: str, **values: Any) -> list[Any]:
+    def rows(self, statement: str, **values: object) -> list[Any]:
         """Run a statement and return its rows."""
         return self.connection.execute(self._text(statement), values, binary=True).fetchall()
 
-    def run(self, statement: str, **values: Any) -> int:
+    def run(self, statement: str, **values: object) -> int:
         """Run a statement and return the number of rows it wrote."""
         return self.connection.execute(self._text(statement), plain(values)).rowcount
 
-    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         """Run a statement once for all requests."""
         given = {**values, **{name: list(column) for name, column in columns.items()}}
         return self.connection.execute(self._text(statement), given, binary=True).fetchall()
 
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
         """Run a statement once for all requests."""
         given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
         self.connection.execute(self._text(statement), given)

@@ -18,19 +18,19 @@ class Primitives(ABC):
     draws_ids: ClassVar[bool]
 
     @abstractmethod
-    def rows(self, statement: str, **values: Any) -> list[Any]:
+    def rows(self, statement: str, **values: object) -> list[Any]:
         """Run a statement and return its rows."""
 
     @abstractmethod
-    def run(self, statement: str, **values: Any) -> int:
+    def run(self, statement: str, **values: object) -> int:
         """Run a statement and return the number of rows it wrote."""
 
     @abstractmethod
-    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         """Run a statement for many requests and return all rows."""
 
     @abstractmethod
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
         """Run a statement for many requests."""
 
     @abstractmethod
@@ -41,12 +41,16 @@ class Primitives(ABC):
     def now(self) -> int:
         """Return the database's clock, in microseconds."""
 
-    def only(self, statement: str, **values: Any) -> Any:
+    def only(self, statement: str, **values: object) -> Any:
         """Return the one row that a statement finds for each ring."""
         rows = self.rows(statement, **values)
         if not rows:
             raise StoreCorrupt("the state of the ring is missing in the store; restore the store from a backup")
         return rows[0]
+
+
+#: Parameters of many requests, a row for each.
+Requests = Sequence[Sequence[object]]
 
 
 class Repository:
@@ -57,17 +61,17 @@ class Repository:
     def __init__(self, unit: Primitives) -> None:
         self.unit = unit
 
-    def _read(self, statement: str, names: Sequence[str], requests: Sequence[Any], **values: Any) -> list[Any]:
+    def _read(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> list[Any]:
         """Return the rows for many requests."""
         return self.unit.rows_for(statement, _columns(names, requests), **values) if requests else []
 
-    def _write(self, statement: str, names: Sequence[str], requests: Sequence[Any], **values: Any) -> None:
+    def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> None:
         """Run a statement for many requests."""
         if requests:
             self.unit.run_for(statement, _columns(names, requests), **values)
 
 
-def _columns(names: Sequence[str], requests: Sequence[Any]) -> dict[str, list[Any]]:
+def _columns(names: Sequence[str], requests: Requests) -> dict[str, list[object]]:
     return dict(zip(names, map(list, zip(*requests))))
 
 

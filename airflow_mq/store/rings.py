@@ -43,7 +43,7 @@ class Rings(Repository):
         """Return the settings of a ring, and keep other senders from adding queues until the transaction ends."""
         return self.unit.only("hold_config", ring=ring)[0]
 
-    def change(self, ring: int, config: Any) -> None:
+    def change(self, ring: int, config: object) -> None:
         """Replace the settings of a ring."""
         self.unit.run("change_ring", ring=ring, config=config)
 

@@ -51,15 +51,15 @@ class SqliteUnit(Unit):
         self.store.point(name)
         return statement("sqlite", name, SQLITE_PREFIX)
 
-    def rows(self, statement: str, **values: Any) -> list[Any]:
+    def rows(self, statement: str, **values: object) -> list[Any]:
         """Run a statement and return its rows."""
         return self.connection.execute(self._text(statement), values).fetchall()
 
-    def run(self, statement: str, **values: Any) -> int:
+    def run(self, statement: str, **values: object) -> int:
         """Run a statement and return the number of rows it wrote."""
         return self.connection.execute(self._text(statement), plain(values)).rowcount
 
-    def rows_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> list[Any]:
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         """Run a statement for each request, which costs microseconds in one process."""
         text, execute = self._text(statement), self.connection.execute
         rows: list[Any] = []
@@ -68,7 +68,7 @@ class SqliteUnit(Unit):
             rows.extend(execute(text, values))
         return rows
 
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[Any]], **values: Any) -> None:
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
         """Run a statement for each request."""
         values = plain(values)
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
@@ -158,3 +158,7 @@ class Store(ABC, Generic[Connection]):
         """Call the probe, if there is one, with the name of the next statement or step."""
         if self.probe is not None:
             self.probe(name)
+
+
+#: A store on either database.
+AnyStore: TypeAlias = Store[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .blocks import Blocks
 from .books import Books, Pages
@@ -18,7 +18,7 @@ from .rows import Locked
 from .set_aside import SetAside
 
 if TYPE_CHECKING:
-    from .store import Store
+    from .store import AnyStore
 
 
 Repo = TypeVar("Repo")
@@ -40,7 +40,7 @@ class Unit(Primitives):
     #: The last id drawn when the ring was locked.
     last_id = 0
     #: The store of this transaction.
-    store: Store[Any]
+    store: AnyStore
 
     @abstractmethod
     def lock(self, ring: int) -> Locked:

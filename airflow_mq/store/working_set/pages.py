@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...core.message import Address
 from ...core.page import WAITING, Page
@@ -91,9 +91,9 @@ class PageLoader:
         if missing:
             self._take(self.source.pages([(origin, at, at) for origin, at in missing], 1))
 
-    def keep(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Page]]:
+    def keep(self, rows: Iterable[PageRow]) -> Iterator[tuple[str, Page]]:
         """Load pages of which the caller fetched the rows."""
-        found = [PageRow(*row) for row in rows]
+        found = list(rows)
         self.books.load(row.origin for row in found)
         self._take(found)
         for row in found:
