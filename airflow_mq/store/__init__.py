@@ -6,8 +6,6 @@ one transaction. `StoredSet` loads books and pages for the core and writes back 
 
 from __future__ import annotations
 
-from typing import Any
-
 from .address import StoreAddress, parse
 from .files import refuse_network_file_system
 from .postgres import PostgresStore
