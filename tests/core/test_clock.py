@@ -1,4 +1,4 @@
-"""The clock tells what going from block to block and from queue to queue tells, whatever a ledger says."""
+"""Fairness clock: its figures equal those of a walk over blocks and queues, for any ledger."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_clock_and_the_plain_way(seed: int) -> None:
     same(judge_shares(pages, parts, ready, promises, left.__getitem__), plain)
 
 
-def test_nobody_is_asked_whose_answer_does_not_matter() -> None:
+def test_only_demands_that_matter_are_read() -> None:
     """A hundred queues wait, of each of which more is known than it could have been promised."""
     pages = [[Entry("loud", granted=Weight(1000, 0), messages=1000, reason="limit")] for _ in range(3)]
     ready = {f"o{number:03}": Asks(0, parts(Weight(100, 0))) for number in range(100)} | {"o999": Asks(0, 1)}

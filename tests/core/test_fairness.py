@@ -96,13 +96,13 @@ def test_a_queue_that_is_not_mentioned_waits_if_it_was_left_wanting() -> None:
     assert told.origin("b").contended == 4 and told.origin("a").contended == 2
 
 
-def test_a_queue_that_was_passed_by_did_not_wait() -> None:
+def test_a_skipped_queue_did_not_wait() -> None:
     for reason in ("paused", "in flight", "backoff"):
         told = figures([line("b", 1, "limit")], [line("a", 100, "limit")], [line("b", 0, reason)])
         assert told.origin("b").longest_wait == 0 and told.origin("b").contended == 1
 
 
-def test_what_waits_now_is_told_by_what_is_ready_now() -> None:
+def test_ready_queues_wait_now() -> None:
     pages = [[line("a", 100, "limit")]] * 4
     told = figures(*pages, ready={"a": 0, "quiet": 1, "fresh": 4})
     assert (told.origin("quiet").longest_wait, told.origin("quiet").waiting) == (3, 3)
@@ -115,13 +115,13 @@ def test_what_waits_now_is_told_by_what_is_ready_now() -> None:
 
 
 def test_who_was_emptied_got_all_it_asked_for() -> None:
-    """It waits for nine blocks for a message that is worth as much; then nobody owes it anything."""
+    """It waits for nine blocks for a message that is worth as much; then nothing is owed to it."""
     few = [[line("large", 0, "spent"), *(line(f"s{n}", 10, "limit") for n in range(9))] for _ in range(9)]
     told = figures(*few, [line("large", 90, "emptied", 1), line("s0", 10, "limit")])
     large = told.origin("large")
     assert (large.longest_wait, large.contended, large.late) == (9, 10, 0)
     assert large.error == pytest.approx(0.0)
-    # Before, less than a block was promised, and nothing was started: nothing can be said.
+    # Before, less than a block was promised, and nothing was started: there is no figure.
     assert figures(*few).origin("large").error is None
     assert figures(*few, *few).origin("large").error == -1.0
 

@@ -1,4 +1,4 @@
-"""Each promise that is broken is told; a ring that cannot work is refused."""
+"""Invariants: each violation is reported, and a ring that cannot work is refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def breaks(change: Callable[[Book, dict[int, Page]], Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (lambda book, pages: setattr(book, "end", 2), "before it begins"),
         (lambda book, pages: setattr(book, "begin", 4), "it is not ready, but in the ring"),
@@ -63,15 +63,15 @@ def breaks(change: Callable[[Book, dict[int, Page]], Any]) -> list[str]:
         (lambda book, pages: pages[3].marks.__setitem__(0, 7), "a mark that does not exist"),
     ],
 )
-def test_a_broken_promise_is_told(change: Callable[[Book, dict[int, Page]], Any], told: str) -> None:
-    assert any(told in one for one in breaks(change)), breaks(change)
+def test_a_violation_is_reported(change: Callable[[Book, dict[int, Page]], Any], expected: str) -> None:
+    assert any(expected in one for one in breaks(change)), breaks(change)
 
 
-def test_a_ready_book_outside_of_the_ring_is_told() -> None:
+def test_a_ready_book_outside_of_the_ring_is_reported() -> None:
     assert violations(*sound(), in_ring=False) == ["book 'acme': it is ready, but not in the ring"]
 
 
-def test_a_page_larger_than_a_heap_is_told() -> None:
+def test_a_page_larger_than_a_heap_is_reported() -> None:
     book, pages = sound()
     assert any("more than the 50" in str(one) for one in check_book(book, pages, True, 50))
 
@@ -84,10 +84,12 @@ SLICES: list[tuple[dict[int, list[int]], set[int], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("lengths", "uncut", "told"), SLICES)
-def test_pages_that_do_not_match_their_mail_are_told(lengths: dict[int, list[int]], uncut: set[int], told: str) -> None:
+@pytest.mark.parametrize(("lengths", "uncut", "expected"), SLICES)
+def test_pages_that_do_not_match_their_inbox_rows_are_reported(
+    lengths: dict[int, list[int]], uncut: set[int], expected: str
+) -> None:
     _, pages = sound()
-    assert [told in str(one) for one in check_slices("acme", pages, lengths, uncut)] == [True]
+    assert [expected in str(one) for one in check_slices("acme", pages, lengths, uncut)] == [True]
 
 
 def test_pages_match_their_mail() -> None:
@@ -95,7 +97,7 @@ def test_pages_match_their_mail() -> None:
     assert list(check_slices("acme", pages, {1: [10, 20], 2: [30, 40], 3: [5]}, {3})) == []
 
 
-def test_an_item_in_two_pages_is_told() -> None:
+def test_an_item_in_two_pages_is_reported() -> None:
     _, pages = sound()
     pages[4] = pages[3]
     assert "lies in two pages" in str(next(check_slices("acme", pages, {1: [10, 20], 2: [30, 40]}, set())))

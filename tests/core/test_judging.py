@@ -1,4 +1,4 @@
-"""By what messages are judged, and what events tell of it."""
+"""Bounds of message weights, and the details of events."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def event(fate: Fate, detail: str) -> Event:
 
 
 @given(st.text(), st.text(min_size=1))
-def test_a_decision_tells_why_and_who(why: str, actor: str) -> None:
+def test_a_decision_records_its_reason_and_actor(why: str, actor: str) -> None:
     told = event(Fate.DISCARDED, decided(why, actor))
     assert told.why == why
     assert told.actor == actor.replace("(", "[").replace(")", "]")
 
 
 @given(st.text(), st.integers(0, 1 << 40), st.integers(0, 1 << 20))
-def test_what_went_back_tells_why_and_who_was_behind_it(why: str, page: int, index: int) -> None:
+def test_an_event_of_return_records_its_reason_and_the_last_untried_message(why: str, page: int, index: int) -> None:
     told = event(Fate.WENT_BACK, with_untried(why, page, index))
     assert told.untried_up_to == (page, index)
     assert event(Fate.WENT_BACK, why).actor is None
@@ -86,7 +86,7 @@ def test_other_details_are_what_they_are() -> None:
     assert event(Fate.WENT_BACK, with_untried("", 3, 4)).why == ""
     aside = event(Fate.SET_ASIDE, with_arrival("it weighs much", "2026-11-21T17:00:00+00:00"))
     assert (aside.why, aside.sent, aside.actor) == ("it weighs much", "2026-11-21T17:00:00+00:00", None)
-    moved = event(Fate.REJUDGED, decided("raised; goes on at 7:8", "somebody"))
-    assert (moved.moved_to, moved.actor) == ((7, 8), "somebody")
+    moved = event(Fate.REJUDGED, decided("raised; goes on at 7:8", "a person"))
+    assert (moved.moved_to, moved.actor) == ((7, 8), "a person")
     assert event(Fate.PROCESSED, "").moved_to is None
-    assert event(Fate.EXECUTED, "somebody (else)").actor == "somebody (else)"
+    assert event(Fate.EXECUTED, "a person (else)").actor == "a person (else)"

@@ -94,7 +94,7 @@ def test_what_is_left_of_a_page() -> None:
     assert page.is_complete and set(page.marks) == {PROCESSED}
 
 
-def test_a_book_tells_its_footprint() -> None:
+def test_a_book_has_a_footprint() -> None:
     book = Book("acme", begin=3, end=5, count=4, message_count=9, size=90)
     assert (book.is_ready, book.stale, book.footprint) == (True, 2, Footprint(4, 2, 9, 90))
     book.begin = 5

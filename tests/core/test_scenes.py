@@ -260,7 +260,7 @@ def test_a_plan_decides_and_settling_carries_it_out() -> None:
     assert scene.told() == ["Expired a:0:0", "OverweightEnqueued a:0:1", "Processed a:0:2"]
 
 
-def test_plan_and_settle_tell_the_same_as_servicing_in_place() -> None:
+def test_plan_and_settle_record_the_events_of_servicing_in_place() -> None:
     words = ["x", "weight=3", "bad", "weight=200", "failure", "stack", "y"]
     scenes = [Scene(heap_size=40) for _ in range(2)]
     for scene in scenes:
@@ -319,7 +319,7 @@ def test_executing_by_hand() -> None:
     assert scene.footprint("a") == (0, 0, 0, 0)
 
 
-def test_what_cannot_be_executed_is_told_in_order() -> None:
+def test_refusals_of_execution_come_in_order() -> None:
     scene = heavy()
     scene.enqueue("a", "next")
     for page, index, error in ((0, 0, AlreadyProcessed), (0, 2, NoMessage), (5, 0, NoPage), (1, 0, Queued)):

@@ -1,4 +1,4 @@
-"""Addresses: what is read, what is refused (S3), and that no refusal tells a password (S5)."""
+"""Addresses: parsing, refusals (S3), and no password in any refusal (S5)."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
         assert parse(address.uri) == address
 
 
-# -- how libpq is told --
+# -- parameters of libpq --
 
 
 def test_libpq_takes_nothing_from_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,7 @@ def test_a_link_to_a_network_file_system_is_followed(tmp_path: Path) -> None:
         refuse_network_file_system(tmp_path / "link" / "store.db", mounts=tmp_path / "mountinfo")
 
 
-def test_where_nothing_can_be_told_nothing_is_refused(tmp_path: Path) -> None:
+def test_without_a_table_of_mounts_nothing_is_refused(tmp_path: Path) -> None:
     refuse_network_file_system(tmp_path / "store.db", mounts=tmp_path / "missing")
     (tmp_path / "empty").touch()
     refuse_network_file_system(tmp_path / "store.db", mounts=tmp_path / "empty")

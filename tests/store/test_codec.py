@@ -1,4 +1,4 @@
-"""What is packed comes back the same, and wrong bytes are told as such."""
+"""Codec: packed values come back equal, and damaged bytes raise `StoreCorrupt`."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_ledgers(entries: list[Entry]) -> None:
 
 
 @given(st.binary(max_size=20))
-def test_any_bytes_are_numbers_or_told_to_be_none(data: bytes) -> None:
+def test_any_bytes_are_numbers_or_raise(data: bytes) -> None:
     # A count of millions is no contradiction in itself, only slow.
     data = data[:3] + bytes(2) + data[5:16] + bytes(2) + data[18:]
     _readable_or_told(data)
@@ -166,7 +166,7 @@ JSON = st.recursive(
 
 
 @given(JSON | st.dictionaries(st.sampled_from(["planned", "runs", "0", "page", "first"]), JSON))
-def test_any_json_is_notes_or_claims_or_told_to_be_none(plain: object) -> None:
+def test_any_json_is_notes_or_claims_or_raises(plain: object) -> None:
     data = codec.write_json(plain)
     for unpack in (codec.unpack_notes, lambda data: codec.unpack_claim("acme", data)):
         with suppress(StoreCorrupt):
@@ -187,19 +187,19 @@ def _readable_or_told(data: bytes) -> None:
 
 
 @given(st.lists(JSON, min_size=1) | st.tuples(st.sampled_from(["done", "overweight", "bad", "yield"]), JSON))
-def test_any_json_is_an_outcome_or_told_to_be_none(plain: list[object]) -> None:
+def test_any_json_is_an_outcome_or_raises(plain: list[object]) -> None:
     with suppress(StoreCorrupt):
         codec.outcome_of(plain)
 
 
 @given(st.lists(U64, min_size=1), st.data())
-def test_numbers_cut_short_are_told(numbers: list[int], data: st.DataObject) -> None:
+def test_numbers_cut_short_raise(numbers: list[int], data: st.DataObject) -> None:
     packed = codec.pack_numbers(numbers)
     with pytest.raises(StoreCorrupt):
         codec.unpack_numbers(packed[: data.draw(st.integers(0, len(packed) - 1))])
 
 
-def test_a_row_of_billions_is_told() -> None:
+def test_a_row_of_billions_raises() -> None:
     for data in (struct.pack("<cIQ", b"=", 2**32 - 1, 1), struct.pack("<cIQ", b"B", 2**32 - 1, 0)):
         with pytest.raises(StoreCorrupt):
             codec.unpack_numbers(data)
@@ -209,7 +209,7 @@ def test_a_row_of_billions_is_told() -> None:
 
 
 @pytest.mark.parametrize("plain", [["nonsense"], ["nonsense", {}]])
-def test_an_unknown_outcome_is_told(plain: list[object]) -> None:
+def test_an_unknown_outcome_raises(plain: list[object]) -> None:
     with pytest.raises(StoreCorrupt, match="nonsense"):
         codec.outcome_of(plain)
 
@@ -226,13 +226,13 @@ def test_an_unknown_outcome_is_told(plain: list[object]) -> None:
         "DELETE FROM mq_mail",
     ],
 )
-def test_damage_in_the_store_is_told_by_name(tmp_path: Path, damage: str) -> None:
+def test_damage_in_the_store_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "store.db"
     upgrade(parse(f"sqlite:///{path}"))
     with MessageQueue(f"sqlite:///{path}") as queue:
         queue.enqueue_messages("acme", [b"a", b"bb"])
         if "attributes" not in damage:
-            # Cut into pages; what a sender said is read when that happens.
+            # Cut into pages; the attributes of a sender are read then.
             queue.blocks.release(queue.blocks.plan())
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute(damage)

@@ -35,7 +35,7 @@ class Database:
     last: int = 0
     next_number: int = 1
     running: set[int] = field(default_factory=set)
-    #: Rows that somebody drew an id for: who did, and whether it committed (none: not yet).
+    #: Ids that were drawn: the process, and whether it committed (none: not yet).
     rows: dict[int, tuple[str, bool | None]] = field(default_factory=dict)
     #: Who had committed when a row's transaction began.
     before: dict[str, frozenset[str]] = field(default_factory=dict)

@@ -35,7 +35,7 @@ def table(address: StoreAddress, name: str) -> str:
 
 
 def schema_of(address: StoreAddress) -> list[Any]:
-    """Everything that was made, as the database tells it."""
+    """Return all tables, indexes and triggers as the database describes them."""
     if address.driver == "sqlite":
         connection = sqlite3.connect(str(address.path))
         rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
@@ -63,7 +63,7 @@ def test_upgrading_twice_does_nothing_the_second_time(store_uri: str) -> None:
     assert schema_of(address) == before
 
 
-def test_an_edited_migration_is_told(store_uri: str) -> None:
+def test_an_edited_migration_is_refused(store_uri: str) -> None:
     address = parse(store_uri)
     upgrade(address)
     run(address, f"UPDATE {table(address, 'migration')} SET checksum = 'other'")
@@ -72,7 +72,7 @@ def test_an_edited_migration_is_told(store_uri: str) -> None:
 
 
 @pytest.mark.parametrize(("ahead", "error"), [(99, SchemaTooNew), (-99, SchemaTooOld)])
-def test_clients_of_another_version_say_what_to_do(store_uri: str, ahead: int, error: type[Exception]) -> None:
+def test_clients_of_another_version_raise_with_a_remedy(store_uri: str, ahead: int, error: type[Exception]) -> None:
     address = parse(store_uri)
     upgrade(address)
     run(address, f"UPDATE {table(address, 'migration')} SET version = version + {ahead}")

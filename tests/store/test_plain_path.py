@@ -1,6 +1,6 @@
-"""What nobody asked for costs nothing: the statements of the plain path, one by one.
+"""Statements of the plain path: unused features add none.
 
-Whoever adds a feature finds here what it adds for those who do not use it. That should be nothing.
+A new feature must leave these lists as they are.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def calls(work: Callable[[], object]) -> int:
         count += event == "call"
 
     before = sys.getprofile()
-    # Whoever is called back when garbage is collected is not of this work.
+    # Skip callbacks of the garbage collector: they are not part of this work.
     gc.disable()
     sys.setprofile(tell)
     try:

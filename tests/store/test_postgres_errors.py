@@ -86,7 +86,7 @@ def test_a_connection_that_fails_has_one_name_and_one_text(pg_uri: str, what: st
         assert CANARY not in str(caught.value)
 
 
-def test_a_server_that_takes_connections_and_says_nothing_is_a_time_out() -> None:
+def test_a_server_that_accepts_connections_and_stays_silent_is_a_time_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = parse(f"postgresql://u:{CANARY}@127.0.0.1:{server.getsockname()[1]}/d?connect_timeout=1")
         with pytest.raises(StoreUnreachable) as caught:
@@ -116,7 +116,7 @@ def test_words_of_a_failed_connection(said: str, cause: known.Cause) -> None:
     assert (type(ours), str(ours)) == cause
 
 
-def test_every_text_says_what_to_do_and_is_its_own() -> None:
+def test_every_text_names_a_remedy_and_is_unique() -> None:
     texts = [value.text for value in vars(known).values() if isinstance(value, known.Cause)]
     assert len(set(texts)) == len(texts) > 20
     for text in texts:
@@ -239,7 +239,7 @@ def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(pg
 
 @pytest.mark.parametrize("how", ["settle", "send"])
 def test_a_panic_at_a_commit_is_in_doubt(pg_uri: str, how: str) -> None:
-    """The server wrote the commit and failed behind it, or before it: its answer does not tell."""
+    """The server wrote the commit and failed behind it, or before it: its answer does not show which."""
     panic = error_response("PANIC", "53100", "could not write to file: No space left on device")
     with Proxy(pg_uri) as proxy, MessageQueue(proxy.uri) as queue:
         if how == "send":

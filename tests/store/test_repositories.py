@@ -11,7 +11,7 @@ import pytest
 import airflow_mq
 from airflow_mq.store.primitives import Primitives, Repository
 from airflow_mq.store.statements import names
-from airflow_mq.store.unit import Unit
+from airflow_mq.store.unit import Unit, _Noun
 
 PACKAGE = Path(airflow_mq.__file__).parent
 STATEMENTS = names("sqlite") | names("postgres")
@@ -20,7 +20,7 @@ METHODS = {"rows", "run", "rows_for", "run_for", "only", "text", "point"}
 #: Names of variables and attributes that hold a unit of work.
 UNITS = {"unit", "real"}
 OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if PACKAGE / "store" not in path.parents)
-REPOSITORIES = [value.fget.__annotations__["return"] for value in vars(Unit).values() if isinstance(value, property)]
+REPOSITORIES = [value.make.__name__ for value in vars(Unit).values() if isinstance(value, _Noun)]
 
 
 def statement_uses(tree: ast.AST) -> Iterator[str]:

@@ -44,7 +44,7 @@ DECLARE
     stand_in text;
     body text := $$ BEGIN
         PERFORM pg_catalog.nextval('evil.called'::pg_catalog.regclass);
-        RAISE EXCEPTION 'somebody else''s function was called';
+        RAISE EXCEPTION 'another role''s function was called';
     END $$;
 BEGIN
     FOR one IN
@@ -113,7 +113,7 @@ def shadowed_uri(pg_uri: str) -> Iterator[str]:
 
 @pytest.fixture
 def hostile_uri(shadowed_uri: str) -> str:
-    """The same database, whose sessions find these before PostgreSQL's own."""
+    """Yield the database with sessions that find these functions before PostgreSQL's own."""
     with psycopg.connect(shadowed_uri, autocommit=True) as admin:
         admin.execute(f'ALTER DATABASE "{admin.info.dbname}" SET search_path = evil, public, pg_catalog')
     return shadowed_uri
@@ -125,7 +125,7 @@ def test_without_our_search_path_the_shadows_are_called(hostile_uri: str) -> Non
              "pg_current_xact_id()", "octet_length('\\x00'::pg_catalog.bytea)", "now()", "clock_timestamp()"]  # fmt: skip
     with psycopg.connect(hostile_uri, autocommit=True) as connection:
         for call in calls:
-            with pytest.raises(psycopg.errors.RaiseException, match="somebody else's"):
+            with pytest.raises(psycopg.errors.RaiseException, match="another role's"):
                 connection.execute(f"SELECT {call}".encode())
         for cast in ("'a'::text", "'{}'::jsonb", "1 FROM pg_database WHERE oid IS NULL"):
             with pytest.raises((psycopg.errors.InvalidTextRepresentation, psycopg.errors.UndefinedColumn)):
@@ -142,7 +142,7 @@ def use(queue: MessageQueue) -> set[str]:
         "paths": RingConfig(paths=True, order="deficit", max_origins=1000, service_weight=Weight(1_000_000, 1 << 30)),
     }.items():
         queue.admin.create_ring(ring, config)
-        # The same store and so the same probe; it is closed by whoever opened it.
+        # The same store and so the same probe; the caller that opened it closes it.
         _use_ring(MessageQueue(queue.store, ring))
     queue.store.identity(anew=True)
     return ran
