@@ -25,7 +25,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo recording tour lint format test soak quick bench page pictures reference docs matrix constraints clean
+.PHONY: help venv demo recording tour lint format test soak quick bench page pictures screenshots reference docs matrix constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,11 @@ page: $(STAMP) ## Build the page in Airflow's UI from its sources and the API's 
 
 pictures: $(STAMP) ## Draw the pictures of the documentation, in docs/images
 	@$(BIN)/python -m docs.pictures
+
+screenshots: $(STAMP) ## Take the pictures of Airflow's UI in the documentation, with a live Airflow (needs Chromium)
+	@AIRFLOW_MQ_PICTURES=docs/images $(BIN)/python -m pytest -q -p no:cacheprovider \
+	  tests/live/screenshots.py tests/live/test_connection_form.py
+	@rm -rf build/screenshots && mv docs/images/others build/screenshots
 
 reference: $(STAMP) ## Write the reference pages from docstrings and from the declarations of commands
 	@$(BIN)/python docs/hooks/reference.py

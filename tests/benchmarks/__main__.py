@@ -89,7 +89,7 @@ def _those_to_be_had(names: list[str] | None) -> tuple[list[Contender], dict[str
 
 
 def _command(options: argparse.Namespace) -> str:
-    """What was run, without where it was written to."""
+    """Return the arguments without the path of the report."""
     words = ["python", "-m", "tests.benchmarks", *(["--quick"] if options.quick else [])]
     for name in ("only", "contenders"):
         if chosen := getattr(options, name):

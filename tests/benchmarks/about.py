@@ -1,4 +1,4 @@
-"""What a reader must know to judge the figures: machine, server, contenders; and what we know to be unfair."""
+"""Facts that a reader needs to judge the figures: machine, server, contenders, and known unfairness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ server share. What we know of that leans one way or the other:
   beside it. Queues of JSON get a JSON text of 128 bytes with the origin in it, which is a little less.
 - Each queue is driven in its own language, with the settings that its documentation calls fastest and
   the batch sizes that were the fastest of those tried (1,000 and 10,000; 300 to 10,000 where it
-  fetches). Somebody who knows one better may make it faster; the drivers are short.
+  fetches). An expert in one of them may make it faster; the drivers are short.
 - What takes a process to start, to connect and to make up the messages is not counted for anybody.
 - Slower queues get fewer messages, so that each takes about as long; larger tables would not help them.
 - River and pg-boss keep what is done for a day or a week. Here it is deleted at once, through their
@@ -44,7 +44,7 @@ server share. What we know of that leans one way or the other:
 
 
 def machine() -> dict[str, str]:
-    """What was measured on, without names of the place."""
+    """Return the machine and its software, without names of hosts or paths."""
     memory = psutil.virtual_memory().total / (1 << 30)
     return {
         "processor": f"{_processor()}, {os.cpu_count()} logical cores",

@@ -1,10 +1,10 @@
-"""What a change costs those who do not use it: the plain path against the package of another commit.
+"""Cost of a change for callers who do not use it: the plain path against the package of another commit.
 
     python -m tests.benchmarks.against COMMIT            every step, over ten turns
     python -m tests.benchmarks.against COMMIT --turns 3
 
 Each turn runs both in processes of their own, one after the other, in turns first and second, on an embedded store
-in memory where the machine has such a folder. Told is the median CPU time of the turns, as a ratio. Ends with 1 where
+in memory where the machine has such a folder. The result is the median CPU time of the turns, as a ratio. Ends with 1 where
 a step takes more than a tenth longer.
 """
 
@@ -64,7 +64,7 @@ def compare(commit: str, turns: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> int:
-    """Measure, and tell what takes longer than it may."""
+    """Measure, and report the steps that take longer than permitted."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.against", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

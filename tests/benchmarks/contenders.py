@@ -1,4 +1,4 @@
-"""Who takes part, how each one's driver is started, and how one sees that nothing of it is left."""
+"""Contenders: how to start the driver of each, and how to check that nothing of it remains."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ OURS = Contender("ours", lambda: install.own_driver("ours"), ("mail", "delayed",
 
 
 class DriverFailed(Exception):
-    """A driver said that it could not do what it was told."""
+    """Error that a driver reported for a command."""
 
 
 class Running:

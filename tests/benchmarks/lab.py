@@ -26,7 +26,7 @@ SETTINGS = {
     "checkpoint_timeout": "30min",
     "autovacuum": "on",
 }
-# What else decides a figure, told in the report.
+# Settings that affect a figure; the report lists them.
 SHOWN = (*SETTINGS, "wal_level", "wal_compression", "data_checksums", "max_connections", "io_method")
 OWN_TABLES = """
 SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
@@ -56,7 +56,7 @@ class Lab:
 
     @contextlib.contextmanager
     def trying(self, measure: str, contender: Contender, variant: str) -> Iterator[None]:
-        """Who fails is told of in the report, and the others go on."""
+        """Report a contender that fails, and continue with the others."""
         try:
             yield
         except DriverFailed as error:
@@ -143,7 +143,7 @@ class Lab:
         return int(self._execute(self.server.dsn, "SELECT wal_fpi FROM pg_stat_wal")[0][0])
 
     def vacuum(self, uri: str) -> float:
-        """Vacuum all tables that are not the system's; tells how long it took."""
+        """Vacuum all tables but the system's; return the seconds it took."""
         with psycopg.connect(uri, autocommit=True) as connection:
             tables = ", ".join(row[0] for row in connection.execute(OWN_TABLES))
             start = time.perf_counter()

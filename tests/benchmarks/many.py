@@ -1,6 +1,6 @@
-"""What 100,000 queues with 1,000,000 messages cost, none of which was met before: `python -m tests.benchmarks.many`.
+"""Cost of 100,000 new queues with 1,000,000 messages: `python -m tests.benchmarks.many`.
 
-The first plan and the next one, what fairness says after some blocks, and the page's first data, beside a bare SQL
+The first plan and the next one, fairness after some blocks, and the page's first data, beside a bare SQL
 statement that brings as many inbox rows: no queue can be quicker than that. On an embedded store and on PostgreSQL; CPU is
 of this process, so on PostgreSQL without the server's. Writes `report/many.md`.
 """
@@ -57,7 +57,7 @@ def timed(work: Callable[[], Any]) -> tuple[Took, Any]:
 
 
 class Lab:
-    """A store with many queues, nobody has planned of any of them."""
+    """Make a store with many queues that no block has serviced."""
 
     def __init__(self, uri: str, origins: int, each: int, name: str) -> None:
         self.name = name
@@ -100,7 +100,7 @@ class Lab:
             return timed(lambda: connection.execute(text).fetchall())[0]
 
     def first_data(self) -> None:
-        """What the overview and the first page of queues ask of the store."""
+        """Read the data of the overview and of the first page of queues."""
         self.queue.inspect.ring(ARCS)
         self.queue.inspect.queues(limit=ROWS)
 

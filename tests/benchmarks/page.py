@@ -26,7 +26,7 @@ TARGET = 200
 
 
 def build(path: Path, *, singles: bool) -> None:
-    """Send a million messages of a hundred thousand origins; nobody has serviced any of them."""
+    """Send a million messages of a hundred thousand origins, without servicing any."""
     from airflow_mq import MessageQueue
     from airflow_mq.store import parse, upgrade
 
@@ -71,7 +71,7 @@ def client(home: Path, path: Path) -> Any:
 
 
 def main() -> int:
-    """Measure, and tell whether the target was met."""
+    """Measure, and return whether the target was met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--store", type=Path, help="where the store is, or is built (default: a file that goes)")
     parser.add_argument("--singles", action="store_true", help="send each message by itself")

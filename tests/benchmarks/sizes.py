@@ -30,7 +30,7 @@ class Sizes:
     blocks: int
     #: Turns beside a reader that holds a transaction open.
     held: int
-    #: Origins that are passed by.
+    #: Origins that are skipped.
     passed: int
     #: Messages that are planned at once.
     planned: int

@@ -111,7 +111,7 @@ def in_place(queue: MessageQueue, uri: str, block: Block) -> Run:
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """Told to end, unwind; and whichever way this is left, end whatever was started meanwhile."""
+    """Unwind on a signal to end, and on every exit end all processes that this one started."""
 
     def unwind(number: int, _frame: object) -> None:
         # Once is enough: a second signal would cut short the ending of what the first one ends.

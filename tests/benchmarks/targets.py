@@ -1,4 +1,4 @@
-"""What is to be shown, and whether it was: each target from raw samples alone."""
+"""Targets, and whether they are met: each is computed from raw samples alone."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _passed(samples: Sequence[Sample]) -> list[Row]:
         if passing and none:
             each = (passing.median - none.median) / taken[0]["passed"] * 1e6
             detail = f"{each:.1f} µs for each of {taken[0]['passed']:,} origins"
-        found.append(Row("flat", f"passing by origins that are {variant}, against none", ratio, detail=detail))
+        found.append(Row("flat", f"skipping origins that are {variant}, against none", ratio, detail=detail))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The report is made from raw samples alone, and says what was kept and what was missed."""
+"""The report is made from raw samples alone and lists met and missed targets."""
 
 from __future__ import annotations
 

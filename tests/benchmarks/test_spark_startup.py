@@ -35,7 +35,7 @@ def test_what_it_started_ends_with_it(number: signal.Signals) -> None:
         program.send_signal(number)
 
     assert program.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    # Where nobody is there to hear of its end, it stays as a zombie.
+    # If no process waits for it, it stays as a zombie.
     until = time.monotonic() + 60
     with contextlib.suppress(psutil.NoSuchProcess):
         while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:

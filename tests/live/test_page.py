@@ -1,7 +1,4 @@
-"""The page in Airflow's UI, in a real browser: what it shows, what it does, and to whom.
-
-With AIRFLOW_MQ_PICTURES=docs/images the pictures in the docs are made anew.
-"""
+"""The page in Airflow's UI, in a real browser: what it shows, what it does, and to whom."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from playwright.sync_api import Browser, Route, expect
 from airflow_mq import Weight
 from airflow_mq.testing.scratch import assert_sound
 from tests.live.conftest import VIEWER, World
-from tests.live.looking import Seen, assert_accessible, picture, signed_in
+from tests.live.looking import Seen, assert_accessible, signed_in
 
 RING = "page"
 WEIGHT = Weight(20, 900)
@@ -31,11 +28,6 @@ NASTY = '<img src=x onerror="document.title=1"><script>document.title=2</script>
 VIEWS = {
     "ring": "The ready ring", "queues": "Queues", "blocks": "Blocks over time", "next": "The next blocks",
     "set-aside": "Set-aside messages", "events": "Events", "check": "Integrity",
-}  # fmt: skip
-#: View, scheme and width of what the docs show.
-PICTURED = {
-    ("ring", "light", 1280), ("queues", "light", 1280), ("blocks", "dark", 1280), ("next", "light", 1280),
-    ("set-aside", "light", 1280), ("ring", "dark", 400),
 }  # fmt: skip
 
 
@@ -83,8 +75,6 @@ def test_every_view(chromium: Browser, world: World, scheme: Any, width: int) ->
             assert shown.evaluate("one => one.scrollWidth <= one.clientWidth"), f"{view} is wider than its place"
             assert seen.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == scheme
             assert_accessible(seen.page, f"{view}, {scheme}, {width}")
-            if (view, scheme, width) in PICTURED:
-                picture(seen.page, "page", view, scheme, width)
 
 
 def test_it_is_in_the_menu(seen: Seen) -> None:
@@ -136,7 +126,7 @@ def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
     assert seen.page.title() not in ("1", "2")
 
 
-def tell_job(world: World, run: str, task: str, index: int, id_: str, url: str) -> None:
+def add_job(world: World, run: str, task: str, index: int, id_: str, url: str) -> None:
     """Leave behind the XComs of a Spark job's task."""
     left = {"key": "spark_job", "value": {"id": id_, "url": url}, "map_index": index}
     world.airflow.call("POST", f"dags/in_place/dagRuns/{run}/taskInstances/block.{task}/xcomEntries", left)
@@ -144,7 +134,7 @@ def tell_job(world: World, run: str, task: str, index: int, id_: str, url: str) 
 
 def test_a_block_leads_to_its_run_and_the_log_of_each_of_its_tasks(seen: Seen, world: World) -> None:
     (run,) = [one["dag_run_id"] for one in world.airflow.runs("in_place") if one["conf"].get("ring") == RING]
-    tell_job(world, run, "process", 0, "local-1795305600000", "http://spark.example:4040")
+    add_job(world, run, "process", 0, "local-1795305600000", "http://spark.example:4040")
     shown = seen.open("blocks")
     shown.locator("tr", has=seen.page.get_by_role("link", name="in_place")).get_by_role("button").first.click()
     card = shown.get_by_role("region", name=re.compile("^Block "))
@@ -157,9 +147,8 @@ def test_a_block_leads_to_its_run_and_the_log_of_each_of_its_tasks(seen: Seen, w
     assert job.get_attribute("href") == "http://spark.example:4040"
     assert job.get_attribute("rel") == "noopener noreferrer"
     seen.page.wait_for_load_state("networkidle")
-    picture(seen.page, "page-block-light-1280")
     # Who may write XComs may write this, too, and is not believed.
-    tell_job(world, run, "plan", -1, "evil", "javascript:document.title=1")
+    add_job(world, run, "plan", -1, "evil", "javascript:document.title=1")
     expect(tasks.locator("code", has_text="evil")).to_be_visible()
     assert tasks.locator('a[href^="javascript:"]').count() == 0
     logs = tasks.get_by_role("link", name=re.compile("^Log of "))

@@ -19,7 +19,7 @@ from tests.airflow.conftest import connection_of
 
 ROLES = ("admin", "op", "user", "viewer")
 SECRET = "hunter2-canary"
-#: What somebody sent: a page that showed it as HTML would run it.
+#: A payload that runs as a script if a page shows it as HTML.
 SCRIPT = "<script>alert('pwned')</script><img src=x onerror=alert(1)>"
 FORMULA = "=cmd|'/bin/sh'!A1"
 
@@ -57,7 +57,7 @@ def serve() -> dict[str, Any]:
         if not session.query(Connection).filter_by(conn_id="mq_stored").count():
             session.add(Connection(conn_id="mq_stored", conn_type="airflow_mq", extra='{"path": "/nowhere/store.db"}'))
             session.add(Connection(conn_id="another_kind", conn_type="postgres", host="db", password=SECRET))
-    # A fault is to be seen as whoever asks sees it.
+    # Return faults as responses, as a browser sees them.
     client = TestClient(create_app(apps="core"), base_url="http://airflow.test", raise_server_exceptions=False)
     tokens = {}
     for name in ROLES:
@@ -123,7 +123,7 @@ def fill(uri: str) -> None:
         queue.blocks.plan("orders/manual__<b>/plan", limit=Weight(10_000, 200), lease=86_400)
 
 
-#: What is nearly JSON, or JSON that cannot be said again.
+#: Payloads that are almost JSON, or JSON that cannot be encoded again.
 ODD = [
     b"NaN", b"[1e999]", b'"\\ud800"', b"[" * 3_000 + b"]" * 3_000, b"[" * 400 + b"]" * 400, b"9" * 5_000, b'{"a": 1, "a": 2}', b"\xff\xfe",
     "\U0001f600".encode() * 1_500, b"{}", b"null",
@@ -132,7 +132,7 @@ ODD = [
 
 @pytest.fixture
 def ask(page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Ask as somebody of this role, with a bearer token: ask("admin", "GET", "/me")."""
+    """Send a request as a user of this role, with a bearer token: ask("admin", "GET", "/me")."""
     from airflow_mq.api import counting, queues, ring
 
     # However slow the machine, and however soon after the last look: everything is counted.

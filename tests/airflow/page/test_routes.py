@@ -1,4 +1,4 @@
-"""What the page's routes tell and do: figures that are right, decisions that say whose they are."""
+"""Responses of the page's routes, and decisions with their actors."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue)
         ring.enqueue_messages(origin, [b"12345"] * 10)
     ring.admin.pause("c", "for a while")
     block = ring.blocks.plan(limit=Weight(1_000, 20))
-    told = ask("viewer", "GET", f"{of(ring)}/overview").json()
-    assert [one["origin"] for one in told["arcs"]] == ring.inspect.ring_order()
-    assert told["head"] == ring.inspect.ring_order()[0] and [one["is_head"] for one in told["arcs"]] == [
+    data = ask("viewer", "GET", f"{of(ring)}/overview").json()
+    assert [one["origin"] for one in data["arcs"]] == ring.inspect.ring_order()
+    assert data["head"] == ring.inspect.ring_order()[0] and [one["is_head"] for one in data["arcs"]] == [
         True,
         False,
         False,
     ]
-    assert (told["waiting_messages"], told["waiting_bytes"], told["queues"], told["exact"]) == (30, 150, 3, True)
-    assert told["in_flight"] == block.messages == sum(one["in_flight"] for one in told["arcs"]) > 0
-    assert told["paused"] == 1 and [one["origin"] for one in told["arcs"] if one["paused"]] == ["c"]
-    assert told["last_block"]["id"] == block.id and told["last_block"]["state"] == "planned"
-    assert told["rest"] == {"queues": 0, "messages": 0, "bytes": 0}
+    assert (data["waiting_messages"], data["waiting_bytes"], data["queues"], data["exact"]) == (30, 150, 3, True)
+    assert data["in_flight"] == block.messages == sum(one["in_flight"] for one in data["arcs"]) > 0
+    assert data["paused"] == 1 and [one["origin"] for one in data["arcs"] if one["paused"]] == ["c"]
+    assert data["last_block"]["id"] == block.id and data["last_block"]["state"] == "planned"
+    assert data["rest"] == {"queues": 0, "messages": 0, "bytes": 0}
 
 
-def test_what_is_not_drawn_is_told_in_one_sum(ask: Ask, ring: MessageQueue) -> None:
+def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:03}", b"12") for number in range(100))
-    told = ask("viewer", "GET", f"{of(ring)}/overview").json()
-    assert len(told["arcs"]) == 60 and told["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
+    data = ask("viewer", "GET", f"{of(ring)}/overview").json()
+    assert len(data["arcs"]) == 60 and data["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
 
 
 @pytest.mark.parametrize("sort", ["origin", "messages", "bytes", "oldest", "received"])
@@ -61,9 +61,9 @@ def test_the_table_is_turned_page_by_page(ask: Ask, ring: MessageQueue, sort: st
     ring.enqueue_messages((origin, b"x") for origin, count in counts.items() for _ in range(count))
     seen, after = [], ""
     while True:
-        told = ask("viewer", "GET", f"{of(ring)}/queues", params={"sort": sort, "limit": 5, "after": after}).json()
-        seen += [(row["origin"], row["messages"]) for row in told["rows"]]
-        after = told["next"]
+        data = ask("viewer", "GET", f"{of(ring)}/queues", params={"sort": sort, "limit": 5, "after": after}).json()
+        seen += [(row["origin"], row["messages"]) for row in data["rows"]]
+        after = data["next"]
         if after is None:
             break
     assert dict(seen) == counts and len(seen) == len(counts)
@@ -83,17 +83,17 @@ def test_a_cursor_that_is_none_is_refused(ask: Ask, ring: MessageQueue, after: s
     )
 
 
-def test_a_queue_is_told_with_its_pages_and_why_it_waits(ask: Ask, ring: MessageQueue) -> None:
+def test_queue_shows_pages_and_reason(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages("acme", [b"x" * 100] * 50)
     ring.admin.set_origin("acme", share=3)
     aside(ring, "acme")
-    told = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme").json()
-    assert told["settings"]["share"] == told["share"] == 3
-    assert told["messages"] == ring.footprint("acme").count and told["pages"][0]["state"] == "head"
+    data = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme").json()
+    assert data["settings"]["share"] == data["share"] == 3
+    assert data["messages"] == ring.footprint("acme").count and data["pages"][0]["state"] == "head"
     # What no page holds yet comes on top.
-    assert 0 < sum(page["remaining"] for page in told["pages"]) <= told["messages"]
-    assert told["explain"]["sentence"] == ring.inspect.explain("acme", ahead=20).sentence
-    assert ask("viewer", "GET", f"{of(ring)}/queue?origin=nobody").status_code == 404
+    assert 0 < sum(page["remaining"] for page in data["pages"]) <= data["messages"]
+    assert data["explain"]["sentence"] == ring.inspect.explain("acme", ahead=20).sentence
+    assert ask("viewer", "GET", f"{of(ring)}/queue?origin=missing").status_code == 404
 
 
 def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: MessageQueue) -> None:
@@ -118,22 +118,22 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
 
 def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_message("acme", b'{"a": [1, 2]}', headers={"Content-Type": "application/json", "key": "secret"})
-    (told,) = ask("op", "GET", f"{of(ring)}/messages?origin=acme").json()["rows"]
-    assert told["payload"]["json"] == {"a": [1, 2]} and bytes.fromhex(told["payload"]["hex"]) == b'{"a": [1, 2]}'
-    assert told["headers"] == {"Content-Type": "application/json", "key": "…"}
-    assert told["state"] == "waiting" and told["attempts"] == 0
+    (data,) = ask("op", "GET", f"{of(ring)}/messages?origin=acme").json()["rows"]
+    assert data["payload"]["json"] == {"a": [1, 2]} and bytes.fromhex(data["payload"]["hex"]) == b'{"a": [1, 2]}'
+    assert data["headers"] == {"Content-Type": "application/json", "key": "…"}
+    assert data["state"] == "waiting" and data["attempts"] == 0
 
 
-def test_blocks_are_told_as_they_were(ask: Ask, ring: MessageQueue) -> None:
+def test_blocks_keep_their_figures(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:02}", b"x" * 10) for number in range(30))
     block = ring.blocks.plan("orders/manual__2026-01-01T00:00:00+00:00/plan")
     ring.blocks.report(block, [batch.answer() for batch in block.batches()])
     ring.blocks.settle(block)
-    (told,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
-    assert (told["state"], told["messages"], told["processed"]) == ("settled", 30, 30)
-    assert len(told["by_queue"]) == 21 and told["by_queue"][-1]["origin"] is None
-    assert sum(one["messages"] for one in told["by_queue"]) == 30
-    assert told["run"]["url"] == "/dags/orders/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
+    (data,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
+    assert (data["state"], data["messages"], data["processed"]) == ("settled", 30, 30)
+    assert len(data["by_queue"]) == 21 and data["by_queue"][-1]["origin"] is None
+    assert sum(one["messages"] for one in data["by_queue"]) == 30
+    assert data["run"]["url"] == "/dags/orders/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
     for _ in range(3):
         ring.blocks.settle(ring.blocks.plan())
     first = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3").json()
@@ -144,26 +144,26 @@ def test_blocks_are_told_as_they_were(ask: Ask, ring: MessageQueue) -> None:
 def test_a_dry_run_is_what_the_queue_foresees_and_changes_nothing(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((origin, b"x" * 100) for origin in ("a", "b") for _ in range(20))
     body = {"limit": {"time": 1_000, "size": 1_000}, "shares": {"a": 4}, "blocks": 3}
-    told = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
+    data = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
     foreseen = ring.inspect.forecast(3, limit=Weight(1_000, 1_000), shares={"a": 4})
-    assert [one["messages"] for one in told] == [one.messages for one in foreseen]
-    assert {one["origin"]: one["messages"] for one in told[0]["by_queue"]} == {
+    assert [one["messages"] for one in data] == [one.messages for one in foreseen]
+    assert {one["origin"]: one["messages"] for one in data[0]["by_queue"]} == {
         one.origin: one.messages for one in foreseen[0].queues if one.messages
     }
-    assert sum(one["share"] for one in told[0]["by_queue"]) == pytest.approx(1)
+    assert sum(one["share"] for one in data[0]["by_queue"]) == pytest.approx(1)
     assert ring.blocks.list() == []
 
 
-def test_events_are_told_the_latest_first(ask: Ask, ring: MessageQueue) -> None:
+def test_events_come_latest_first(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number % 3}", b"x%d" % number) for number in range(30))
     block = ring.blocks.plan()
     ring.blocks.report(block, [batch.answer() for batch in block.batches()])
     ring.blocks.settle(block)
     seen, after = [], ""
     while True:
-        told = ask("viewer", "GET", f"{of(ring)}/events", params={"limit": 7, "after": after}).json()
-        seen += [(row["id"], row["origin"], row["index"]) for row in told["rows"]]
-        after = told["next"]
+        data = ask("viewer", "GET", f"{of(ring)}/events", params={"limit": 7, "after": after}).json()
+        seen += [(row["id"], row["origin"], row["index"]) for row in data["rows"]]
+        after = data["next"]
         if after is None:
             break
     known = [(str(event.seq), event.origin, event.index) for event in ring.inspect.events()]
@@ -189,7 +189,7 @@ def test_every_kind_of_event_can_be_asked_for() -> None:
 # Decisions.
 
 
-def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
+def test_discard_records_actor_and_reason(ask: Ask, ring: MessageQueue) -> None:
     aside(ring, "acme", 3)
     rows = ask("viewer", "GET", f"{of(ring)}/set-aside?limit=2").json()
     assert len(rows["rows"]) == 2 and rows["total"] == 3 and rows["next"]
@@ -199,14 +199,14 @@ def test_discarding_says_who_and_why(ask: Ask, ring: MessageQueue) -> None:
     assert len(last["rows"]) == 1 and last["next"] is None
     addresses = [row["address"] for row in rows["rows"]]
     gone = {"origin": "acme", "page": 7, "index": 7}
-    body = {"addresses": [*addresses, gone], "why": "nobody needs it"}
-    told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
-    assert told["done"] == 2 and [one["address"]["page"] for one in told["refused"]] == [7]
-    assert {(event.actor, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "nobody needs it")}
+    body = {"addresses": [*addresses, gone], "why": "no longer needed"}
+    data = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
+    assert data["done"] == 2 and [one["address"]["page"] for one in data["refused"]] == [7]
+    assert {(event.actor, event.why) for event in ring.inspect.events(name="Discarded")} == {("op", "no longer needed")}
     assert len(ring.set_aside.list()) == 1
 
 
-def test_judging_again_lets_go_of_what_fits_by_now(ask: Ask, ring: MessageQueue) -> None:
+def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     aside(ring, "acme", 3)
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is False
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
@@ -227,19 +227,19 @@ def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> 
     ring.service_queues(lambda delivery: Yield("KeyError"))
     ring.enqueue_message("globex", b"y")
     ring.service_queues(lambda delivery: Yield("TimeoutError"))
-    told = ask("viewer", "GET", f"{of(ring)}/set-aside").json()
-    assert [one["error"] for one in told["rows"]] == ["KeyError", "TimeoutError"]
+    data = ask("viewer", "GET", f"{of(ring)}/set-aside").json()
+    assert [one["error"] for one in data["rows"]] == ["KeyError", "TimeoutError"]
     for error, count in (("KeyErr", 1), ("ValueError", 0)):
-        told = ask("viewer", "GET", f"{of(ring)}/set-aside?error={error}&limit=1").json()
-        assert (told["total"], len(told["rows"])) == (count, count)
+        data = ask("viewer", "GET", f"{of(ring)}/set-aside?error={error}&limit=1").json()
+        assert (data["total"], len(data["rows"])) == (count, count)
     assert ask("viewer", "GET", f"{of(ring)}/set-aside?error=KeyError&reason=size").status_code == 422
     for error, judged in (("ValueError", 0), ("KeyError", 1)):
-        told = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"error": error, "why": "fixed"}).json()
-        assert (told["done"], told["stayed"]) == (judged, 0)
+        data = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"error": error, "why": "fixed"}).json()
+        assert (data["done"], data["stayed"]) == (judged, 0)
     assert [one.attempts for one in ring.inspect.peek("acme")] == [0]
 
 
-def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
+def test_pause_records_actor_and_end(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_message("acme", b"x")
     body = {"origin": "acme", "reason": "their receiver is down", "until": "2099-01-01T00:00:00+01:00"}
     assert ask("op", "POST", f"{of(ring)}/pause", json=body).status_code == 200
@@ -254,10 +254,10 @@ def test_a_pause_says_who_and_until_when(ask: Ask, ring: MessageQueue) -> None:
     assert ask("op", "POST", f"{of(ring)}/pause", json={"origin": "acme", "below": True}).status_code == 422
 
 
-def test_the_check_tells_what_is_broken(ask: Ask, ring: MessageQueue) -> None:
+def test_check_lists_violations(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_message("acme", b"x")
-    told = ask("op", "POST", f"{of(ring)}/check", json={}).json()
-    assert told["violations"] == [] and told["took_seconds"] >= 0
+    data = ask("op", "POST", f"{of(ring)}/check", json={}).json()
+    assert data["violations"] == [] and data["took_seconds"] >= 0
 
 
 # Execution by hand.
@@ -273,7 +273,7 @@ with DAG("page_by_hand", schedule=None, params=FORM):
 """
 
 
-def test_a_message_is_executed_by_a_run_of_whoever_asked(
+def test_execution_runs_as_the_signed_in_user(
     ask: Ask, ring: MessageQueue, page: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known_to_airflow(tmp_path, DAG)
@@ -283,10 +283,10 @@ def test_a_message_is_executed_by_a_run_of_whoever_asked(
     body = {"address": row["text"], "note": "for the quarter"}
     assert ask("viewer", "POST", f"{of(ring)}/set-aside/execute", json=body).status_code == 403
     assert ask("user", "POST", f"{of(ring)}/set-aside/execute", json=body).status_code == 403
-    told = ask("op", "POST", f"{of(ring)}/set-aside/execute", json=body).json()
-    assert told["dag_id"] == "page_by_hand" and told["url"].startswith("/dags/page_by_hand/runs/manual__")
+    data = ask("op", "POST", f"{of(ring)}/set-aside/execute", json=body).json()
+    assert data["dag_id"] == "page_by_hand" and data["url"].startswith("/dags/page_by_hand/runs/manual__")
     headers = {"Authorization": f"Bearer {page.tokens['admin']}"}
-    run = page.client.get(f"/api/v2/dags/page_by_hand/dagRuns/{told['run_id']}", headers=headers).json()
+    run = page.client.get(f"/api/v2/dags/page_by_hand/dagRuns/{data['run_id']}", headers=headers).json()
     assert run["triggering_user_name"] == "op" and run["run_type"] == "manual"
     assert run["conf"] == {
         "address": row["text"], "connection": "mq_page", "ring": ring.ring, "time_limit": 5_000, "size_limit": 1,
@@ -298,10 +298,10 @@ def test_an_address_is_its_text_or_its_parts_in_every_decision(ask: Ask, ring: M
     for given in (lambda row: row["text"], lambda row: row["address"]):
         aside(ring, "acme")
         (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
-        told = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [given(row)]}).json()
-        assert told["stayed"] == 1
-        told = ask("op", "POST", f"{of(ring)}/set-aside/discard", json={"addresses": [given(row)], "why": "old"})
-        assert told.json()["done"] == 1
+        data = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [given(row)]}).json()
+        assert data["stayed"] == 1
+        data = ask("op", "POST", f"{of(ring)}/set-aside/discard", json={"addresses": [given(row)], "why": "old"})
+        assert data.json()["done"] == 1
     for wrong in ("acme", "acme:x:1", "acme:1", "", 7, None, "acme:9999999999999:0"):
         for what in ("execute", "discard"):
             body = {"address": wrong} if what == "execute" else {"addresses": [wrong], "why": "x"}
@@ -309,12 +309,12 @@ def test_an_address_is_its_text_or_its_parts_in_every_decision(ask: Ask, ring: M
             assert answer.status_code == 422 and answer.json()["detail"], wrong
 
 
-def test_a_dag_that_is_not_there_is_told(ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_dag_is_an_error(ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__OVERWEIGHT_DAG", "no_such_dag")
     aside(ring, "acme")
     (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
-    told = ask("admin", "POST", f"{of(ring)}/set-aside/execute", json={"address": row["address"]})
-    assert told.status_code == 409 and "no_such_dag" in told.json()["detail"]
+    data = ask("admin", "POST", f"{of(ring)}/set-aside/execute", json={"address": row["address"]})
+    assert data.status_code == 409 and "no_such_dag" in data.json()["detail"]
 
 
 def known_to_airflow(folder: Path, text: str) -> None:
@@ -342,15 +342,15 @@ def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkey
     for route in ROUTES:
         answer = ask("admin", route.method, route.path.replace("mq_page", "mq_server"), json=route.json)
         assert answer.status_code == route.status, (route, answer.text)
-    told = {one["conn_id"]: one for one in ask("viewer", "GET", "/api/v1/stores").json()}["mq_server"]
-    assert (told["kind"], told["error"]) == ("postgresql", None)
+    data = {one["conn_id"]: one for one in ask("viewer", "GET", "/api/v1/stores").json()}["mq_server"]
+    assert (data["kind"], data["error"]) == ("postgresql", None)
     overview = ask("viewer", "GET", "/api/v1/stores/mq_server/rings/full/overview").json()
     with MessageQueue(pg_uri, "full") as queue:
         assert overview["waiting_messages"] == len(queue) and overview["exact"]
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "data"),
     [
         ({"id": "local-17", "url": "http://host:4040"}, {"id": "local-17", "url": "http://host:4040"}),
         ({"id": "app-1", "url": None}, {"id": "app-1", "url": None}),
@@ -364,8 +364,8 @@ def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkey
         (None, None),
     ],
 )
-def test_only_what_can_be_a_spark_job_is_told_as_one(page: SimpleNamespace, said: Any, told: Any) -> None:
+def test_only_valid_spark_jobs_are_returned(page: SimpleNamespace, said: Any, data: Any) -> None:
     from airflow_mq.api.runs import _job
 
     job = _job(said)
-    assert (None if job is None else job.model_dump()) == told
+    assert (None if job is None else job.model_dump()) == data

@@ -38,7 +38,7 @@ def declared() -> set[tuple[str, str]]:
 
 
 def needs(dependant: Any) -> set[str]:
-    """What a route wants to know before it runs."""
+    """Return the names of the dependencies of a route."""
     own = {getattr(one.call, "__name__", "") for one in dependant.dependencies}
     return own.union(*(needs(one) for one in dependant.dependencies))
 
@@ -79,7 +79,7 @@ def test_strangers_are_let_in_nowhere(ask: Ask, route: Route) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_everybody_may_do_what_their_role_says_and_no_more(ask: Ask, role: str) -> None:
+def test_each_role_has_its_rights_and_no_more(ask: Ask, role: str) -> None:
     seen = {}
     for route in ROUTES:
         answer = ask(role, route.method, route.path, json=route.json)
@@ -92,7 +92,7 @@ def test_everybody_may_do_what_their_role_says_and_no_more(ask: Ask, role: str) 
 
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.template)
 def test_the_right_to_trigger_decides_about_no_message(ask: Ask, route: Route) -> None:
-    """Whoever may start the DAG, but not edit the connection, has it execute nothing."""
+    """A user who may start the DAG but not edit the connection executes nothing."""
     answer = ask("user", route.method, route.path, json=route.json)
     if TRIGGER in MAY["user"] and WRITE in route.rights:
         assert answer.status_code == 403 and "edit access to its connection" in answer.json()["detail"]
@@ -140,9 +140,7 @@ def test_a_store_of_a_team_is_known_to_its_members_alone(teams: Callable[..., di
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
-def test_no_route_tells_of_a_store_of_another_team(
-    teams: Callable[..., dict[str, str]], ask: Ask, route: Route
-) -> None:
+def test_no_route_reveals_a_store_of_another_team(teams: Callable[..., dict[str, str]], ask: Ask, route: Route) -> None:
     if "{conn_id}" not in route.template:
         return
     paths = (route.path.replace("/mq_page/", f"/{name}/") for name in ("mq_sales", "mq_nowhere"))
@@ -156,7 +154,7 @@ def test_no_route_tells_of_a_store_of_another_team(
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/v1/docs", "/docs/oauth2-redirect"])
-def test_what_the_api_is_made_of_is_not_told_to_strangers(ask: Ask, path: str) -> None:
+def test_description_requires_login(ask: Ask, path: str) -> None:
     assert ask(None, "GET", path).status_code == 404
 
 
@@ -208,7 +206,7 @@ def test_a_bearer_token_that_is_none_does_not_lend_the_cookie(page: SimpleNamesp
     assert ask(None, "POST", f"{R}/resume", headers=headers, json={"origin": "a"}).status_code in (401, 403)
 
 
-def test_a_bearer_token_says_who_asks_whatever_the_cookie_says(page: SimpleNamespace, ask: Ask) -> None:
+def test_bearer_token_overrides_the_cookie(page: SimpleNamespace, ask: Ask) -> None:
     headers = {"Cookie": f"_token={page.tokens['admin']}", "Authorization": f"Bearer {page.tokens['viewer']}"}
     assert ask(None, "GET", "/api/v1/me", headers=headers).json()["user"] == "viewer"
     assert ask(None, "POST", f"{R}/resume", headers=headers, json={"origin": "a"}).status_code == 403
@@ -266,14 +264,14 @@ def test_headers_keep_their_secrets(ask: Ask) -> None:
     assert SECRET not in with_headers.text
 
 
-def test_payloads_that_cannot_be_said_again_are_told_by_their_bytes(ask: Ask) -> None:
+def test_payloads_that_cannot_be_encoded_are_returned_as_bytes(ask: Ask) -> None:
     rows = ask("admin", "GET", f"{R}/messages", params={"origin": "odd/json", "limit": 100}).json()["rows"]
-    told = {row["payload"]["hex"][:12]: row["payload"] for row in rows}
-    assert told[b"NaN".hex()]["json"] is None and told[b"NaN".hex()]["text"] == "NaN"
-    assert told[b"[1e999]".hex()[:12]]["json"] is None
-    assert told[b"\xff\xfe".hex()]["text"] is None
-    assert told[b"{}".hex()]["json"] == {}
-    long = [one for one in told.values() if one["truncated"]]
+    data = {row["payload"]["hex"][:12]: row["payload"] for row in rows}
+    assert data[b"NaN".hex()]["json"] is None and data[b"NaN".hex()]["text"] == "NaN"
+    assert data[b"[1e999]".hex()[:12]]["json"] is None
+    assert data[b"\xff\xfe".hex()]["text"] is None
+    assert data[b"{}".hex()]["json"] == {}
+    long = [one for one in data.values() if one["truncated"]]
     assert long and all(one["shown"] == 4096 and one["json"] is None for one in long)
     assert any(one["text"] and one["text"].startswith("\U0001f600") for one in long)
 
@@ -293,13 +291,13 @@ def test_no_cell_is_a_formula(ask: Ask, what: str) -> None:
      ("events", {"kind": "Processed"}, "kind"), ("events", {"origin": "odd/json"}, "origin")],
 )  # fmt: skip
 def test_what_is_exported_is_chosen_as_the_list_is(ask: Ask, what: str, chosen: dict[str, str], column: str) -> None:
-    def told(given: dict[str, str]) -> set[str]:
+    def data(given: dict[str, str]) -> set[str]:
         answer = ask("viewer", "GET", f"{R}/export/{what}.csv", params=given)
         return {row[column] for row in csv.DictReader(io.StringIO(answer.text))}
 
     (word,) = chosen.values()
-    assert all(word.casefold() in one.casefold() for one in told(chosen))
-    assert told(chosen) < told({}) or told(chosen) == told({}) == {word}
+    assert all(word.casefold() in one.casefold() for one in data(chosen))
+    assert data(chosen) < data({}) or data(chosen) == data({}) == {word}
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "\na", " =1", "\uff1d1", "\u200b=1"])
@@ -388,17 +386,17 @@ def test_a_store_that_cannot_be_used_is_an_answer_without_secrets(ask: Ask, conn
 
 def test_stores_are_listed_with_what_is_wrong(ask: Ask) -> None:
     answer = ask("viewer", "GET", "/api/v1/stores")
-    told = {one["conn_id"]: one for one in answer.json()}
-    assert told["mq_page"]["error"] is None and {"full", "empty"} < set(told["mq_page"]["rings"])
-    assert told["mq_page"]["rings"][0] == "default"
-    assert {"mq_unreachable", "mq_newer", "mq_stored"} < set(told) and "another_kind" not in told
-    assert all(one["error"] for name, one in told.items() if name in WRONG)
+    data = {one["conn_id"]: one for one in answer.json()}
+    assert data["mq_page"]["error"] is None and {"full", "empty"} < set(data["mq_page"]["rings"])
+    assert data["mq_page"]["rings"][0] == "default"
+    assert {"mq_unreachable", "mq_newer", "mq_stored"} < set(data) and "another_kind" not in data
+    assert all(one["error"] for name, one in data.items() if name in WRONG)
     assert SECRET not in answer.text and "/nowhere" not in answer.text
-    assert "file of the SQLite store does not exist" in told["mq_stored"]["error"]
-    assert "upgrade" in told["mq_older"]["error"] and "airflow-mq" in told["mq_newer"]["error"]
+    assert "file of the SQLite store does not exist" in data["mq_stored"]["error"]
+    assert "upgrade" in data["mq_older"]["error"] and "airflow-mq" in data["mq_newer"]["error"]
 
 
-def test_a_ring_that_is_not_there_is_told(ask: Ask) -> None:
+def test_unknown_ring_is_an_error(ask: Ask) -> None:
     for method, what, body in (("GET", "overview", None), ("GET", "messages?origin=a", None), ("POST", "check", {})):
         answer = ask("admin", method, f"/api/v1/stores/mq_page/rings/nowhere/{what}", json=body)
         assert answer.status_code == 404 and "nowhere" in answer.json()["detail"]
@@ -412,7 +410,7 @@ def test_an_empty_ring_has_an_answer_to_everything(ask: Ask) -> None:
             assert answer.status_code in (200, route.status), (route, answer.text)
 
 
-def test_a_fault_of_ours_tells_nothing(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_reveals_nothing(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(SECRET)
 
@@ -469,7 +467,7 @@ def test_the_api_imports_nothing_that_imports_by_name() -> None:
 
 
 def test_tasks_pay_nothing_for_the_page() -> None:
-    """Told by what is imported: a clock would tell of the machine."""
+    """Compare the imported modules, because times depend on the machine."""
     program = """
         import sys
         import airflow.plugins_manager, airflow.sdk, pluggy

@@ -30,10 +30,10 @@ def described(page: SimpleNamespace) -> Any:
 
 
 def test_every_answer_is_described_to_its_last_name(page: SimpleNamespace) -> None:
-    """No answer is just an object: all names are told, and there are no others."""
-    told = described(page)
+    """Every response describes all of its names and permits no others."""
+    data = described(page)
     seen = 0
-    for path, operations in told["paths"].items():
+    for path, operations in data["paths"].items():
         for operation in operations.values():
             for status, answer in operation["responses"].items():
                 content = answer["content"]
@@ -44,7 +44,7 @@ def test_every_answer_is_described_to_its_last_name(page: SimpleNamespace) -> No
                 assert kind == "application/json" and content[kind]["schema"], f"{path} {status}"
                 seen += 1
     assert seen > 100
-    for name, shape in told["components"]["schemas"].items():
+    for name, shape in data["components"]["schemas"].items():
         assert shape.get("additionalProperties") is False, f"{name} is open"
 
 

@@ -1,4 +1,4 @@
-"""What both do with a message or a number: nothing."""
+"""Work of both contenders on a message or a number: none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The bare table: one row per message, nothing else that a queue does.
 
-Binary COPY in, 1,000 rows a transaction; DELETE of 1,000 rows that nobody has locked out, in two
+Binary COPY in, 1,000 rows a transaction; DELETE of 1,000 rows that are not locked, in two
 forms: with `IN (SELECT …)`, as it is mostly written, and with an array, the fastest one found.
 That messages are lost when the client dies after the DELETE is forgiven.
 """

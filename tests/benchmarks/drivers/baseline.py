@@ -1,4 +1,4 @@
-"""What planning is measured against: reading the same mail and walking its lengths, and nothing else.
+"""Baseline of planning: read the same inbox rows and walk their lengths, and do nothing else.
 
 It knows the table and the packing of lengths, decides nothing, and writes nothing. Fixed, so that
 the measure stays the same while the package changes: change it only when the table changes.
@@ -35,7 +35,7 @@ def lengths_of(packed: bytes, items: int, size: int) -> Any:
 
 
 def read_and_walk(connection: psycopg.Connection[Any], ring: str, origins: list[str], each: int, payloads: bool) -> int:
-    """How many messages were walked over; `payloads` tells whether their bytes are read too."""
+    """Return the number of messages walked; with `payloads`, read their bytes too."""
     mail, rings = _tables(connection)
     columns = ROWS + (", heap" if payloads else "")
     statement = READ.format(columns=columns, mail=mail, ring=rings)

@@ -1,8 +1,8 @@
-"""What every driver written in Python shares. Standard library only: it also runs in the peers' own environment.
+"""Common parts of the drivers written in Python. Standard library only: it also runs in the peers' own environment.
 
-A driver is a program that stays alive and does what it is told, one JSON object per line on its
+A driver is a program that stays alive and executes commands, one JSON object per line on its
 standard input: `{"do": "bulk_in", "count": 1000}`. It answers with one line that begins with `= `.
-What it takes to start, to connect and to make up messages is outside the times it tells.
+Times exclude the start of the driver, its connection and the making of messages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def messages(count: int, origins: int = ORIGINS) -> list[tuple[str, bytes]]:
 
 
 def json_messages(count: int) -> list[dict[str, str]]:
-    """The same for queues of JSON: its text, origin included, is as long as a message of ours."""
+    """Return queues of JSON whose text, origin included, is as long as one of our messages."""
     frame = len(json.dumps({"o": origin_of(0), "m": ""}, separators=(",", ":")))
     noise = random.Random(count).randbytes(SIZE * count).hex()
     width = SIZE - frame
@@ -50,7 +50,7 @@ def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 @contextlib.contextmanager
 def stopwatch() -> Iterator[dict[str, float]]:
-    """Tells the seconds that the body took, in `seconds`."""
+    """Measure the seconds of the body, in `seconds`."""
     told: dict[str, float] = {}
     gc.collect()
     start = time.perf_counter()
@@ -59,7 +59,7 @@ def stopwatch() -> Iterator[dict[str, float]]:
 
 
 class Clients:
-    """Processes that each hold a connection and send single messages when told."""
+    """Processes that each hold a connection and send single messages on command."""
 
     def __init__(self, number: int, connect: Callable[[], Send], make: Callable[[int], Sequence[Any]]) -> None:
         self._make = make
@@ -102,7 +102,7 @@ def _client(pipe: Connection, connect: Callable[[], Send]) -> None:
 
 
 class Driver:
-    """A driver's commands are its public methods; each returns what it has to tell."""
+    """A driver's commands are its public methods; each returns its result."""
 
     def __init__(self) -> None:
         self.dsn = os.environ["BENCH_DSN"]
@@ -123,7 +123,7 @@ class Driver:
 
 
 def serve(driver: Driver) -> None:
-    """Do what standard input says until it ends."""
+    """Execute the commands of standard input until it ends."""
     # Libraries may print; the answers go where nothing else does.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -84,7 +84,7 @@ class Ours(Driver):
                 self._send(origin, list(islice(payloads, min(call, each - start))))
 
     def fill_many(self, each: int, first: int, last: int, many: int = 1000) -> None:
-        """The same with calls that each go to many origins."""
+        """Enqueue in calls that each go to many origins."""
         payloads = self._payloads()
         for start in range(first, last, many):
             names = [origin_of(number) for number in range(start, min(start + many, last))]
@@ -178,7 +178,7 @@ class Ours(Driver):
         return {**told, "count": seen}
 
     def block(self, count: int) -> dict[str, float]:
-        """Plan, process in place and settle one block of `count` messages, and tell what each part took."""
+        """Plan, process in place and settle one block of `count` messages; return the time of each part."""
         told = self._one_block(Weight(count, 1 << 40))
         # Measured is what waits behind the same messages, so they must have been the same.
         assert told["count"] == count and told["origins"] == told["last"] + 1 == ORIGINS, told

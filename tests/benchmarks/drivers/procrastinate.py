@@ -1,4 +1,4 @@
-"""procrastinate: `batch_defer` in; one worker with many jobs at a time, told to delete what it did, out.
+"""procrastinate: `batch_defer` in; one worker with many jobs at a time, which deletes finished jobs, out.
 
 Its worker fetches one job per round trip; nothing in its documentation fetches several.
 """

@@ -63,22 +63,22 @@ def held(lab: Lab, contenders: list[Contender]) -> None:
 
 
 def passed(lab: Lab, contenders: list[Contender]) -> None:
-    """`passed`: seconds of a block that passes by origins that are paused or in flight, and of one that need not."""
+    """`passed`: seconds of a block that skips origins that are paused or in flight, and of one that skips none."""
     if OURS not in contenders:
         return
     first, last = ORIGINS, ORIGINS + lab.sizes.passed
     for turn in range(lab.sizes.blocks):
-        lab.say(f"passing by, round {turn + 1} of {lab.sizes.blocks}")
+        lab.say(f"skipping, round {turn + 1} of {lab.sizes.blocks}")
         for variant, number in (("none", 0), ("paused", first), ("in flight", first)):
             with lab.trying("passed", OURS, variant), lab.clone(_beside(lab, variant), OURS) as (_, driver):
-                # From the first of those to be passed by on.
+                # From the first of the skipped origins on.
                 driver("head", number=number)
                 told = driver("block", count=lab.sizes.block)
                 lab.note("passed", "ours", variant, round=turn, passed=last - first if number else 0, **told)
 
 
 def _beside(lab: Lab, variant: str) -> str:
-    """What a block takes, behind a crowd of origins of one message that are all to be passed by."""
+    """Measure a block behind many skipped origins of one message each."""
     if variant == "none":
         return _waiting(lab, "few")
     first, last = ORIGINS, ORIGINS + lab.sizes.passed
@@ -120,7 +120,7 @@ def _take_in(lab: Lab, driver: Running) -> None:
 
 
 def _front(lab: Lab, driver: Running) -> None:
-    """What a block takes: of each origin a fifth sent singly, two fifths in tens, two fifths in one call."""
+    """Measure a block that takes, of each origin, a fifth sent singly, two fifths in tens, two fifths in one call."""
     each = lab.sizes.block // ORIGINS
     driver("fill", each=each // 5, call=1)
     driver("fill", each=each * 2 // 5, call=10)

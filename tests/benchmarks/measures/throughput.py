@@ -24,7 +24,7 @@ def bulk(lab: Lab, contenders: list[Contender]) -> None:
     variants = [(contender, *variant) for contender in contenders for variant in _ways_in(contender)]
     for turn in range(lab.sizes.rounds):
         lab.say(f"bulk in, round {turn + 1} of {lab.sizes.rounds}")
-        # Each round begins with another one, so that nobody always follows the same.
+        # Each round begins with another contender, so that the order does not favour any.
         for contender, name, order in _turned(variants, turn):
             count = amount(lab, contender)
             with lab.trying("bulk_in", contender, name), lab.clone(empty(lab, contender), contender) as (_, driver):
@@ -64,7 +64,7 @@ def empty(lab: Lab, contender: Contender) -> str:
 
 
 def full(lab: Lab, contender: Contender, call: int) -> str:
-    """The same with messages waiting; what was sent to ours is not cut."""
+    """Measure with messages waiting; our sent messages are not cut into pages."""
 
     def prepare(uri: str) -> None:
         with Running(contender, uri) as driver:

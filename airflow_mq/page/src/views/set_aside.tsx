@@ -161,7 +161,7 @@ function MessageTable(props: {
         <>
           <span className="why">{REASONS[row.reason] ?? row.reason}</span>
           {row.error && (
-            <span className="row tight">
+            <span className="row">
               <code>{row.error}</code>
               <Action refusal={write} label={`Requeue all with this error…: ${row.error}`} onClick={() => props.onDecide({ what: "requeue by error", rows: [row] })}>
                 Requeue all with this error…

@@ -1,4 +1,4 @@
-"""The same work as a block of messages, as mapped tasks, and as blocks that begin when something is sent."""
+"""Equal work as a block of messages, as mapped tasks, and as blocks that start after an enqueue."""
 
 from __future__ import annotations
 
