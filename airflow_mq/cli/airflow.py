@@ -25,7 +25,8 @@ class _Completed(Arg):
         action = parser.add_argument(*self.flags, **self.kwargs)
         completer = completer_of(action, DEFAULT_CONN_ID)
         if completer is not None:
-            action.completer = completer  # type: ignore[attr-defined]
+            # argcomplete reads this attribute.
+            vars(action)["completer"] = completer
 
 
 def get_cli_commands() -> list[GroupCommand]:

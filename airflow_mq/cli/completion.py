@@ -31,7 +31,8 @@ def add_completers(parser: ArgumentParser) -> None:
         else:
             completer = completer_of(action)
             if completer is not None:
-                action.completer = completer  # type: ignore[attr-defined]
+                # argcomplete reads this attribute.
+                vars(action)["completer"] = completer
 
 
 def completer_of(action: Action, conn_id: str | None = None) -> Completer | None:

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from urllib.parse import quote
 
 from .. import failures
@@ -47,8 +48,8 @@ def run(args: Namespace) -> int:
     """Run a command with parsed arguments; return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that knows few characters gets the others escaped.
-        with suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     session = Session(args)
     as_json = session.out.as_json
     try:

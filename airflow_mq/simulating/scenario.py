@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..core.book import Standing
 from ..core.config import RingConfig
@@ -52,7 +51,7 @@ class Policy:
     order: str | None = None
     limit: Weight | None = None
     shares: Mapping[str, int] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_text(self.name, "the name of a policy", 200)

@@ -76,11 +76,11 @@ def write_scenario(scenario: Scenario, path: str | Path) -> None:
         raise InvalidInput(f"cannot write scenario {str(path)!r}: {error}") from None
 
 
-def _standing_json(standing: Standing) -> dict[str, Any]:
+def _standing_json(standing: Standing) -> dict[str, object]:
     return {name: value for name, value in asdict(standing).items() if value is not None}
 
 
-def _arrival_json(arrival: Arrival) -> dict[str, Any]:
+def _arrival_json(arrival: Arrival) -> dict[str, object]:
     plain = asdict(arrival)
     if arrival.priority == REGULAR:
         del plain["priority"]
@@ -89,7 +89,7 @@ def _arrival_json(arrival: Arrival) -> dict[str, Any]:
     return plain
 
 
-def _toml(text: str) -> Any:
+def _toml(text: str) -> object:
     try:
         tomllib = import_module("tomllib")
     except ImportError:
@@ -102,14 +102,14 @@ def _toml(text: str) -> Any:
         raise InvalidInput(f"invalid TOML: {error}") from None
 
 
-def _json(text: str) -> Any:
+def _json(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
         raise InvalidInput(f"invalid JSON: {error}") from None
 
 
-def _by_hand(given: Any, name: str) -> Scenario:
+def _by_hand(given: object, name: str) -> Scenario:
     table = _known(given, _SCENARIO, "a scenario")
     ring = dict(_known(table.get("ring", {}), None, "ring"))
     for short, setting in (("order", "order"), ("limit", "service_weight")):
@@ -131,15 +131,16 @@ def _by_hand(given: Any, name: str) -> Scenario:
     )
 
 
-def _origins(entry: Any) -> Iterator[tuple[str, Source, Standing]]:
+def _origins(entry: object) -> Iterator[tuple[str, Source, Standing]]:
     given = _known(entry, _ORIGIN, "an origin")
-    if not isinstance(given.get("name"), str):
+    name = given.get("name")
+    if not isinstance(name, str):
         raise InvalidInput("missing name of an origin: expected text")
     many = _whole(given.get("count", 1), "count", most=MOST_ORIGINS)
     burst = _known(given.get("burst", {}), _BURST, "a burst")
     with_burst = {f"burst_{name}": _whole(burst[name], name) for name in ("first", "every") if name in burst}
     source = Source(
-        given["name"],
+        name,
         _number(given.get("rate", 0), "rate"),
         bool(given.get("steady", False)),
         _whole(burst.get("count", 0), "the count of a burst", 0),
@@ -152,11 +153,11 @@ def _origins(entry: Any) -> Iterator[tuple[str, Source, Standing]]:
     )
     standing = _standing(given)
     for number in range(1, many + 1):
-        origin = given["name"] if many == 1 else f"{given['name']}-{number}"
+        origin = name if many == 1 else f"{name}-{number}"
         yield origin, replace(source, origin=origin), standing
 
 
-def _standing(given: Mapping[str, Any]) -> Standing:
+def _standing(given: Mapping[str, object]) -> Standing:
     least, most = (_weight(given[name]) if name in given else None for name in ("least", "most"))
     ordered = given.get("ordered")
     if ordered is not None and not isinstance(ordered, bool):
@@ -164,19 +165,22 @@ def _standing(given: Mapping[str, Any]) -> Standing:
     return Standing(_whole(given.get("share", 1), "share"), least, most, ordered)
 
 
-def _policy(entry: Any, number: int) -> Policy:
+def _policy(entry: object, number: int) -> Policy:
     given = _known(entry, _POLICY, "a policy")
     shares = {
         origin: _whole(share, "share") for origin, share in _known(given.get("shares", {}), None, "shares").items()
     }
     limit = _weight(given["limit"]) if "limit" in given else None
-    name = given.get("name") or given.get("order") or f"policy {number}"
-    return Policy(str(name), given.get("order"), limit, shares, _known(given.get("ring", {}), None, "ring"))
+    order = given.get("order")
+    if not isinstance(order, (str, type(None))):
+        raise InvalidInput(f"invalid order {order!r}: expected text")
+    name = given.get("name") or order or f"policy {number}"
+    return Policy(str(name), order, limit, shares, _known(given.get("ring", {}), None, "ring"))
 
 
 def _lines(lines: Iterable[str], name: str) -> Scenario:
     read = [(at, _json_line(line, at)) for at, line in enumerate(lines, 1) if line.strip()]
-    head: Mapping[str, Any] = {}
+    head: Mapping[str, object] = {}
     if read and isinstance(read[0][1], dict) and "scenario" in read[0][1]:
         head = _known(read.pop(0)[1], _HEAD, "the first line")
         if head["scenario"] != 1:
@@ -189,7 +193,7 @@ def _lines(lines: Iterable[str], name: str) -> Scenario:
     return Scenario(
         arrivals,
         _whole(head.get("blocks", 0), "blocks", 0),
-        RingConfig.from_json(head.get("ring", {})),
+        RingConfig.from_json(_known(head.get("ring", {}), None, "ring")),
         standings,
         (),
         _whole(head.get("seed", 0), "seed", 0),
@@ -197,8 +201,8 @@ def _lines(lines: Iterable[str], name: str) -> Scenario:
     )
 
 
-def _arrival(given: Any) -> Arrival:
-    table = dict(_known(given, _ARRIVAL, "an arrival"))
+def _arrival(given: object) -> Arrival:
+    table: dict[str, Any] = dict(_known(given, _ARRIVAL, "an arrival"))
     if not {"block", "origin"} <= set(table):
         raise InvalidInput("incomplete arrival: expected block and origin")
     if "weight" in table:
@@ -206,7 +210,7 @@ def _arrival(given: Any) -> Arrival:
     return Arrival(**table)
 
 
-def _json_line(line: str, number: int) -> Any:
+def _json_line(line: str, number: int) -> object:
     return _on_line(number, partial(_json, line))
 
 
@@ -217,7 +221,7 @@ def _on_line(number: int, read: Callable[[], Read]) -> Read:
         raise InvalidInput(f"line {number}: {error}") from None
 
 
-def _known(given: Any, names: set[str] | None, what: str) -> Mapping[str, Any]:
+def _known(given: object, names: set[str] | None, what: str) -> Mapping[str, object]:
     if not isinstance(given, dict):
         raise InvalidInput(f"invalid {what} {str(given)[:40]!r}: expected a table of names and values")
     unknown = set(given) - names if names is not None else set()
@@ -228,35 +232,35 @@ def _known(given: Any, names: set[str] | None, what: str) -> Mapping[str, Any]:
     return given
 
 
-def _several(given: Any, what: str) -> list[Any]:
+def _several(given: object, what: str) -> list[object]:
     if not isinstance(given, list):
         raise InvalidInput(f"invalid {what}: expected a list of tables, [[{what}]]")
     return given
 
 
-def _list(given: Any, read: Callable[[Any], Read]) -> list[Read]:
+def _list(given: object, read: Callable[[object], Read]) -> list[Read]:
     return [read(part) for part in given] if isinstance(given, list) else [read(given)]
 
 
-def _weights(given: Any) -> list[Weight]:
+def _weights(given: object) -> list[Weight]:
     alone = isinstance(given, list) and len(given) == 2 and not isinstance(given[0], list)
     return [_weight(given)] if alone or not isinstance(given, list) else [_weight(part) for part in given]
 
 
-def _weight(given: Any) -> Weight:
+def _weight(given: object) -> Weight:
     try:
         return Weight.of(given)
     except InvalidWeight as error:
         raise ConfigRefused(str(error)) from None
 
 
-def _whole(given: Any, what: str, least: int = 1, most: int = 1 << 53) -> int:
+def _whole(given: object, what: str, least: int = 1, most: int = 1 << 53) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
         raise InvalidInput(f"invalid {what} {given!r}: expected a whole number from {least:,} to {most:,}")
     return given
 
 
-def _number(given: Any, what: str) -> float:
+def _number(given: object, what: str) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise InvalidInput(f"invalid {what} {given!r}: expected a number")
     return float(given)

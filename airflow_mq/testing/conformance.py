@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeAlias, TypedDict
 
 from ..core.config import RingConfig
 from ..core.errors import MessageQueueError
 from ..core.events import ERRORS, NAMES, Event, Fate
 from ..core.message import Address, Footprint
-from ..core.page import PROCESSED
+from ..core.page import PROCESSED, Page
 from ..core.weight import Costs, Meter, Weight
 from ..queue import MessageQueue, Report
 from ..queue.admin import insert_ring
@@ -46,10 +46,32 @@ BUSY = 10.0
 NOTHING = Footprint(0, 0, 0, 0)
 
 
+#: A recorded call and its observations, as in JSON.
+Step: TypeAlias = "dict[str, Any]"
+
+
+class Config(TypedDict):
+    """Settings of the ring of a trace."""
+
+    origins: int
+    heap_size: int
+    max_stale: int
+    service_weight: list[int] | None
+    costs: dict[str, list[int]]
+
+
+class Run(TypedDict):
+    """A recorded run."""
+
+    seed: int
+    config: Config
+    steps: list[Step]
+
+
 class Difference(Exception):
     """First difference between a trace and its replay."""
 
-    def __init__(self, step: int, do: Any, field: str, expected: Any, found: Any) -> None:
+    def __init__(self, step: int, do: object, field: str, expected: object, found: object) -> None:
         path, expected, found = _narrow(field, expected, found)
         text = f"{path}: expected {_show(expected)}\n    {'':>{len(path)}}  found    {_show(found)}"
         super().__init__(f"step {step}, {json.dumps(do)}\n    {text}")
@@ -61,9 +83,9 @@ class Replay:
 
     def __init__(
         self,
-        store: Store[Any],
+        store: Store[object],
         name: str,
-        run: dict[str, Any],
+        run: Run,
         *,
         blocks: bool = False,
         sparse: random.Random | None = None,
@@ -91,8 +113,8 @@ class Replay:
 
     def __call__(self) -> None:
         """Replay all steps; raise the first difference."""
-        expected: dict[str, list[Any]] = {"events": [], "queue_changed": []}
-        found: dict[str, list[Any]] = {"events": [], "queue_changed": []}
+        expected: dict[str, list[object]] = {"events": [], "queue_changed": []}
+        found: dict[str, list[object]] = {"events": [], "queue_changed": []}
         last = len(self.run["steps"]) - 1
         for number, step in enumerate(self.run["steps"]):
             do = step["do"]
@@ -119,15 +141,15 @@ class Replay:
             if number == last or self.chance.random() < CHECKED:
                 self._differ(number, do, "check", [], list(map(str, self.queue.check())))
 
-    def _compare(self, number: int, step: dict[str, Any], field: str, found: Any) -> None:
+    def _compare(self, number: int, step: Step, field: str, found: object) -> None:
         self._differ(number, step["do"], field, step[field], found)
 
     @staticmethod
-    def _differ(number: int, do: Any, field: str, expected: Any, found: Any) -> None:
+    def _differ(number: int, do: object, field: str, expected: object, found: object) -> None:
         if found != expected:
             raise Difference(number, do, field, expected, found)
 
-    def _footprints(self) -> dict[str, Any]:
+    def _footprints(self) -> dict[str, object]:
         found = dict(self.queue.footprints(limit=len(self.origins) + 1))
         # Reading all at once is faster; sometimes a single one is read as well.
         if self.chance.random() < SINGLE:
@@ -135,7 +157,7 @@ class Replay:
             found[single] = self.queue.footprint(single)
         return {origin: _footprint(found.get(origin, NOTHING)) for origin in self.origins}
 
-    def _events(self) -> list[dict[str, Any]]:
+    def _events(self) -> list[dict[str, object]]:
         found = []
         for event in self.queue.inspect.events(after=self.seq):
             self.seq = event.seq
@@ -143,7 +165,7 @@ class Replay:
                 found.append(_event(event))
         return found
 
-    def _do(self, do: dict[str, Any]) -> dict[str, Any]:
+    def _do(self, do: Step) -> dict[str, object]:
         try:
             if do["op"] == "force_set_head":
                 return self._force_set_head(do["origin"], do["limit"])
@@ -204,12 +226,12 @@ class Replay:
     def _sweep_queue(self, origin: int) -> None:
         self.queue.sweep_queue(str(origin))
 
-    def _force_set_head(self, origin: int, limit: list[int]) -> dict[str, Any]:
+    def _force_set_head(self, origin: int, limit: list[int]) -> dict[str, object]:
         meter = Meter(Weight(*limit))
         done = self.queue.admin.force_set_head(str(origin), meter)
         return {"ok": "cannot pay" if done is None else done, "weight": list(meter.consumed)}
 
-    def _batches_footprints(self, origin: int, messages: list[str], max_ready_pages: int) -> dict[str, Any]:
+    def _batches_footprints(self, origin: int, messages: list[str], max_ready_pages: int) -> dict[str, object]:
         batches = self.queue.batches_footprints(
             str(origin), [message.encode() for message in messages], max_ready_pages
         )
@@ -223,7 +245,7 @@ class Replay:
 
 
 @contextmanager
-def one_moment(store: Store[Any]) -> Iterator[None]:
+def one_moment(store: Store[object]) -> Iterator[None]:
     """Read everything in one transaction. No other process writes, so this only saves transactions."""
     with store.reading() as unit:
         vars(store)["reading"] = lambda: nullcontext(unit)
@@ -233,9 +255,9 @@ def one_moment(store: Store[Any]) -> Iterator[None]:
             del vars(store)["reading"]
 
 
-def observe(queue: MessageQueue) -> dict[str, Any]:
+def observe(queue: MessageQueue) -> dict[str, object]:
     """Return the complete state of a ring: its order, its books and their pages. Writes nothing."""
-    books: dict[str, Any] = {}
+    books: dict[str, object] = {}
     with queue.session.snapshot() as (unit, working_set):
         origins = list(all_origins(unit, queue.session.ring_id))
         working_set.loader.inboxes.look_at(origins)
@@ -262,7 +284,7 @@ def observe(queue: MessageQueue) -> dict[str, Any]:
     return {"ring": [int(origin) for origin in queue.inspect.ring_order(limit=1 << 30)], "books": books}
 
 
-def _page(page: Any) -> dict[str, Any]:
+def _page(page: Page) -> dict[str, object]:
     return {
         "first": page.first_offset,
         "first_index": page.first_index,
@@ -282,18 +304,19 @@ def _footprint(footprint: Footprint) -> dict[str, int]:
     }
 
 
-def _hook(origin: str, footprint: Footprint) -> dict[str, Any]:
+def _hook(origin: str, footprint: Footprint) -> dict[str, object]:
     return {"origin": int(origin), "footprint": _footprint(footprint)}
 
 
-def _nested(call: str, result: Any) -> dict[str, Any]:
+def _nested(call: str, result: object) -> dict[str, object]:
     if isinstance(result, MessageQueueError):
         return {"call": call, "result": {"err": type(result).__name__}}
+    assert isinstance(result, Weight)
     return {"call": call, "result": {"ok": list(result)}}
 
 
-def _event(event: Event) -> dict[str, Any]:
-    plain: dict[str, Any] = {"event": NAMES[event.fate], "origin": int(event.origin)}
+def _event(event: Event) -> dict[str, object]:
+    plain: dict[str, object] = {"event": NAMES[event.fate], "origin": int(event.origin)}
     if event.fate is Fate.PAGE_REAPED:
         return {**plain, "index": event.page}
     plain["id"] = event.id.hex() if event.id else None
@@ -304,7 +327,7 @@ def _event(event: Event) -> dict[str, Any]:
     return {**plain, "success": event.success, "weight_used": list(event.weight or ())}
 
 
-def _narrow(path: str, expected: Any, found: Any) -> tuple[str, Any, Any]:
+def _narrow(path: str, expected: object, found: object) -> tuple[str, object, object]:
     """Return the innermost place in which two observations differ."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name in sorted({*expected, *found}, key=str):
@@ -317,15 +340,15 @@ def _narrow(path: str, expected: Any, found: Any) -> tuple[str, Any, Any]:
     return path, expected, found
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 400 else text[:397] + "..."
 
 
-def read_runs(path: Path) -> Iterator[dict[str, Any]]:
+def read_runs(path: Path) -> Iterator[Run]:
     """Yield the runs of a trace file: JSON lines, plain or compressed."""
-    openers = {".gz": gzip.open, ".xz": lzma.open}
-    with openers.get(path.suffix, open)(path, "rt", encoding="utf-8") as lines:  # type: ignore[operator]
+    openers: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
+    with openers.get(path.suffix, open)(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)

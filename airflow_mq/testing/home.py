@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 USER = "admin"
 
@@ -54,7 +53,7 @@ class AirflowHome:
         port: int,
         metadata: str,
         *,
-        connections: Mapping[str, Any],
+        connections: Mapping[str, object],
         settings: Mapping[str, str],
         environment: Mapping[str, str],
     ) -> None:

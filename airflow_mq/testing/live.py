@@ -59,7 +59,7 @@ class LiveAirflow:
         port: int | None = None,
         metadata: str = "sqlite",
         parallelism: int = 4,
-        connections: Mapping[str, Any] | None = None,
+        connections: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -183,12 +183,12 @@ class LiveAirflow:
         wanted = set(components)
         self._until(lambda: self._unwell(wanted) == [], timeout, lambda: ", ".join(self._unwell(wanted)))
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, **query: object) -> Any:
         """Return the API's answer, for example `get("dags", limit=3)`."""
         asked = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
         return self.call("GET", f"{path}?{asked}" if asked else path)
 
-    def call(self, method: str, path: str, body: Any = None, timeout: float = 60.0) -> Any:
+    def call(self, method: str, path: str, body: object = None, timeout: float = 60.0) -> Any:
         """Send one request to /api/v2, as the administrator."""
         if self._token is None:
             login = {"username": USER, "password": self.password}
@@ -212,11 +212,11 @@ class LiveAirflow:
     def unpause(self, dag_id: str, paused: bool = False) -> None:
         self.call("PATCH", f"dags/{dag_id}", {"is_paused": paused})
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None) -> str:
+    def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None, *, run_id: str | None = None) -> str:
         """Start a run, unpausing its DAG, and return the run's id. A value of `conf` is a param, as in the form."""
         self.wait_dag(dag_id)
         self.unpause(dag_id)
-        body: dict[str, Any] = {"conf": dict(conf or {}), "logical_date": None}
+        body: dict[str, object] = {"conf": dict(conf or {}), "logical_date": None}
         if run_id is not None:
             body["dag_run_id"] = run_id
         return str(self.call("POST", f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
@@ -257,14 +257,14 @@ class LiveAirflow:
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/{urllib.parse.quote(key)}"
         return self.get(path, map_index=map_index, deserialize="true")["value"]
 
-    def clear(self, dag_id: str, run_id: str, task_ids: Iterable[str] | None = None, **more: Any) -> None:
+    def clear(self, dag_id: str, run_id: str, task_ids: Iterable[str] | None = None, **more: object) -> None:
         """Clear tasks of a run, so that they run again."""
         body = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "dag_run_id": run_id, **more}
         if task_ids is not None:
             body["task_ids"] = list(task_ids)
         self.call("POST", f"dags/{dag_id}/clearTaskInstances", body)
 
-    def answer(self, dag_id: str, run_id: str, task_id: str, option: str, **params: Any) -> None:
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str, **params: object) -> None:
         """Answer a task that waits for a person."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/-1/hitlDetails"
         self.call("PATCH", path, {"chosen_options": [option], "params_input": params})
@@ -387,7 +387,7 @@ def _run(dag_id: str, run_id: str) -> str:
     return f"dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}"
 
 
-def _log_line(line: Any) -> str:
+def _log_line(line: object) -> str:
     if not isinstance(line, Mapping):
         return str(line)
     more = " ".join(f"{name}={value}" for name, value in line.items() if name not in ("timestamp", "event", "level"))

@@ -27,7 +27,7 @@ class Refused(AirflowFailed):
         self.status, self.text = status, text
 
 
-def send(url: str, method: str, path: str, body: Any, token: str | None, timeout: float) -> Any:
+def send(url: str, method: str, path: str, body: object, token: str | None, timeout: float) -> Any:
     """Send one request to an API on loopback and return its answer; raise `Refused` for an error status."""
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token is not None:

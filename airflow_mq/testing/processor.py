@@ -7,9 +7,9 @@ processor must not perform), and at most one answer: `over=T,S`, `bad`, `corrupt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import MessageQueueError
 from ..core.message import Address
@@ -17,6 +17,9 @@ from ..core.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackL
 from ..core.weigher import Weighed
 from ..core.weight import UNLIMITED, ZERO, Weight
 from ..queue.values import Delivery
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue
 
 _WRONG: dict[str, type[BadFormat | Corrupt | Unsupported | StackLimitReached]] = {
     "bad": BadFormat,
@@ -80,12 +83,12 @@ class RecordingProcessor:
     #: It consumes from the meter itself, like the pallet's processors.
     meters_itself = True
 
-    def __init__(self, queue: Any = None) -> None:
+    def __init__(self, queue: MessageQueue | None = None) -> None:
         self.queue = queue
         self.seen: list[tuple[str, bytes]] = []
         self.yielding: set[str] = set()
         #: Results of servicing, executing and reaping from inside.
-        self.nested: list[tuple[str, Any]] = []
+        self.nested: list[tuple[str, object]] = []
 
     def __call__(self, delivery: Delivery) -> Outcome:
         self.seen.append((delivery.origin, delivery.payload))
@@ -101,23 +104,26 @@ class RecordingProcessor:
         return Done(script.success, script.id)
 
     def _act(self, delivery: Delivery, act: str, argument: str) -> None:
+        queue = self.queue
         if act == "enq":
             origin, _, message = argument.partition("/")
             delivery.enqueue(origin, message.replace("+", ";").encode())
-        elif act == "svc":
-            self._try("service_queues", lambda: self.queue.service_queues(self, UNLIMITED).weight)
+            return
+        assert queue is not None, "a script that tries operations requires a queue"
+        if act == "svc":
+            self._try("service_queues", lambda: queue.service_queues(self, UNLIMITED).weight)
         elif act == "exec":
             origin, page, index = argument.split(",")
             address = Address(origin, int(page), int(index))
             self._try(
                 "execute_overweight",
-                lambda: self.queue.execute_overweight(address, self, UNLIMITED, for_everything=True),
+                lambda: queue.execute_overweight(address, self, UNLIMITED, for_everything=True),
             )
         else:
             origin, page = argument.split(",")
-            self._try("reap_page", lambda: self.queue.reap_page(origin, int(page)))
+            self._try("reap_page", lambda: queue.reap_page(origin, int(page)))
 
-    def _try(self, call: str, act: Any) -> None:
+    def _try(self, call: str, act: Callable[[], object]) -> None:
         try:
             self.nested.append((call, act()))
         except MessageQueueError as error:

@@ -85,6 +85,7 @@ def test_lines(tmp_path: Path) -> None:
         ({"origin": [{"name": "a", "size": "x"}]}, "invalid size .*: expected a whole number"),
         ({"limit": [1]}, "weight"),
         ({"ring": {"odd": 1}}, "unknown setting"),
+        ({"policy": [{"order": 3}]}, "invalid order 3: expected text"),
         ({"policy": [{"shares": {"a": 0}}]}, "invalid share .*: expected a whole number"),
         ({"origin": [{"name": "a", "burst": {"count": 1 << 40}}], "blocks": 2}, "at most"),
         ("{", "invalid JSON"),
