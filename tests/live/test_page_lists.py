@@ -134,7 +134,7 @@ def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> N
     # The list still shows the message until it is refreshed; the dialog does not.
     seen.page.route("**/set-aside?limit=*", lambda route: route.abort())
     shown.get_by_role("button", name="Requeue all with this error…: TimeoutError").click()
-    expect(dialog.get_by_text("No message is set aside with this error any more.")).to_be_visible()
+    expect(dialog.get_by_text("No message is set aside with this error now.")).to_be_visible()
     expect(dialog.get_by_role("button", name="Requeue 0 messages")).to_have_attribute("aria-disabled", "true")
     seen.wrong.clear()  # the browser itself reports the requests that failed
 
