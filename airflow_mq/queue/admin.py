@@ -1,4 +1,4 @@
-"""What people decide: overweight messages, pauses, sweeps, the head, how an origin is served."""
+"""Administration of a ring: pauses, origins, settings, old pages, the head and housekeeping."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Admin:
         self._settler, self._set_asides = settler, set_asides
 
     def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
-        """Remove an old page of an origin, with what it still holds."""
+        """Delete an old page of an origin, with its remaining messages."""
         check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
         name = book_name(origin, priority)
@@ -39,9 +39,10 @@ class Admin:
             rules.reap_page(working_set, name, page, why, self.session.actor)
 
     def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
-        """Let servicing pass an origin by; enqueuing goes on. A block in flight is not stopped.
+        """Pause an origin: services skip it, senders may enqueue. A block in flight is not stopped.
 
-        :param below: of a ring with paths, pass by all below this origin as well, also what comes later.
+        :param until: the end of the pause, or its duration.
+        :param below: in a ring with paths, also pause all present and future origins below this one.
         """
         self.session.refuse_nested()
         check_text(reason, "a reason")
@@ -53,19 +54,19 @@ class Admin:
                     "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
                 )
             ends = None if until is None else instant(until, lambda: now, least=0)
+            actor = self.session.actor
             unit.origins.pause(
-                self.ring_id, check_origin(origin), reason=reason, actor=self.session.actor, now=now, until=ends,
-                below=below,
-            )  # fmt: skip
+                self.ring_id, check_origin(origin), reason=reason, actor=actor, now=now, until=ends, below=below
+            )
 
     def resume(self, origin: str) -> bool:
-        """Service an origin again; tell whether it was paused."""
+        """End the pause of an origin; return whether it was paused."""
         self.session.refuse_nested()
         with self.store.writing() as unit:
             return unit.origins.resume(self.ring_id, check_origin(origin))
 
     def paused(self) -> list[Paused]:
-        """The origins that are paused."""
+        """Return the paused origins."""
         with self.store.loose() as unit:
             return [
                 Paused(origin, reason, actor, moment(at), None if until is None else moment(until), bool(below))
@@ -73,7 +74,7 @@ class Admin:
             ]
 
     def sweep_queue(self, origin: str) -> int:
-        """Move the windows past everything: what is left waits for a person. Tell how much that is."""
+        """Move the windows of an origin past all messages: they are set aside. Return their number."""
         check_origin(origin)
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             names = books_of(origin) if working_set.config.high else (origin,)
@@ -99,16 +100,16 @@ class Admin:
         return book.message_count
 
     def force_set_head(self, origin: str, meter: Meter | None = None, *, priority: str = REGULAR) -> bool | None:
-        """Make a ready origin the head; tell whether it was ready, or nothing if the meter cannot pay.
+        """Make a ready origin the head of the ring; return whether it was ready, or None if the meter cannot pay.
 
-        :param priority: the head of which books; high ones come first in any case.
+        :param priority: the priority of the book; high books come first in any case.
         """
         self.session.refuse_nested()
         name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
-            # Everybody whose turn comes by arrival gets a ticket first: the circle's order stays.
+            # Books that are ordered by arrival get a ticket first: the order of the circle stays.
             ring = working_set.circle(name)
             found = ring.head()
             while found is not None and found != name:
@@ -116,29 +117,34 @@ class Admin:
             if found is None:
                 return False
             if working_set.config.paths and not is_high(name):
-                # Deficits say whose turn it is; the head only decides between equals.
+                # Deficits decide whose turn it is; the head decides only between equals.
                 working_set.put_first(name)
             working_set.after_save.append(lambda: _force(unit, self.ring_id, working_set, name))
         return True
 
     def set_origin(
-        self, origin: str, *, share: int | None = None, least: Weight | None = None, most: Weight | None = None,
+        self,
+        origin: str,
+        *,
+        share: int | None = None,
+        least: Weight | None = None,
+        most: Weight | None = None,
         ordered: bool | None = None,
-    ) -> None:  # fmt: skip
-        """Say how an origin is served; what is not said goes back to the ring's default."""
+    ) -> None:
+        """Set how an origin is serviced; an omitted setting returns to the default of the ring."""
         self.session.refuse_nested()
         if share is not None:
             check_share(share)
         if least is not None and most is not None and Weight.of(least).exceeds(Weight.of(most)):
             raise ConfigRefused(f"an origin cannot be promised {Weight.of(least)} and get {Weight.of(most)} at most")
-        said = {"share": share, "least": Weight.of(least) if least is not None else None,
-                "most": Weight.of(most) if most is not None else None, "ordered": ordered}  # fmt: skip
-        settings = {name: value for name, value in said.items() if value is not None}
+        weights = {name: Weight.of(value) for name, value in (("least", least), ("most", most)) if value is not None}
+        given = {"share": share, **weights, "ordered": ordered}
+        settings = {name: value for name, value in given.items() if value is not None}
         with self.store.writing() as unit:
             unit.origins.set(self.ring_id, check_origin(origin), settings, guaranteed=least is not None)
 
     def housekeep(self) -> int:
-        """Release dead blocks and let go of what is kept no longer, and what policies say; tell how many were dead."""
+        """Release dead blocks, delete expired rows and apply policies; return the number of dead blocks."""
         dead = self._settler.release_dead()
         with self.session.transaction(beside_lease=True) as (unit, working_set):
             self.session.forget_old(unit, working_set.now, at_once=True)
@@ -149,15 +155,15 @@ class Admin:
     # Rings.
 
     def change_ring(self, **changes: Any) -> RingConfig:
-        """Set the ring differently, for everybody; checked against what is stored."""
+        """Change settings of the ring, checked against the stored messages; return all settings."""
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:
-                # What was sent before lies in pages of the old size, whether it was cut yet or not.
+                # Messages sent before lie in pages of the old size, cut or not.
                 working_set.loader.inboxes.cut_everything()
             if config.paths != working_set.config.paths:
                 self._refuse_paused_groups(unit, working_set.now)
-                # Deficits count otherwise now; nobody has used anything yet.
+                # Deficits have another unit now: all origins start at zero.
                 working_set.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
                 working_set.after_save.append(partial(unit.origins.forget_groups, self.ring_id))
             unit.rings.change(self.ring_id, config.to_json())
@@ -165,25 +171,25 @@ class Admin:
         return config
 
     def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
-        """Without paths there would be no groups any more, and what is below them would run."""
+        """Refuse to remove paths while a group is paused: origins below it would resume."""
         paused = unit.origins.paused_groups(self.ring_id, now)
         if paused:
             raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
 
     def create_ring(self, name: str, config: RingConfig | None = None) -> None:
-        """Make another ring in the same store."""
+        """Create another ring in the store."""
         self.session.refuse_nested()
         with self.store.writing() as unit:
             insert_ring(unit, name, (config or RingConfig()).check())
 
     def rings(self) -> list[str]:
-        """The names of all rings of the store."""
+        """Return the names of all rings of the store."""
         with self.store.loose() as unit:
             return unit.rings.names()
 
 
 def check_share(share: object) -> None:
-    """Refuse what is no share of an origin."""
+    """Raise `ConfigRefused` for an invalid share."""
     if type(share) is not int or not 1 <= share <= 1 << 20:
         raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
 
@@ -200,7 +206,7 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
 def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
     """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
 
-    Who has yet to enter the ring stands behind all others, and goes nowhere: then those before the head move.
+    A book that is yet to enter the ring stands behind all others and cannot move: then those before the head move.
     """
     ticket = working_set.stored[origin].ticket
     low, top = level_of(origin)

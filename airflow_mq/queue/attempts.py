@@ -1,4 +1,4 @@
-"""How messages are handed to processors that run in this process: one by one, or in batches."""
+"""Attempts: calls of processors in this process, for single messages or for batches."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from .values import Batch, Delivery, Facts
 
 log = logging.getLogger("airflow_mq.service")
 
-#: What a processor may return: an outcome, or true, false or nothing for done.
+#: Return value of a processor: an outcome, or true, false or None for done.
 Answer = Outcome | bool | None
 Processor = Callable[[Delivery], Answer]
 
 
 class Slices(Protocol):
-    """Whoever commits results now and then."""
+    """A service that commits outcomes in slices."""
 
     #: The queue that is being serviced.
     current: str | None
-    #: Set when a processor was stopped, and so nothing is half done.
+    #: Whether a processor was interrupted: then no message is half settled.
     at_rest: bool
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
-        """Whether results are to be written before more messages are tried, which are expected to take so long."""
+        """Return whether to commit before `more` messages, which are expected to take so long."""
 
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
-        """Write results if it is time to; so many more messages are going to be tried, for about so long."""
+        """Commit outcomes if the slice is full; `more` messages follow, for about so long."""
 
 
 class BatchProcessor:
@@ -55,12 +55,12 @@ class BatchProcessor:
 
 
 def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> BatchProcessor:
-    """Make a processor of a function that takes a whole batch: nothing returned means all done."""
+    """Return a processor that calls a function for each batch; None as its answer means that all messages are done."""
     return BatchProcessor(process)
 
 
 def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -> Outcome:
-    """Call a processor, and enqueue what it sent if the message is done."""
+    """Call a processor; if the message is done, enqueue the messages that it sent."""
     processor = traced(processor) if working_set.traces else processor
     mark = current_delivery.set(delivery)
     try:
@@ -75,13 +75,13 @@ def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -
 
 
 def failed(delivery: Delivery, error: Exception) -> Outcome:
-    """What a processor raises means *not now*; but that the message's payload is gone is so for good."""
+    """Return the outcome for an exception: *not now*, or *unsupported* if the external payload is missing."""
     if isinstance(error, BlobMissing) and error.hash == delivery.id:
         log.error("%s refers to a payload that is not there: %s", visible(str(delivery.address)), error)
         return Unsupported()
-    told = failures.loggable(error)
+    loggable = failures.loggable(error)
     address = visible(str(delivery.address))
-    log.error("the processor failed on %s; the message will be tried again", address, exc_info=told)
+    log.error("the processor failed on %s; the message will be tried again", address, exc_info=loggable)
     return Yield(failures.reason_of(error))
 
 
@@ -91,7 +91,7 @@ def _of_batch(payload: bytes, error: Exception) -> Outcome:
 
 
 def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
-    """What an answer means, and that all of it can be stored."""
+    """Return the outcome of an answer, or raise the error that makes it impossible to store."""
     bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
     delivery.sent = [check_sent(entry, *bounds) for entry in delivery.sent]
     outcome = check_outcome(outcome_of(answer), *bounds)
@@ -102,14 +102,14 @@ def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outc
 
 
 def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
-    """The same outcome; what it enqueues goes on with the trace of the message that it is of."""
+    """Return an outcome whose new messages carry the trace of their message."""
     if isinstance(outcome, Done) and outcome.enqueue and tracing.is_traced(headers):
         return replace(outcome, enqueue=tracing.handed_on(outcome.enqueue, headers))
     return outcome
 
 
 def traced(processor: Processor) -> Processor:
-    """The same processor; while it takes a message that carries a trace, that is the active one."""
+    """Return a processor that runs within the trace of each message."""
 
     def attempt(delivery: Delivery) -> Answer:
         if not tracing.is_traced(delivery.headers):
@@ -121,35 +121,35 @@ def traced(processor: Processor) -> Processor:
 
 
 def outcome_of(answer: Answer) -> Outcome:
-    """What an answer means."""
+    """Return the outcome of an answer."""
     if answer is None or answer is True:
         return DONE
     if answer is False:
         return Done(success=False)
     if isinstance(answer, Outcome):
         return answer
-    raise InvalidOutcome(f"a processor returns an outcome, true, false or nothing, not {type(answer).__name__}")
+    raise InvalidOutcome(f"invalid outcome ({type(answer).__name__}): expected an outcome, true, false or None")
 
 
 class InPlace(Stretches):
-    """What trying messages in this process has in common: decisions are carried out at once."""
+    """Attempts in this process: decisions take effect at once."""
 
     def __init__(self, scales: Scales, slices: Slices) -> None:
         super().__init__(scales)
         self.slices = slices
 
     def begin_visit(self, book: Book) -> None:
-        """Remember whose turn it is."""
+        """Record the book that has its turn."""
         self.slices.current = book.origin
 
     def begin_page(self, page: Page) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def end_page(self, closed: bool) -> None:
-        """Nothing to remember."""
+        """Do nothing."""
 
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
-        """Carry a decision out at once."""
+        """Carry out a decision."""
         working_set, item = ladder.working_set, page.first_index
         self.slices.checkpoint(1)
         if decision.verdict is Verdict.EXPIRED:
@@ -162,10 +162,10 @@ class InPlace(Stretches):
 
 
 class Calling(InPlace):
-    """Call a processor for one message after the other.
+    """Calls of a processor for one message after the other.
 
-    Their weights are paid by the stretch, and given back for those that are not tried. Plain
-    successes are written down together; anything else is at once.
+    The weights of a stretch are paid together, and refunded for messages that are not tried. Plain successes are
+    recorded together, any other outcome at once.
     """
 
     def __init__(self, scales: Scales, slices: Slices, processor: Processor) -> None:
@@ -175,7 +175,7 @@ class Calling(InPlace):
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
-        """Call the processor until it says that this queue stops here."""
+        """Call the processor until the stretch ends or an outcome stops the queue."""
         first, working_set, processor = page.first_index, ladder.working_set, self.processor
         payloads, is_full = working_set.payloads(book.origin, page), self.slices.is_full
         stop, processed, status = first + len(weights), 0, None
@@ -212,7 +212,7 @@ class Calling(InPlace):
                 processed += verdict
             return processed + self._done(working_set, book, page, stop, weights, first), None
         except BaseException:
-            # Stopped from outside while a message was tried: what was done before it stays done.
+            # Interrupted during an attempt: the successes before it count.
             self._done(working_set, book, page, at, weights, first)
             raise
         finally:
@@ -221,7 +221,7 @@ class Calling(InPlace):
     def _done(
         self, working_set: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int
     ) -> int:
-        """Write down the plain successes since the last time."""
+        """Record the plain successes since the last call."""
         start = page.first_index
         if stop > start:
             done_run(working_set, book, page, start, weights[start - first : stop - first])
@@ -236,7 +236,7 @@ class Calling(InPlace):
         return apply_outcome(ladder.working_set, book, page, item, outcome, weight, ladder.bounds)
 
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
-        """The messages after the one that stopped the queue were paid for and not tried."""
+        """Refund the messages after the one that stopped the queue."""
         total, item, count = total_weight(weights), ladder.item_cost, len(weights)
         ladder.meter.time -= total[0] + item[0] * count
         ladder.meter.size -= total[1] + item[1] * count
@@ -250,7 +250,7 @@ def _facts_of(working_set: WorkingSet, name: str, page: Page) -> Facts:
 
 
 class Batching(InPlace):
-    """Try messages by handing neighbours to a batch processor together."""
+    """Calls of a batch processor for neighbouring messages."""
 
     def __init__(self, scales: Scales, slices: Slices, processor: BatchProcessor) -> None:
         super().__init__(scales, slices)
@@ -259,7 +259,7 @@ class Batching(InPlace):
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
-        """Process the next messages, and write down the answers."""
+        """Process the next messages, and record the outcomes."""
         first, count = page.first_index, len(weights)
         self.slices.checkpoint(count, total[0])
         working_set = ladder.working_set
@@ -271,7 +271,7 @@ class Batching(InPlace):
         )  # fmt: skip
         answers, sent = self._process(batch, working_set)
         if answers and working_set.traces:
-            answers = [going_on(one, said) for one, said in zip(answers, batch.headers)]
+            answers = [going_on(outcome, headers) for outcome, headers in zip(answers, batch.headers)]
         working_set.post_all(sent)
         if answers is None:
             done_run(ladder.working_set, book, page, first, weights)
@@ -285,18 +285,18 @@ class Batching(InPlace):
         try:
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
-                raise InvalidOutcome(f"a batch of {len(batch)} messages needs as many answers, not {len(answers)}")
+                raise InvalidOutcome(f"{len(answers)} answers for {len(batch)} messages: expected one answer each")
             bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
-            outcomes = None if answers is None else [check_outcome(outcome_of(one), *bounds) for one in answers]
+            outcomes = None if answers is None else [check_outcome(outcome_of(answer), *bounds) for answer in answers]
             if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
                 raise InvalidOutcome(
-                    "a batch of which something is not done cannot enqueue as a whole; "
-                    "say with which message it goes: Done(enqueue=[(origin, payload)])"
+                    "messages enqueued by a batch that is not done as a whole: "
+                    "enqueue them with one message, Done(enqueue=[(origin, payload)])"
                 )
             return outcomes, [check_sent(entry, *bounds) for entry in delivery.sent]
         except Exception as error:
-            told = failures.loggable(error)
-            log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=told)
+            loggable = failures.loggable(error)
+            log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=loggable)
             return [_of_batch(payload, error) for payload in batch.payloads], []
         except BaseException:
             self.slices.at_rest = True

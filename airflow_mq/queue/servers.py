@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from typing_extensions import NotRequired, TypedDict
 
 from ..core.config import RingConfig
 from ..core.taking import OriginPatterns
@@ -14,7 +15,7 @@ from ..store import codec
 from ..store.unit import Unit
 from .values import moment
 
-#: How many of the latest blocks, and of the latest pages of the ledger, are looked through for servers.
+#: Numbers of latest blocks, and of latest pages of the ledger, that are searched for servers.
 LATEST_BLOCKS, LATEST_PAGES = 5_000, 200
 MOST_NAME = 300
 
@@ -26,14 +27,14 @@ class Server:
     #: `DAG 'orders', task 'block.plan'`, or the user and host of a program.
     name: str
     is_dag: bool
-    #: What a block may cost; none, if the server leaves that to the ring.
+    #: Weight of its blocks; None: the ring's service weight.
     limit: Weight | None
-    #: Which origins it services; none, if it services all.
+    #: Origins that it services; None: all.
     patterns: OriginPatterns | None
     #: The latest block that it planned, or call that it made, and when.
     block: int
     at: datetime
-    #: What its high messages owe to regular ones, in parts of a block.
+    #: Debt of its high messages to regular ones, in parts of a block.
     debt: int = 0
 
     def takes(self, origin: str) -> bool:
@@ -41,51 +42,57 @@ class Server:
         return self.patterns is None or self.patterns.takes(origin)
 
     def limit_in(self, config: RingConfig) -> Weight | None:
-        """Return what its blocks may cost now; nothing, where neither it nor the ring has a limit."""
+        """Return the weight of its blocks; None if neither it nor the ring has a limit."""
         return self.limit if self.limit is not None else config.service_weight
 
     def room_in(self, config: RingConfig) -> Weight | None:
-        """Return the weight of the heaviest message that its blocks can carry; nothing, where there is no limit."""
+        """Return the weight of the heaviest message that its blocks can carry; None without a limit."""
         limit = self.limit_in(config)
         return None if limit is None else max_message_weight(limit, config.costs) or Weight(0, 0)
 
 
+class ServerRecord(TypedDict):
+    """A server as blocks and pages of the ledger record it."""
+
+    name: str
+    dag: bool
+    limit: list[int] | None
+    origins: NotRequired[list[str]]
+    debt: NotRequired[int]
+
+
 def server_record(
     name: str, limit: Weight | None, patterns: OriginPatterns | None = None, *, is_dag: bool
-) -> dict[str, Any]:
-    """Return what a block records of its server, as JSON has it."""
-    origins = {} if patterns is None else {"origins": list(patterns.patterns)}
-    return {
-        "name": name[:MOST_NAME],
-        "dag": is_dag,
-        "limit": None if limit is None else list(Weight.of(limit)),
-        **origins,
-    }
+) -> ServerRecord:
+    """Return the record of a server."""
+    plain = None if limit is None else list(Weight.of(limit))
+    record: ServerRecord = {"name": name[:MOST_NAME], "dag": is_dag, "limit": plain}
+    if patterns is not None:
+        record["origins"] = list(patterns.patterns)
+    return record
 
 
 def servers_of(unit: Unit, ring: int) -> list[Server]:
     """Return the servers of a ring: DAGs first, and of these the one with the latest block."""
     found: dict[str, Server] = {}
-    for one in _recorded(unit, ring):
-        if one.name not in found or found[one.name].block < one.block:
-            found[one.name] = one
-    return sorted(found.values(), key=lambda one: (not one.is_dag, -one.block))
+    for server in _recorded(unit, ring):
+        if server.name not in found or found[server.name].block < server.block:
+            found[server.name] = server
+    return sorted(found.values(), key=lambda server: (not server.is_dag, -server.block))
 
 
 def _recorded(unit: Unit, ring: int) -> Iterator[Server]:
-    for block, at, said in unit.blocks.servers(ring, LATEST_BLOCKS):
-        yield server_of(codec.read_json(said), block, at)
+    for block, at, record in unit.blocks.servers(ring, LATEST_BLOCKS):
+        yield server_of(codec.read_json(record), block, at)
     for block, at, data in unit.ledger.heads(ring, LATEST_PAGES):
-        said = codec.unpack_ledger_head(bytes(data)).get("server")
-        if said is not None:
-            yield server_of(said, block, at)
+        record = codec.unpack_ledger_head(bytes(data)).get("server")
+        if record is not None:
+            yield server_of(record, block, at)
 
 
-@codec.reading("who serviced a ring")
-def server_of(said: Any, block: int, at: int) -> Server:
+@codec.reading("the server of a ring")
+def server_of(record: ServerRecord, block: int, at: int) -> Server:
     """Return the server that a block or a page of the ledger records."""
-    limit = said["limit"]
-    return Server(
-        str(said["name"]), bool(said["dag"]), None if limit is None else Weight(*limit),
-        OriginPatterns.of(said.get("origins")), block, moment(at), int(said.get("debt", 0)),
-    )  # fmt: skip
+    limit, patterns = record["limit"], OriginPatterns.of(record.get("origins"))
+    weight, debt = None if limit is None else Weight(*limit), int(record.get("debt", 0))
+    return Server(str(record["name"]), bool(record["dag"]), weight, patterns, block, moment(at), debt)

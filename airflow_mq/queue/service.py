@@ -1,8 +1,7 @@
-"""Servicing in place: the processor is a Python callable, and runs here and now.
+"""Servicing in place: the processor is a Python callable of this process.
 
-No transaction is open while it runs. The service holds the ring by a lease and works in
-slices: what was answered is written, together with what was enqueued, in one short
-transaction; a crash repeats at most one slice.
+No transaction is open while it runs. The service holds the ring by a lease and works in slices: one short transaction
+writes the outcomes of a slice and the messages that it enqueued. A crash repeats at most one slice.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ..core.book import Book
 from ..core.claims import Scales
@@ -26,7 +24,7 @@ from ..core.weight import Meter, Weight
 from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .blocks.settlement import BlockSettler
-from .servers import server_record
+from .servers import ServerRecord, server_record
 from .session import SERVICE_LEASE, RingSession, current_delivery, limit_of
 from .values import Delivery, Serviced
 from .walk import renewing, walk_ring, warn_of_stuck, write_ledger
@@ -51,7 +49,7 @@ def service_ring(
     """Service the ready queues of a ring in this process; see `MessageQueue.service_queues`."""
     if current_delivery.get() is not None:
         return Serviced()
-    weight = limit_of(session.config, limit, "what the call may cost")
+    weight = limit_of(session.config, limit)
     session.meet_newcomers()
     service = Service(session, processor, weight, slice_messages, slice_seconds, progress)
     service.server = server_record(server or session.actor, limit, is_dag=server is not None)
@@ -78,9 +76,9 @@ class Service:
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.result = Serviced()
         self.ledger = Ledger()
-        #: Who calls, as the ledger keeps it; an execution at once is nobody's service.
-        self.server: dict[str, Any] | None = None
-        #: Whether it was a processor that was stopped: then all books are as they should be.
+        #: The server as the ledger records it; None for inline execution.
+        self.server: ServerRecord | None = None
+        #: Whether a processor was interrupted: then all books are consistent.
         self.at_rest = False
         self.token = secrets.token_bytes(16)
         self.current: str | None = None
@@ -88,12 +86,12 @@ class Service:
 
     @contextmanager
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
-        """Take the ring on lease, and keep it while this goes on."""
+        """Lease the ring, and renew the lease until the end."""
         session = self.session
         locked = session.take_lease(self.token, "serviced", patience)
         try:
             with session.store.loose() as unit:
-                # What was looked at so far need not be looked at again by whoever comes next.
+                # The next service need not read again what this one has read.
                 unit.last_id = locked.horizon - 1
                 state = locked.state._replace(lease_token=self.token)
                 self.working_set = session.working_set(unit, locked._replace(state=state), self.options)
@@ -127,14 +125,14 @@ class Service:
         self.result.origins = len(self.ledger.entries)
 
     def met_in_flight(self) -> bool:
-        """Whether messages of a queue that was looked at were with a block, or on lease, when that was read."""
+        """Return whether messages of a loaded queue were in flight when it was read."""
         return any(known.row.in_flight for known in self.working_set.stored.values())
 
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin
 
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
-        """Hand one message to a processor that meters itself."""
+        """Call a processor that meters itself for one message."""
         self.checkpoint(1)
         payload = self.working_set.payloads(book.origin, page)[item]
         return deliver(
@@ -150,7 +148,7 @@ class Service:
             raise
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
-        """Whether results are to be written before more messages are tried, which are expected to take so long."""
+        """Return whether to commit before `more` messages, which are expected to take so long."""
         if self._tried and (
             self._tried + more > self.slice_messages
             or milliseconds >= self.slice_seconds * 1_000
@@ -162,7 +160,7 @@ class Service:
         return False
 
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
-        """Between two messages: write what was answered, if it is time to."""
+        """Between two messages: commit the outcomes if the slice is full."""
         if self.is_full(more, milliseconds) or not more:
             self._save()
             self._tried = more or 1
@@ -173,8 +171,8 @@ class Service:
         with session.hold(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
                 raise TokenRefused(
-                    "the ring was taken over while a message was being processed for longer than the lease; "
-                    "what was answered since the last commit is not settled and will be tried again"
+                    "the ring was taken over while a message was processed for longer than the lease: outcomes since "
+                    "the last commit are lost, and their messages will be tried again"
                 )
             self._count()
             working_set.save_in(unit, locked, self.current)
@@ -193,17 +191,17 @@ class Service:
             self.progress(self.result)
 
     def _stop(self) -> None:
-        """Stopped in the middle: what was answered so far is kept, if all books are as they should be.
+        """End an interrupted service: commit its outcomes if all books are consistent.
 
-        They are where a processor was interrupted. Where it was the store that failed, or the core
-        that was interrupted, a message may be half settled: what is not committed is tried again.
+        They are consistent if a processor was interrupted. If the store failed, or the core was interrupted, a message
+        may be half settled: uncommitted messages are tried again.
         """
         if self.at_rest:
             try:
                 self._save(last=True)
                 return
             except MessageQueueError:
-                log.exception("what was answered before the service was stopped could not be written")
+                log.exception("could not commit the last outcomes of an interrupted service")
         self.session.release_lease(self.token)
 
     def _count(self) -> None:

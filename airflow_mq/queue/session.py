@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 
 from .. import tracing
 from ..core.config import RingConfig
@@ -17,29 +17,31 @@ from ..core.errors import Busy, InvalidInput, RecursiveDisallowed, Refused, Stor
 from ..core.message import MOST_PID, Footprint, check_origin, check_text, check_visible, read_number
 from ..core.permit import OPEN
 from ..core.weight import Weight
-from ..store import Store, StoreAddress, open_store
+from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep
 from ..store.rows import Locked, StateRow
 from ..store.unit import Unit
 from ..store.working_set import MEET_IN_ALL, LoadOptions, Source, StoredSet, StoreLoader
 from .values import Delivery
 
+#: Settings of a ring as the databases return them: JSON text, or the value that it describes.
+PlainConfig: TypeAlias = "str | bytes | dict[str, Any]"
 #: Called after a commit for each queue that changed, with its new footprint.
 Listener = Callable[[str, Footprint], None]
 
 #: The message that this thread is processing in place, if any.
 current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery", default=None)
-#: Seconds between two times that one process looks for what is kept no longer.
+#: Seconds between two deletions of expired rows by one process.
 FORGET_EVERY = 60.0
-#: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews that.
+#: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews the lease.
 SERVICE_LEASE = 30.0
-#: How a ring stands to whoever only looks: nothing is known of it.
+#: State of a ring for readers that do not lock it.
 _UNKNOWN = StateRow(0, -(1 << 62), 0, [], None, 0, "")
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
 
 
 class RingSession:
-    """One ring of one store, opened by one actor. Internal: the queue's capabilities are given a session."""
+    """One ring of one store, opened by one actor. Internal: each capability of a queue is given a session."""
 
     def __init__(
         self,
@@ -54,15 +56,15 @@ class RingSession:
         self.store: Store[Any] = store if isinstance(store, Store) else open_store(store, busy_timeout)
         self.ring = check_text(ring, "the name of a ring")
         self.busy_timeout = busy_timeout
-        #: Who may send.
+        #: Senders and priorities that this connection permits.
         self.permit = self.store.address.permit
         self.listeners = list(listeners)
-        self.actor = check_text(actor or _somebody(), "the actor")
-        #: Whether what is sent carries the trace that is active.
+        self.actor = check_text(actor or _user(), "the actor")
+        #: Whether sent messages carry the active trace.
         self.traces = tracing.wanted(traces)
-        self._config: tuple[Any, RingConfig] | None = None
+        self._config: tuple[PlainConfig, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
-        #: Leases of the ring that this object held, or may hold, and needs no more.
+        #: Leases of the ring that this session held, or may hold, and no longer needs.
         self._given_up: set[bytes] = set()
         try:
             with self.store.loose() as unit:
@@ -76,14 +78,14 @@ class RingSession:
 
     @property
     def config(self) -> RingConfig:
-        """How the ring is set, as far as this object has heard."""
+        """The settings of the ring, as last read."""
         assert self._config is not None
         return self._config[1]
 
     def check_sender(self, origin: object) -> str:
-        """Return an origin that may be sent with to this ring over this connection, or raise the reason why not.
+        """Return an origin that this connection permits as a sender, or raise the reason why not.
 
-        What is stored already is serviced, whatever its origin.
+        Stored messages are serviced, whatever their origin.
         """
         checked = check_origin(origin) if self.permit is OPEN else self.permit.check_origin(origin)
         return checked if checked.isascii() or self.config.invisible_origins else check_visible(checked)
@@ -99,7 +101,8 @@ class RingSession:
         with self.store.loose() as unit:
             self.remember_config(unit.rings.named(self.ring).config)
 
-    def remember_config(self, plain: Any) -> RingConfig:
+    def remember_config(self, plain: PlainConfig) -> RingConfig:
+        """Return the settings of the ring from their stored form, and keep them."""
         if self._config is None or self._config[0] != plain:
             self._config = plain, config_of(plain)
         return self._config[1]
@@ -108,10 +111,14 @@ class RingSession:
 
     @contextmanager
     def transaction(
-        self, *, beside_lease: bool = False, skip_in_flight: bool = True, planning: bool = False,
+        self,
+        *,
+        beside_lease: bool = False,
+        skip_in_flight: bool = True,
+        planning: bool = False,
         patience: float | None = None,
-    ) -> Iterator[tuple[Unit, StoredSet]]:  # fmt: skip
-        """One transaction that holds the ring; what the working set changed is saved at its end."""
+    ) -> Iterator[tuple[Unit, StoredSet]]:
+        """Hold the ring for one transaction, and save the changes of the working set at its end."""
         self.refuse_nested()
         with (
             self.hold(beside_lease, patience=patience) as (unit, locked),
@@ -126,7 +133,7 @@ class RingSession:
     def try_transaction(
         self, *, beside_lease: bool = False, skip_in_flight: bool = True, planning: bool = False
     ) -> Iterator[tuple[Unit, StoredSet] | None]:
-        """The same without ever waiting: nothing, where somebody else holds the ring at the moment."""
+        """Like `transaction`, but never wait: yield None if another process holds the ring."""
         self.refuse_nested()
         with ExitStack() as stack:
             unit = self._writing_at_once(stack)
@@ -162,6 +169,7 @@ class RingSession:
     def hold(
         self, beside_lease: bool = False, token: bytes | None = None, patience: float | None = None
     ) -> Iterator[tuple[Unit, Locked]]:
+        """Lock the ring for one transaction, as soon as no other process holds it."""
         give_up = time.monotonic() + (self.busy_timeout if patience is None else patience)
         wait, left = _FIRST_WAIT, patience
         while True:
@@ -174,7 +182,7 @@ class RingSession:
                     yield unit, locked
                     return
             if time.monotonic() + wait > give_up:
-                raise Busy(f"ring {self.ring!r} is in use ({holder}); try again when they are done")
+                raise Busy(f"ring {self.ring!r} is in use ({holder}); try again later")
             time.sleep(wait)
             # The lease and the lock of the row share one busy timeout.
             wait, left = min(wait * 2, _LONGEST_WAIT), max(give_up - time.monotonic(), 0.0)
@@ -190,21 +198,21 @@ class RingSession:
         except Busy:
             raise
         except BaseException:
-            # Where the commit is in doubt, so is the lease.
+            # If the commit is in doubt, the lease is, too.
             self._given_up.add(token)
             raise
 
     def _take(self, unit: Unit, locked: Locked, beside_lease: bool, token: bytes | None) -> None:
-        """The ring is ours: let mail that is due join."""
+        """Prepare the locked ring: delayed messages that are due join their queues."""
         held_by = locked.state.lease_token
         if not beside_lease and held_by not in (None, token):
-            # Who held it may still live: what it loaded before is not to be written any more.
+            # The former holder may still live: it must not write what it loaded before.
             unit.rings.drop_lease(self.ring_id, held_by)
         self.store.promote_due(unit, self.ring_id, locked.now)
         unit.last_id = max(unit.last_id, locked.horizon - 1)
 
     def release_lease(self, token: bytes) -> None:
-        """Let others have the ring, if the store can be reached; else they wait for the lease to run out."""
+        """Release the ring. If the store cannot be reached, other processes wait until the lease expires."""
         self._given_up.add(token)
         with suppress(StoreError):
             with self.store.writing() as unit:
@@ -217,37 +225,43 @@ class RingSession:
             return None
         if state.lease_until <= locked.now:
             return None
-        return None if _is_dead(state.lease_holder) else state.lease_holder or "somebody"
+        return None if _is_dead(state.lease_holder) else state.lease_holder or "an unknown process"
 
     def working_set(
         self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False, beside: bool = False
     ) -> StoredSet:
         """Return the working set of an operation that holds the ring.
 
-        :param planning: the operation only claims: what it does to books and pages is not saved.
+        :param planning: the operation only claims: its changes of books and pages are not saved.
         :param beside: another process holds the ring on lease.
         """
         loader = StoreLoader(Source(unit, self.ring_id), locked.state, locked.horizon, options)
         return StoredSet(
-            self.remember_config(locked.config), locked.now, loader, planning=planning,
-            listening=bool(self.listeners), beside=beside, permit=self.permit, traces=self.traces,
-        )  # fmt: skip
+            self.remember_config(locked.config),
+            locked.now,
+            loader,
+            planning=planning,
+            listening=bool(self.listeners),
+            beside=beside,
+            permit=self.permit,
+            traces=self.traces,
+        )
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Unit, StoredSet]]:
-        """Reads of one moment, through a working set that is never saved."""
+        """Yield a consistent snapshot: a unit, and a working set that is never saved."""
         with self.store.reading() as unit:
             yield unit, self.fresh_working_set(unit)
 
     def fresh_working_set(self, unit: Unit) -> StoredSet:
-        """Return a working set for looking only: it is never saved."""
+        """Return a working set for reading: it is never saved."""
         ring = unit.rings.named(self.ring)
         unit.last_id = 0
         loader = StoreLoader(Source(unit, self.ring_id), _UNKNOWN, 0, LoadOptions(with_due=True))
         return StoredSet(self.remember_config(ring.config), ring.now, loader)
 
     def forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
-        """Let go of what a ring does not keep any longer; now and then is often enough."""
+        """Delete expired rows, at most once per `FORGET_EVERY` seconds."""
         if not at_once and time.monotonic() - self._forgot_at < FORGET_EVERY:
             return
         self._forgot_at = time.monotonic()
@@ -261,7 +275,7 @@ class RingSession:
             expire(self.ring_id, now - int(seconds * 1_000_000))
 
     def meet_newcomers(self) -> None:
-        """Where the whole ring is about to be looked at, let its newcomers enter it in bounded transactions."""
+        """Before an operation reads the whole ring, let new queues enter it in bounded transactions."""
         config = self.config
         while (config.order == "shuffle" or config.paths or config.high) and self._many_newcomers():
             with self.transaction(skip_in_flight=False) as (_, working_set):
@@ -276,46 +290,46 @@ class RingSession:
             return len(unit.inbox.next_queues(self.ring_id, after, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
     def sweep_payloads(self, working_set: StoredSet) -> None:
-        """After a commit: remove external payloads that nobody needs now; what it leaves, housekeeping removes."""
+        """After a commit, delete external payloads without messages; housekeeping deletes the rest."""
         if working_set.released_payloads:
             working_set.released_payloads = False
             with suppress(StoreError, Refused):
                 sweep(self.store)
 
     def notify(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
+        """Call the listeners."""
         for origin, footprint in hooks:
             for listener in self.listeners:
                 listener(origin, footprint)
 
     def tell_listeners(self) -> None:
-        """Cut what was sent by anybody into pages, and tell the listeners of it."""
+        """Cut sent messages into pages, and call the listeners."""
         if self.listeners:
-            # Where somebody services the ring at the moment, they will cut it, and tell.
+            # If another process holds the ring, that process cuts the pages.
             with suppress(Busy), self.transaction(patience=0):
                 pass
 
     def refuse_nested(self) -> None:
+        """Raise `RecursiveDisallowed` if this thread is processing a message."""
         if current_delivery.get() is not None:
             raise RecursiveDisallowed()
 
 
-def limit_of(config: RingConfig, limit: Weight | None, what: str = "what a block may cost") -> Weight:
-    """The limit that was given, else the ring's."""
+def limit_of(config: RingConfig, limit: Weight | None) -> Weight:
+    """Return the given limit; by default, the service weight of the ring."""
     given = config.service_weight if limit is None else limit
     if given is None:
-        raise InvalidInput(f"this ring has no service weight; say {what}: limit=Weight(time, size)")
+        raise InvalidInput("limit is missing, and this ring has no service weight: set limit=Weight(time, size)")
     return Weight.of(given)
 
 
-def config_of(plain: Any) -> RingConfig:
-    """A ring's configuration as the store has it."""
-    from ..store import codec
-
+def config_of(plain: PlainConfig) -> RingConfig:
+    """Return the settings of a ring from their stored form."""
     with codec.reading("the configuration of the ring"):
         return RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
 
 
-def _somebody() -> str:
+def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -323,12 +337,12 @@ def _somebody() -> str:
 
 
 def holder_name(what: str, actor: str) -> str:
-    """Who holds a ring, for those who wait, and for telling whether that process still lives."""
+    """Return the name of a holder of the ring, for waiting processes; `_is_dead` reads it."""
     return f"{what} by {actor}, process {os.getpid()} on {socket.gethostname()}"
 
 
 def _is_dead(holder: str) -> bool:
-    """Whether a holder was a process of this machine that is gone: nobody needs to wait for it."""
+    """Return whether a holder was a process of this machine that has ended."""
     _, _, place = holder.rpartition(", process ")
     pid, _, host = place.partition(" on ")
     process = read_number(pid, MOST_PID)

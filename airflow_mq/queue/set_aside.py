@@ -236,7 +236,7 @@ class SetAsides:
 
     def _full(self, working_set: StoredSet, limit: Weight | None) -> Weight:
         """Return the weight that a full block leaves for a message."""
-        return overweight_limit(working_set, limit_of(working_set.config, limit, "the weight of a block"))
+        return overweight_limit(working_set, limit_of(working_set.config, limit))
 
 
 def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:

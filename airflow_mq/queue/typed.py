@@ -1,4 +1,4 @@
-"""A queue with a type: values on both ends, bytes in between."""
+"""Typed queues: values for senders and processors, bytes in the store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from typing_extensions import Unpack
+
 from .. import failures
 from ..codecs import Codec, Undecodable, encoded, undecodable
 from ..core.errors import InvalidOutcome
 from ..core.message import Address, Message
 from ..core.outcome import DONE, Outcome
+from ..core.weight import Weight
 from .attempts import Answer, BatchProcessor, Processor, outcome_of
+from .sending.sender import SendOptions
 from .values import Batch, Delivery, Enqueued, Peeked, Serviced
 
 log = logging.getLogger("airflow_mq.service")
@@ -22,30 +26,30 @@ T = TypeVar("T")
 
 
 class TypedDelivery(Generic[T]):
-    """One message, as a processor of values gets it."""
+    """A message for a processor of values."""
 
     __slots__ = ("_codec", "delivery", "value")
 
     def __init__(self, delivery: Delivery, value: T, codec: Codec[T]) -> None:
-        #: What the message says.
+        #: The decoded payload.
         self.value = value
-        #: The message as it lies in the queue: payload, page, attempts, meter.
+        #: The message: payload, page, attempts, meter.
         self.delivery = delivery
         self._codec = codec
 
     @property
     def origin(self) -> str:
-        """Who sent it."""
+        """Origin of the message."""
         return self.delivery.origin
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What its sender said beside it."""
+        """Headers of the message."""
         return self.delivery.headers
 
     @property
     def address(self) -> Address:
-        """Where it lies."""
+        """Address of the message."""
         return self.delivery.address
 
     @property
@@ -60,7 +64,7 @@ class TypedDelivery(Generic[T]):
 
     @property
     def block(self) -> int | None:
-        """Id of the block that holds the message; none in a service in place."""
+        """Id of the block that holds the message; None in a service in place."""
         return self.delivery.block
 
     @property
@@ -75,7 +79,7 @@ class TypedDelivery(Generic[T]):
 
 @dataclass(frozen=True)
 class TypedBatch(Generic[T]):
-    """Neighbours of one origin, as a batch processor of values gets them; without those that do not decode."""
+    """Neighbouring messages of one origin for a batch processor of values, without those that do not decode."""
 
     origin: str
     values: Sequence[T]
@@ -94,23 +98,23 @@ class TypedBatch(Generic[T]):
 
 @dataclass(frozen=True)
 class TypedMessage(Generic[T]):
-    """A value on its way in, when it needs more than itself."""
+    """A value to enqueue with more than itself."""
 
     value: T
     key: str | None = None
-    weight: Any = None
+    weight: Weight | None = None
     headers: Mapping[str, str] | None = None
     priority: str | None = None
 
 
 @dataclass(frozen=True)
 class TypedPeeked(Generic[T]):
-    """A message looked at without touching it."""
+    """A message that was read without a change."""
 
     peeked: Peeked
-    #: What it says; nothing, if it does not decode.
+    #: The decoded payload; None if it does not decode.
     value: T | None
-    #: Why it does not decode.
+    #: The reason why it does not decode.
     error: str | None = field(default=None)
 
 
@@ -121,7 +125,7 @@ class TypedQueue(Generic[T]):
         orders.enqueue("acme", Order(id=17))
         orders.service(lambda it: ship(it.value))
 
-    What does not decode is answered for as wrong for good (bad format), and no processor sees it.
+    A message that does not decode gets the outcome *bad format*; no processor gets it.
     """
 
     def __init__(
@@ -135,13 +139,15 @@ class TypedQueue(Generic[T]):
         self._enqueue_message, self._enqueue_messages = enqueue_message, enqueue_messages
         self._service_queues, self._peek, self.codec = service_queues, peek, codec
 
-    def enqueue(self, origin: str, value: T, **how: Any) -> Enqueued:
-        """Enqueue one value; `how` is what `enqueue_message` takes: key, weight, headers, not_before, expires."""
-        return self._enqueue_message(origin, encoded(self.codec, value), **how)
+    def enqueue(self, origin: str, value: T, *, key: str | None = None, **options: Unpack[SendOptions]) -> Enqueued:
+        """Enqueue one value; the options are those of `MessageQueue.enqueue_message`."""
+        return self._enqueue_message(origin, encoded(self.codec, value), key=key, **options)
 
-    def enqueue_many(self, values: Iterable[tuple[str, T | TypedMessage[T]]], **how: Any) -> Enqueued:
-        """Enqueue pairs of origin and value, all of them or none; `how` is what `enqueue_messages` takes."""
-        return self._enqueue_messages(((origin, self._message(value)) for origin, value in values), **how)
+    def enqueue_many(
+        self, values: Iterable[tuple[str, T | TypedMessage[T]]], **options: Unpack[SendOptions]
+    ) -> Enqueued:
+        """Enqueue pairs of origin and value, all or none; the options are those of `MessageQueue.enqueue_messages`."""
+        return self._enqueue_messages(((origin, self._message(value)) for origin, value in values), **options)
 
     def _message(self, value: T | TypedMessage[T]) -> bytes | Message:
         if isinstance(value, TypedMessage):
@@ -153,11 +159,11 @@ class TypedQueue(Generic[T]):
         return self._service_queues(decoding(self.codec, processor), **how)
 
     def service_batches(self, process: Callable[[TypedBatch[T]], Sequence[Answer] | None], **how: Any) -> Serviced:
-        """The same with a function that takes neighbours together: one answer each, or nothing for all done."""
+        """Service the ring with a function that takes neighbours together: one answer each, or None for all done."""
         return self._service_queues(decoding_batches(self.codec, process), **how)
 
     def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
-        """Look at the messages of an origin without touching them; `how` is what `peek` takes."""
+        """Read messages of an origin without a change; the options are those of `Inspect.peek`."""
         return [self._looked(peeked) for peeked in self._peek(origin, **how)]
 
     def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
@@ -168,7 +174,7 @@ class TypedQueue(Generic[T]):
 
 
 def decoding(codec: Codec[T], processor: Callable[[TypedDelivery[T]], Answer]) -> Processor:
-    """A processor of messages made of one that takes values."""
+    """Return a processor of messages that calls a processor of values."""
 
     def process(delivery: Delivery) -> Answer:
         try:
@@ -181,7 +187,7 @@ def decoding(codec: Codec[T], processor: Callable[[TypedDelivery[T]], Answer]) -
 
 
 def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequence[Answer] | None]) -> BatchProcessor:
-    """A batch processor made of one that takes values."""
+    """Return a batch processor that calls a batch processor of values."""
 
     def process_batch(batch: Batch) -> Sequence[Answer] | None:
         found = [_decoded(codec, batch, at) for at in range(len(batch))]
@@ -192,7 +198,7 @@ def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequenc
         if answers is None:
             answers = [DONE] * len(good)
         if len(answers) != len(good):
-            raise InvalidOutcome(f"a batch of {len(good)} values needs as many answers, not {len(answers)}")
+            raise InvalidOutcome(f"{len(answers)} answers for {len(good)} values: expected one answer each")
         outcomes: list[Answer] = [wrong or DONE for _, wrong in found]
         for at, answer in zip(good, answers):
             outcomes[at] = outcome_of(answer)
@@ -206,9 +212,15 @@ def _typed_batch(
 ) -> TypedBatch[T]:
     ids, addresses, attempts, sent_at = batch.ids, batch.addresses, batch.attempts, batch.sent_at
     return TypedBatch(
-        batch.origin, values, [headers[at] for at in good], [ids[at] for at in good], [addresses[at] for at in good],
-        [attempts[at] for at in good], [sent_at[at] for at in good], batch.block,
-    )  # fmt: skip
+        origin=batch.origin,
+        values=values,
+        headers=[headers[at] for at in good],
+        ids=[ids[at] for at in good],
+        addresses=[addresses[at] for at in good],
+        attempts=[attempts[at] for at in good],
+        sent_at=[sent_at[at] for at in good],
+        block=batch.block,
+    )
 
 
 def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | None]:
@@ -219,7 +231,7 @@ def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | N
 
 
 def refused(where: str, error: ValueError) -> Outcome:
-    """What becomes of a message that does not decode, and a line in the log that says why."""
+    """Return the outcome of a message that does not decode, and log the reason."""
     outcome = undecodable(error)
     is_safe = isinstance(error, Undecodable) or failures.texts_allowed()
     why = f"{type(error).__name__}: {str(error)[:500]}" if is_safe else type(error).__name__

@@ -1,4 +1,4 @@
-"""What the queue's methods return, and what a processor is handed."""
+"""Value types: results of methods, and arguments of processors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..core.blob import Reference
 from ..core.errors import BlobMissing, InvalidInput
 from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id, message_ids
+from ..core.orders import Entry
 from ..core.outcome import DONE, Mark, Outcome
 from ..core.page import Page
 from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
@@ -27,18 +28,18 @@ _LAST_MOMENT = 253_402_300_799_000_000
 
 @dataclass(frozen=True)
 class Enqueued:
-    """What became of an enqueue call."""
+    """Result of an enqueue call."""
 
     count: int
     size: int
-    #: How many were not accepted because their idempotency key had been used for them before.
+    #: Number of messages that were skipped because their idempotency key was used before.
     repeated: int = 0
-    #: How many were executed at once (`airflow_mq.queue.sending.inline`), and are settled.
+    #: Number of messages that were executed inline, and are settled.
     executed: int = 0
 
 
 class Delivery:
-    """One message, as a processor that runs in place gets it."""
+    """A message for a processor that runs in place."""
 
     __slots__ = ("_page", "_working_set", "book", "index", "meter", "payload", "sent")
 
@@ -48,30 +49,30 @@ class Delivery:
         self.book = book
         self.payload = payload
         self.index = index
-        #: What is left of the block, for processors that meter themselves.
+        #: The rest of the block's weight, for processors that meter themselves.
         self.meter = meter
-        #: What it sent so far, to be enqueued if this message is done.
+        #: Messages that the processor sent, to be enqueued if this message is done.
         self.sent: Sequence[tuple[Any, ...]] = ()
         self._page, self._working_set = page, working_set
 
     @property
     def origin(self) -> str:
-        """Who sent it."""
+        """Origin of the message."""
         return origin_of(self.book)
 
     @property
     def priority(self) -> str:
-        """`regular` or `high`."""
+        """Priority of the message: `regular` or `high`."""
         return priority_of(self.book)
 
     @property
     def page(self) -> int:
-        """The page in which the message lies."""
+        """Page of the message."""
         return self._page.index
 
     @property
     def attempts(self) -> int:
-        """How often it was tried before, without an outcome."""
+        """Number of earlier attempts without an outcome."""
         return self._page.note(self.index).attempts
 
     @property
@@ -81,42 +82,42 @@ class Delivery:
 
     @property
     def block(self) -> int | None:
-        """Id of the block that holds the message; none in a service in place."""
+        """Id of the block that holds the message; None in a service in place."""
         return None
 
     @property
     def sent_at(self) -> datetime | None:
-        """Time at which the message was enqueued; none where the same service enqueues and processes it."""
+        """Time at which the message was enqueued; None if the same service enqueues and processes it."""
         known = {} if self._working_set is None else self._working_set.loader.sent_at(self.book, self._page)
         sent = known.get(self.index)
         return None if sent is None else moment(sent)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What its sender said beside the payload."""
+        """Headers of the message."""
         if self._working_set is None:
             return {}
         return self._working_set.loader.headers(self.book, self._page, self.index, self.index + 1).get(self.index, {})
 
     @property
     def address(self) -> Address:
-        """Where the message lies."""
+        """Address of the message."""
         return Address(self.book, self.page, self.index)
 
     @property
     def id(self) -> bytes:
-        """The message's name: the hash of its bytes, wherever they are kept."""
+        """Id of the message: the hash of its payload, in a page or external."""
         return message_id(self.payload)
 
     @property
     def blob(self) -> Reference | None:
-        """What the message refers to, if its payload is kept apart: its `hash` and `size`; read it by `open_blob`."""
+        """Reference to the external payload of the message (`hash`, `size`); `open_blob` reads it."""
         return self.payload if isinstance(self.payload, Reference) else None
 
     def open_blob(self) -> IO[bytes]:
-        """The message's payload as a file to read from, wherever it is kept.
+        """Return the payload of the message as a file, in a page or external.
 
-        Raises `BlobMissing` if it is not there; what a processor does not catch of that means *unsupported*.
+        :raises BlobMissing: if it is not stored; a processor that does not catch it answers *unsupported*.
         """
         if not isinstance(self.payload, Reference):
             return BytesIO(self.payload)
@@ -136,7 +137,7 @@ class Delivery:
 
 
 class _OfBook:
-    """Messages that lie in one book: who names that, or a page below zero, means the origin and the priority."""
+    """Messages of one book. The name of a book, or a page below zero, sets the origin and the priority."""
 
     origin: str
     page: int
@@ -154,14 +155,14 @@ class _OfBook:
 
     @property
     def book(self) -> str:
-        """The name of the book in which they lie."""
+        """Name of their book."""
         return book_name(self.origin, self.priority)
 
 
 class Facts(NamedTuple):
-    """Facts about the messages of a page beside their bytes, by item."""
+    """Facts about the messages of a page, by item."""
 
-    #: Attempts without an outcome; of an item that is missing there were none.
+    #: Numbers of attempts without an outcome; a missing item has none.
     attempts: Mapping[int, int]
     #: Times of enqueuing, in microseconds of the store's clock.
     sent: Mapping[int, int]
@@ -169,7 +170,7 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch(_OfBook):
-    """Neighbours of one origin, as a batch processor gets them."""
+    """Neighbouring messages of one origin for a batch processor."""
 
     origin: str
     payloads: Sequence[bytes]
@@ -177,9 +178,9 @@ class Batch(_OfBook):
     first: int
     _headers: Callable[[], Mapping[int, Mapping[str, str]]] | None = field(default=None, repr=False, compare=False)
     priority: str = REGULAR
-    #: Milliseconds that each is expected to take, as its weight tells; nothing where that is not known.
+    #: Expected milliseconds of each message, from its weight; empty if unknown.
     times: Sequence[int] = field(default=(), repr=False, compare=False)
-    #: Id of the block that holds the messages; none in a service in place.
+    #: Id of the block that holds the messages; None in a service in place.
     block: int | None = None
     _facts: Callable[[], Facts] | None = field(default=None, repr=False, compare=False)
 
@@ -211,29 +212,29 @@ class Batch(_OfBook):
 
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:
-        """What the senders said beside the payloads, one each; nothing where nobody said anything."""
-        said = self._headers() if self._headers else {}
-        return [said.get(self.first + place, {}) for place in range(len(self.payloads))] if said else ()
+        """Headers of the messages, one mapping each; empty if no message has any."""
+        headers = self._headers() if self._headers else {}
+        return [headers.get(at, {}) for at in self._items] if headers else ()
 
     def __len__(self) -> int:
         return len(self.payloads)
 
     def answer(self, outcome: Outcome = DONE) -> Report:
-        """One answer for all of it, to report to the block."""
+        """Return a report of one outcome for all messages."""
         last = self.first + len(self.payloads) - 1
         return Report(self.origin, self.page, self.first, last, outcome, self.priority)
 
     def answers(self, outcomes: Sequence[Outcome]) -> list[Report]:
-        """One answer each, to report to the block."""
+        """Return reports of one outcome each."""
         if len(outcomes) != len(self.payloads):
             raise ValueError(f"{len(self.payloads)} messages need as many outcomes, not {len(outcomes)}")
-        places = range(self.first, self.first + len(self.payloads))
-        return [Report(self.origin, self.page, at, at, outcome, self.priority) for at, outcome in zip(places, outcomes)]
+        items = zip(self._items, outcomes)
+        return [Report(self.origin, self.page, at, at, outcome, self.priority) for at, outcome in items]
 
 
 @dataclass(frozen=True)
 class Report(_OfBook):
-    """What a processor answered for the messages `first` to `last` of a page."""
+    """Outcome of the messages `first` to `last` of a page."""
 
     origin: str
     page: int
@@ -245,13 +246,13 @@ class Report(_OfBook):
 
 @dataclass
 class Serviced:
-    """What servicing, or a block, came to."""
+    """Result of servicing, or of a block."""
 
     weight: Weight = ZERO
     processed: int = 0
     failed: int = 0
     set_aside: int = 0
-    #: Tries that came to nothing, and of a block also what was not tried behind those.
+    #: Attempts without an outcome; in a block also the untried messages behind them.
     went_back: int = 0
     expired: int = 0
     origins: int = 0
@@ -259,7 +260,7 @@ class Serviced:
 
 @dataclass(frozen=True)
 class SetAside:
-    """A message that waits for a person."""
+    """A set-aside message."""
 
     address: Address
     size: int
@@ -271,20 +272,20 @@ class SetAside:
     limit: Weight | None = None
     block: int | None = None
     at: datetime | None = None
-    #: Seconds since it was sent.
+    #: Seconds since it was enqueued.
     age: float | None = None
     arrived_at: datetime | None = None
-    #: The first block that was planned after it was sent.
+    #: The first block that was planned after it was enqueued.
     arrived_block: int | None = None
-    #: The limit it was judged by, of one that has too many bytes.
+    #: The limit of bytes that it exceeds.
     most_bytes: int | None = None
-    #: Why the last attempt failed, where messages were looked for by their error.
+    #: The last error, if requested.
     error: str = ""
 
 
 @dataclass(frozen=True)
 class Peeked:
-    """A message looked at without touching it."""
+    """A message that was read without a change."""
 
     address: Address
     payload: bytes
@@ -298,54 +299,54 @@ class Peeked:
 
 @dataclass(frozen=True)
 class Pulse:
-    """What there is to do in a ring, as those who wait for something see it."""
+    """Summary of the work of a ring, for sensors and triggers."""
 
-    #: The first origins that a block could serve.
+    #: The first origins that a block could service.
     ready: Sequence[str]
     #: Whether delayed mail has come to its time, and joins its queue when the next block is planned.
     due: bool
-    #: Grows with what is sent.
+    #: A number that grows with enqueued messages.
     newest: int
-    #: Grows with what is set aside for a person.
+    #: A number that grows with set-aside messages.
     set_aside: int
 
     def __bool__(self) -> bool:
-        """Whether a block would find anything."""
+        """Return whether a block would find messages."""
         return bool(self.ready) or self.due
 
 
 @dataclass(frozen=True)
 class Paused:
-    """An origin that servicing passes by."""
+    """A paused origin."""
 
     origin: str
     reason: str
     actor: str
     since: datetime
     until: datetime | None
-    #: Whether all below it is paused with it.
+    #: Whether all origins below it are paused, too.
     below: bool = False
 
 
 @dataclass(frozen=True)
 class LedgerBlock:
-    """What one block did, queue by queue."""
+    """Page of the ledger: a block, queue by queue."""
 
     block: int
     at: datetime
-    entries: Sequence[Any]
-    #: The DAG or program that planned it, and the limit that it gave; none, where it left that to the ring.
+    entries: Sequence[Entry]
+    #: The DAG or program that planned it, and its limit; None: the service weight of the ring.
     server: str | None = None
     limit: Weight | None = None
-    #: Which origins it services; none, if it services all.
+    #: Origins that it services; None: all.
     patterns: OriginPatterns | None = None
     #: Its place among the ids of inbox rows and events, which come from one counter.
     id: int = field(default=0, repr=False)
 
     def below(self, name: str) -> tuple[int, Weight]:
-        """What this block granted to a group, as paths go: so many messages, so much weight."""
-        found = [one for one in self.entries if is_below(one.origin, name)]
-        return sum(one.messages for one in found), total_weight([one.granted for one in found])
+        """Return the number of messages and the weight that this block granted to a group of paths."""
+        entries = [entry for entry in self.entries if is_below(entry.origin, name)]
+        return sum(entry.messages for entry in entries), total_weight([entry.granted for entry in entries])
 
 
 def microseconds(when: datetime) -> int:
@@ -377,7 +378,7 @@ def _is_number(value: object) -> bool:
 
 
 def moment(microseconds: int) -> datetime:
-    """A time of the store's clock; one that no calendar has is the last that one has."""
+    """Return a time of the store's clock; one beyond the calendar is its last moment."""
     if microseconds > _LAST_MOMENT:
         return datetime.max.replace(tzinfo=timezone.utc)
     return datetime.fromtimestamp(microseconds / 1_000_000, timezone.utc)

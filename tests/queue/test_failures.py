@@ -56,7 +56,7 @@ def reasons(queue: MessageQueue) -> list[str]:
         (leaky_send, "InvalidOrigin"),
         (leaky_outcome, "InvalidOutcome: invalid id of an outcome (bytes of length"),
         (leaky_chain, "CustomerMissing: customer 17 is not known"),
-        (lambda delivery: "fine", "InvalidOutcome: a processor returns an outcome, true, false or nothing, not str"),
+        (lambda delivery: "fine", "InvalidOutcome: invalid outcome (str): expected an outcome, true, false or None"),
         (lambda delivery: Yield("text by the author"), "text by the author"),
     ],
 )

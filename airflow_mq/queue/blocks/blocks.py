@@ -1,4 +1,4 @@
-"""Blocks that take time: plan, report from anywhere, settle; or release what died."""
+"""Blocks of a ring: plan, report, renew, settle and release."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .plan import Planned, Planner, claims_of, new_block, planned_under
 from .reports import answers_of, plain_reports
 from .settlement import BlockSettler, refusal
 
-#: How often a plan is begun anew because the ring changed while a user's weigher ran.
+#: Number of plans for one call if the ring changes while a caller's weigher runs.
 PLANS = 5
-#: Payload bytes that are fetched together when a block's batches are read.
+#: Payload bytes that one snapshot fetches for batches.
 FETCHED = 16 << 20
 
 
@@ -42,6 +42,7 @@ class Blocks:
     def __init__(self, session: RingSession, settler: BlockSettler) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
         self._settler = settler
+        self.release_dead, self.settle_completed = settler.release_dead, settler.settle_completed
 
     def plan(
         self,
@@ -55,17 +56,17 @@ class Blocks:
         origins: Iterable[str] | None = None,
         reports_begin: bool = False,
     ) -> Block:
-        """Claim what fits a block, and move nothing else.
+        """Claim the messages that fit a block.
 
         :param key: unique per attempt to do this work (a DAG run and task): while its block lives, the same key
             returns the same block.
         :param limit: the weight of the block; by default, the ring's service weight.
         :param lease: seconds until any process may release the block, unless it is renewed.
         :param weigher: returns the weights of one origin's payloads, instead of the ring's.
-        :param origins: shell patterns of the origins to service; others keep their places and what they have earned.
+        :param origins: shell patterns of the origins to service; others keep their places and credits.
         :param server: the DAG that plans, as `explain` and `doctor` name it; by default, the queue's actor.
         :param reports_begin: the block's workers report what they begin, as those of this package and readers of
-            `batches()` do. What none began goes back without an attempt.
+            `batches()` do. A message that no worker began is requeued without an attempt.
         """
         self.session.refuse_nested()
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
@@ -109,9 +110,9 @@ class Blocks:
         return [self._block(row, (), found.get(row.number, ())) for row in rows]
 
     def report(self, token: str | Block, reports: Iterable[Report]) -> None:
-        """Say what became of messages of a block; counts at once, and is settled later.
+        """Report outcomes of messages of a block. They count at once, and are settled with the block.
 
-        May be called from anywhere, any number of times; the first answer for a message counts.
+        Any process may call this, any number of times; the first outcome of a message counts.
         """
         raw = _bytes(token)
         plain = plain_reports(reports, self.session.config, self.session.permit)
@@ -138,7 +139,7 @@ class Blocks:
         ])  # fmt: skip
 
     def reported(self, token: str | Block) -> dict[str, Answers]:
-        """What was answered so far for messages of a live block, by origin: whoever goes on need not repeat it."""
+        """Return the reported outcomes of a live block by book: a worker that continues need not repeat them."""
         with self.store.reading() as unit:
             row = unit.blocks.by_token(self.ring_id, _bytes(token))
             if row is None:
@@ -146,7 +147,7 @@ class Blocks:
             return answers_of(unit.blocks.reports(row.id))
 
     def renew(self, token: str | Block, lease: float | None = None) -> datetime:
-        """Let a block live for longer, and tell until when."""
+        """Extend the deadline of a block; return the new one."""
         raw, seconds = _bytes(token), self.session.config.lease if lease is None else check_seconds(lease, "a lease")
         with self.store.writing() as unit:
             now = unit.now()
@@ -156,28 +157,17 @@ class Blocks:
             return moment(deadline)
 
     def settle(self, token: str | Block, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
-        """Give each message of a block its outcome, all in one transaction.
+        """Give each message of a block its outcome, in one transaction; a second call returns the same result.
 
-        What nobody reported on goes back to its queue. Done twice, the second does nothing.
+        Messages without a reported outcome are requeued.
 
-        :param processor_of: the name of who processed an origin, under which measured use is kept (`fits`).
+        :param processor_of: returns the name of an origin's processor, for its measured weights (`Inspect.fits`).
         """
         return self._settler.end(_bytes(token), SETTLED, processor_of)
 
     def release(self, token: str | Block) -> Serviced:
-        """Give a block up: what was reported is settled, the rest goes back."""
+        """Abandon a block: settle reported outcomes, requeue the rest."""
         return self._settler.end(_bytes(token), RELEASED)
-
-    def release_dead(self) -> int:
-        """Release every block whose deadline has passed, and return how many there were."""
-        return self._settler.release_dead()
-
-    def settle_completed(self, *, only_tokens: bool = False) -> int:
-        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting.
-
-        :param only_tokens: leave planned blocks alone.
-        """
-        return self._settler.settle_completed(only_tokens=only_tokens)
 
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
@@ -205,7 +195,7 @@ class Blocks:
         return block_of(row, claims, entries, self)
 
     def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
-        """The messages of some of a block's claims, as they lie in the store."""
+        """Yield the messages of claims: neighbours of one page together."""
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         while runs:
             with self.session.snapshot() as (_, working_set):
@@ -223,20 +213,18 @@ class Blocks:
                 headers = [working_set.loader.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
                 sent = working_set.loader.payloads.sent_of((origin, page) for origin, _, page in now)
                 scales = Scales(working_set)
-            for (origin, run, page), said in zip(now, headers):
+            for (origin, run, page), texts in zip(now, headers):
                 attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
                 facts = partial(Facts, attempts, sent[origin, page.index])
                 for first, stop in _stretches(run):
                     times = [weight.time for weight in scales.weights(origin, page, first, stop)]
-                    yield Batch(
-                        origin, page.payloads[first:stop], page.index, first, partial(dict, said), times=times,
-                        block=block, _facts=facts,
-                    )  # fmt: skip
+                    payloads, headers_of = page.payloads[first:stop], partial(dict[int, Mapping[str, str]], texts)
+                    yield Batch(origin, payloads, page.index, first, headers_of, times=times, block=block, _facts=facts)
             runs = later
 
 
 def _plan_holding(planner: Callable[[], Planner]) -> Planned:
-    """Plan with a weigher of the user's, and plan again if the ring changed while the weigher ran."""
+    """Plan with the caller's weigher, and plan again if the ring changed while the weigher ran."""
     for _ in range(PLANS - 1):
         with suppress(InFlight):
             return planner().plan_holding()
@@ -244,7 +232,7 @@ def _plan_holding(planner: Callable[[], Planner]) -> Planned:
 
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
-    """A set-aside message that a block executes right now is nobody else's."""
+    """Raise `InFlight` if a block executes this set-aside message."""
     for origin, data in unit.blocks.claims_on(ring, [address.book]):
         for run in codec.unpack_claim(origin, data).runs:
             if run.page == address.page and run.first <= address.index < run.first + run.count:
@@ -252,7 +240,7 @@ def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
 
 
 def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:
-    """The neighbours of a run that go to a processor: from, and up to."""
+    """Yield the ranges of a run that a processor gets: first, and past the last."""
     start: int | None = None
     decisions: Mapping[int, Decision] = run.decisions
     for item in range(run.first, run.first + run.count + 1):
@@ -269,4 +257,4 @@ def _bytes(token: str | Block) -> bytes:
     try:
         return bytes.fromhex(text)
     except (ValueError, TypeError):
-        raise UnknownBlock("this is no token of a block") from None
+        raise UnknownBlock("invalid token of a block: expected hexadecimal digits, or a block") from None

@@ -1,24 +1,26 @@
-"""What was measured of processors' work, as the sums from which a straight line is fitted."""
+"""Measured weights of messages, as the sums of a least-squares fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from ...core.weigher import PER, LinearWeigher
 from ...core.weight import Weight
 from ...store import codec
 from ...store.unit import Unit
 
-#: From so many measurements on, a prediction that is off by this factor is worth a warning.
+#: Number of measurements from which a prediction that is off by the factor `DRIFT` causes a warning.
 ENOUGH, DRIFT = 20, 1.25
+#: Sums as the databases return them: JSON text, or the value that it describes.
+Sums: TypeAlias = "str | bytes | dict[str, int]"
 _SUMS = ("count", "length", "length2", "time", "time_length", "size", "size_length", "predicted")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A straight line through what was measured."""
+    """A straight line through measured weights."""
 
     processor: str
     origin: str
@@ -31,13 +33,13 @@ class Fit:
 def remember(
     unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str
 ) -> float | None:
-    """Add measured uses of messages of one origin; tell how far the prediction is off, if it is."""
+    """Add measured weights of messages of one origin; return the factor by which predictions are off, if they are."""
     if not measured:
         return None
     known = [row for row in unit.origins.measures(ring, processor) if row.origin == origin]
     sums = _sums(known[0].data) if known else dict.fromkeys(_SUMS, 0)
-    for length, used, told in measured:
-        fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, told[0])
+    for length, used, predicted in measured:
+        fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, predicted[0])
         for name, value in zip(_SUMS, fresh):
             sums[name] += value
     unit.origins.save_measure(ring, processor, origin, sums)
@@ -45,8 +47,8 @@ def remember(
     return drift if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT else None
 
 
-def fit(processor: str, origin: str, data: Any) -> Fit:
-    """The least-squares line for time and for size; never below nothing."""
+def fit(processor: str, origin: str, data: Sums) -> Fit:
+    """Return the least-squares lines for time and size; neither falls below zero."""
     sums = _sums(data)
     time, size = (_line(sums, part) for part in ("time", "size"))
     weigher = LinearWeigher(Weight(time[0], size[0]), Weight(time[1], size[1]))
@@ -64,7 +66,7 @@ def _line(sums: dict[str, int], part: str) -> tuple[int, int]:
     return round(base), round(slope * PER)
 
 
-def _sums(data: Any) -> dict[str, int]:
-    with codec.reading("what was measured of a queue's messages"):
+def _sums(data: Sums) -> dict[str, int]:
+    with codec.reading("the measures of an origin"):
         plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
         return {name: int(plain[name]) for name in _SUMS}

@@ -46,7 +46,7 @@ class Planner:
         self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
         #: The debt of high messages of these origins to regular ones; None until it is looked up.
         self.debt: int | None = None
-        self.meter = Meter(limit_of(session.config, limit, "what the block may cost"))
+        self.meter = Meter(limit_of(session.config, limit))
 
     def plan_at_once(self) -> Planned:
         """Plan with the ring's own weigher, in one transaction."""

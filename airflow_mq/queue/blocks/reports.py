@@ -1,4 +1,4 @@
-"""What was reported on a block's messages, as it is stored until the block is settled."""
+"""Reports on messages of a block, as they are stored until the block is settled."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ..values import Report
 
 
 def plain_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> list[list[Any]]:
-    """Reports as they are stored, checked: what does not settle would keep the block for ever."""
+    """Return checked reports as they are stored: an invalid report would keep its block from settling."""
     items, bounds = config.heap_size, (config.max_message_len, permit, config.max_headers)
     return [_plain_report(report, items, bounds) for report in reports]
 
 
 def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -> list[Any]:
     if not isinstance(report, Report):
-        raise InvalidInput(f"what is reported is a Report, not {type(report).__name__}")
+        raise InvalidInput(f"invalid report ({type(report).__name__}): expected a Report")
     page, first, last = report.page, report.first, report.last
     for place in (page, first, last):
         check_number(place, "a place in a report")
     # No page has as many items as it has bytes.
     if not first <= last < items:
-        raise InvalidInput(f"a page of this ring has no messages {first} to {last}")
+        raise InvalidInput(f"invalid report on messages {first} to {last}: a page of this ring has fewer messages")
     outcome = report.outcome
     outcome = _checked_mark(outcome) if isinstance(outcome, (Begun, NotBegun)) else check_outcome(outcome, *bounds)
     name = check_origin(report.origin)
@@ -47,7 +47,7 @@ def _checked_mark(mark: Mark) -> Mark:
 
 
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
-    """What was reported, by origin."""
+    """Return reported outcomes by book."""
     found: dict[str, Answers] = {}
     for data in rows:
         with codec.reading("a report"):
@@ -58,6 +58,6 @@ def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
 def _read_report(found: dict[str, Answers], data: bytes) -> None:
     plain = codec.read_json(bytes(data))
     if not isinstance(plain, list):
-        raise TypeError("it is no list")
+        raise TypeError("expected a list")
     for origin, page, first, last, *outcome in plain:
         found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))

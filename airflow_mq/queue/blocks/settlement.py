@@ -1,4 +1,4 @@
-"""Ends of blocks: settle or release them, with the ring or as far as that goes without waiting."""
+"""Ends of blocks: settle or release them, with or without waiting for the ring."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ class BlockSettler:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def release_dead(self) -> int:
-        """Release every block whose deadline has passed; tell how many there were."""
+        """Release the blocks whose deadline has passed; return their number."""
         released = 0
         for row in self.dead_blocks():
-            # Whoever holds it may have settled it since, late as it was, and it may be forgotten by now.
+            # Its holder may have settled it meanwhile, and the store may have deleted it.
             with suppress(TokenRefused, UnknownBlock):
                 self.end(bytes(row.token), RELEASED)
                 released += 1
         return released
 
     def settle_completed(self, *, only_tokens: bool = False) -> int:
-        """Settle what was completed, and release what is past its deadline, as far as that goes without waiting.
+        """Settle completed messages and release dead blocks without waiting; return the number of ended blocks.
 
-        :param only_tokens: leave alone what somebody planned.
+        :param only_tokens: leave planned blocks alone.
         """
         dead = [row for row in self.dead_blocks() if not only_tokens or row.details_json.get("order") == VIEWED]
         return sum(self.end_at_once(bytes(row.token)) for row in dead)
 
     def dead_blocks(self) -> list[BlockRow]:
-        """Return the blocks that live on paper only: completed, or past their deadline."""
+        """Return the blocks that are completed or past their deadline, but not ended."""
         with self.store.loose() as unit:
             return unit.blocks.dead(self.ring_id, unit.now())
 
     def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
-        """Settle or release a block; of one that ended so before, return the same result again."""
+        """Settle or release a block; if it ended in the same way before, return the same result."""
         with self.session.transaction(beside_lease=True) as (unit, working_set):
             row = unit.blocks.locked(self.ring_id, token)
             if row is None:
@@ -70,9 +70,9 @@ class BlockSettler:
             return self._end_held(unit, working_set, row, state, processor_of)
 
     def end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
-        """Give a block up without ever waiting for the ring; tell whether that went.
+        """Release a block without waiting for the ring; return whether it ended.
 
-        :param sweeping: remove external payloads that nobody needs then, which may wait; else housekeeping does.
+        :param sweeping: delete external payloads without messages, which may wait; otherwise housekeeping does.
         """
         with self.session.try_transaction(beside_lease=True) as held:
             row = held and held[0].blocks.locked_if_free(self.ring_id, token)
@@ -115,24 +115,24 @@ class BlockSettler:
         self, working_set: StoredSet, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
     ) -> list[Settlement]:
         """Give each message of these claims its outcome; return a settlement for each claim."""
-        said = row.details_json
-        config, limit = working_set.config, said["limit"]
+        details = row.details_json
+        config, limit = working_set.config, details["limit"]
         working_set.loader.expect(claims)
-        begins = bool(said.get("reports_begin"))
+        begins = bool(details.get("reports_begin"))
         settler = ClaimSettler(working_set, overweight_limit(working_set, limit), claims, reports_begin=begins)
         parts = parts_of(config.service_weight or limit)
         found = []
         for claim in claims:
             result = settler.settle(claim, answers.get(claim.origin, Answers()))
             book = working_set.book(claim.origin)
-            if said["order"] == "deficit":
-                # What was planned was spent, whatever became of it; what went beyond is charged now.
+            if details["order"] == "deficit":
+                # The plan charged the planned weight; charge the excess now.
                 charge_overrun(working_set, book, parts(result.overrun))
             found.append(result)
         return found
 
     def _measure(self, unit: Unit, origin: str, result: Settlement, processor_of: Callable[[str], str] | None) -> None:
-        """Add the measured weights of an origin's messages to what is known, and warn if predictions are off."""
+        """Add the measured weights of an origin's messages, and warn if predictions are off."""
         processor = processor_of(origin) if processor_of else ""
         drifting = measures.remember(unit, self.ring_id, origin, result.measured, processor)
         if drifting is not None:
@@ -154,7 +154,7 @@ class BlockSettler:
         try:
             cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, self.session.actor)
         except (InsufficientWeight, TemporarilyUnprocessable):
-            # Told by a report, not by a call: it goes back to where it waited for a person.
+            # The outcome came by a report, not by a call: the message stays set aside.
             return Settlement(went_back=1)
         used = used.plus(cost)
         if not isinstance(outcome, Done):
@@ -173,7 +173,7 @@ class BlockSettler:
 
 
 def refusal(unit: Unit, ring: int, token: bytes, what: str) -> Exception:
-    """Return the error that says why a block cannot be reported to, renewed or completed any more."""
+    """Return the error for a block that cannot be reported on, renewed or completed any more."""
     row = unit.blocks.by_token(ring, token)
     if row is None:
         return UnknownBlock()

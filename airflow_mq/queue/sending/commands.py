@@ -165,7 +165,7 @@ class Push(Command[Enqueued]):
         if message.size > target.config.max_message_len:
             raise MessageTooLong(message.size, target.config.max_message_len)
         if has_bound(target.config):
-            refuse_new_origins(unit, target.ring_id, [self.origin], target.remember_config)
+            refuse_new_origins(target, unit, [self.origin])
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         if rank == HIGH:
             unit.rings.allow_high(target.ring_id)

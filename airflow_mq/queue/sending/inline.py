@@ -1,9 +1,9 @@
-"""Executing a message at once, where nobody has to wait for that: the ring is empty, and nothing is in flight.
+"""Inline execution: a message is executed at once if no other message waits in the ring.
 
-The message is enqueued and committed first, as always. Then, if the ring is free, nothing is in flight in it, and
-this message is all that waits in it, it is executed here and settled in the usual way, with its events, its page of
-the ledger, and what the processor sent. Else it stays queued, and nobody can tell that it was looked at; so it does
-when it weighs more than a call may use, and when the processor yields, wants more weight, or fails.
+The message is enqueued and committed first. If the ring is free, no message is in flight and this message is the only
+one that waits, it is executed here. It settles as any other message: with its events, its page of the ledger and the
+messages that the processor sent. Otherwise it stays in its queue, unchanged. It also stays if it is heavier than the
+weight of the call, and if the processor yields, asks for more weight, or fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("airflow_mq.service")
 
 @dataclass(frozen=True)
 class Inline:
-    """What executes messages at once, and what that may cost in one call, with the steps of servicing."""
+    """A processor that executes messages at once, and the weight of one call, the steps of servicing included."""
 
     processor: Processor
     weight: Weight
@@ -43,15 +43,17 @@ class Inline:
         object.__setattr__(self, "weight", Weight.of(self.weight))
         processor: object = self.processor
         if isinstance(processor, BatchProcessor) or not callable(processor):
-            raise InvalidInput("what executes a message at once is a processor of single messages, a callable")
+            raise InvalidInput(
+                f"invalid processor ({type(processor).__name__}): expected a callable for single messages"
+            )
 
 
 class _StaysQueued(Exception):
-    """Not now: nothing is written."""
+    """The message is not executed: nothing is written."""
 
 
 def execute_inline(session: RingSession, inline: Inline, book: str, payload: bytes) -> bool:
-    """Execute the message that was just enqueued, if it is alone; tell whether it is settled."""
+    """Execute the message that was just enqueued, if no other one waits; return whether it is settled."""
     try:
         once = _Once(session, inline)
         with once.holding_ring(patience=0.0):
@@ -59,7 +61,7 @@ def execute_inline(session: RingSession, inline: Inline, book: str, payload: byt
     except _StaysQueued:
         return False
     except (Busy, StoreBusy, TokenRefused) as reason:
-        log.debug("a message of %s stays queued: %s", told(book), reason)
+        log.debug("kept a message of %s in its queue: %s", told(book), reason)
         return False
     return True
 
@@ -74,7 +76,7 @@ class _Once(Service):
         self.inline, self.tried = inline, False
 
     def execute(self, book: str, payload: bytes) -> None:
-        """Try the one message that waits, if it is this one."""
+        """Execute the waiting message, if it is this one and the only one."""
         if not self._is_alone(book, payload):
             raise _StaysQueued
         self.scales = Scales(self.working_set)
@@ -94,7 +96,7 @@ class _Once(Service):
         return len(waiting) == 1 and working_set.payloads(name, waiting[0][0])[waiting[0][1]] == payload
 
     def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
-        """What waits in a queue, all of it."""
+        """Yield the waiting messages of a queue."""
         while self.working_set.pull(book):
             pass
         for index in range(book.begin, book.end):
@@ -105,7 +107,7 @@ class _Once(Service):
 
     def _try(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         if self.tried:
-            # What the processor sent waits for its turn, as if it had come from anywhere else.
+            # A message that the processor sent waits for its turn.
             return Overweight(ZERO)
         weight = self.scales.weight(book.origin, page, item)
         if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):

@@ -1,36 +1,37 @@
-"""How many origins a ring takes at a time, for rings that say so.
+"""Limits on the number of origins of a ring.
 
-An origin counts while anything of it is stored: waiting, in flight, set aside, or due later. A call that adds none
-looks once, and that is all. Calls that add some look one after the other, so that together they keep the bound;
-what may pass it by is a queue that runs empty in the very moment in which somebody sends to it, one for each such call.
-What a processor enqueues is not held up: an outcome has to settle.
+An origin counts while any of its messages is stored: waiting, in flight, set aside, or due later. A call without new
+origins reads once. Calls with new origins read one after the other, so that together they keep the limit. One origin
+for each such call may exceed it, if its queue runs empty while a message is sent to it. Messages that a processor
+enqueues are not limited: an outcome has to settle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ...core.config import RingConfig
 from ...core.errors import TooManyOrigins
 from ...core.message import group_of
 from ...core.priority import LAST, MARK, PAST_HIGH, books_of, origin_of
 from ...store.unit import Unit
+from ..session import RingSession
 
 #: Right after a group's own name, and after all names below it: `0` comes next to `/`.
 _ABOVE, _BELOW = "\x01", "0"
 
 
 def has_bound(config: RingConfig) -> bool:
-    """Whether a ring takes so many origins at a time, and no more."""
+    """Return whether the number of origins is limited."""
     return config.max_origins is not None or config.max_origins_per_group is not None
 
 
-def refuse_new_origins(unit: Unit, ring: int, origins: Iterable[str], reread: Callable[[object], RingConfig]) -> None:
-    """Raise `TooManyOrigins` if these would be too many; what was looked at stays true until the transaction ends."""
-    wanted = sorted(set(map(origin_of, origins)))
+def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str]) -> None:
+    """Raise `TooManyOrigins` if these origins exceed a limit; the answer holds until the transaction ends."""
+    ring, wanted = session.ring_id, sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):
         return
-    config = reread(unit.rings.held_config(ring))
+    config = session.remember_config(unit.rings.held_config(ring))
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
         room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)

@@ -92,7 +92,7 @@ class PackedCall:
         refused = _refused_keys(session, unit, self.spool.keys)
         _require_payloads(unit, self.packer.blobs)
         if self._is_bound:
-            refuse_new_origins(unit, session.ring_id, self.spool.origins(refused), session.remember_config)
+            refuse_new_origins(session, unit, self.spool.origins(refused))
         session.store.send(unit, session.ring_id, self.spool.rows(refused), self.due)
         if self.first_high:
             # From now on every service of the ring reads high messages.
