@@ -119,7 +119,6 @@ class Scales:
         self._names: dict[tuple[str, int, int], bytes | None] = {}
 
     def weight(self, origin: str, page: Page, item: int) -> Weight:
-        """Return the weight of an item."""
         note = page.notes.get(item)
         if note and note.weight is not None:
             return note.weight
@@ -195,7 +194,6 @@ class Stretches(ABC):
         """Leave a page; closed, if the look that found no further message was paid."""
 
     def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        """Return the weight of the first unattempted message."""
         return self.scales.weight(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:

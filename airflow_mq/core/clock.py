@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from .config import BLOCK_PARTS
 from .fairness import Fairness, OriginFairness, Promise, jain, ratios_of
-from .ledger_lines import lines_of, wanting_in
-from .orders import Entry
+from .orders import Entry, lines_of, wanting_in
 from .priority import REGULAR
 from .weight import Weight
 

@@ -24,7 +24,6 @@ class Purse(Credit):
         self.book, self.parts, self.most = book, parts, most
 
     def covering(self, weights: Sequence[Weight]) -> int:
-        """Return how many of these messages, from the first on, the deficit pays for."""
         weight = weights[0]
         if weights.count(weight) == len(weights):
             most, count = self.most.left, min(len(weights), self.book.deficit // max(self.parts(weight), 1))
@@ -41,7 +40,6 @@ class Purse(Credit):
         self.most.charge(weight)
 
     def refund(self, weight: Weight) -> None:
-        """Refund the weight of messages that were not tried."""
         self.book.deficit += self.parts(weight)
         self.most.refund(weight)
 
@@ -50,7 +48,6 @@ class Grant(Credit):
     """Weight of a queue's *least*, before the rounds begin. It counts in its *most*, and not in its deficit."""
 
     def covering(self, weights: Sequence[Weight]) -> int:
-        """Return how many of these messages, from the first on, stay within the least and the most."""
         return min(meter.covering(weights) for meter in self.meters)
 
 

@@ -38,8 +38,7 @@ from math import inf
 
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR
-from .ledger_lines import lines_of, wanting_in
-from .orders import Entry
+from .orders import Entry, lines_of, wanting_in
 from .priority import REGULAR, queue_name
 from .weight import Weight
 

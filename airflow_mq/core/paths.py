@@ -42,7 +42,6 @@ class Turn(Credit):
         self.refused: Meter | None = None
 
     def covering(self, weights: Sequence[Weight]) -> int:
-        """Return how many of these messages, from the first on, may start."""
         left = self.allowance - self.spent
         if left <= 0:
             return 0
@@ -59,12 +58,10 @@ class Turn(Credit):
         return count
 
     def spend(self, weight: Weight) -> None:
-        """Charge used weight."""
         self.spent += self.parts(weight)
         super().spend(weight)
 
     def refund(self, weight: Weight) -> None:
-        """Refund the weight of messages that were not tried."""
         self.spent -= self.parts(weight)
         super().refund(weight)
 

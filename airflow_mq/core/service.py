@@ -189,7 +189,6 @@ class OneByOne:
         self.begin_visit = begin_visit
 
     def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        """Return the predicted weight of the first unattempted message."""
         return self.scales.weight(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:

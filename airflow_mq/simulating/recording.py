@@ -17,9 +17,8 @@ from ..core.claims import Scales
 from ..core.errors import InvalidInput
 from ..core.events import Event, Fate
 from ..core.groups import names_above
-from ..core.ledger_lines import STOPPED
 from ..core.message import Address, check_number
-from ..core.orders import Entry
+from ..core.orders import STOPPED, Entry
 from ..core.page import WAITING, Page
 from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue

@@ -59,20 +59,16 @@ class PostgresUnit(Unit):
         return self.store.text(name)
 
     def rows(self, statement: str, **values: object) -> list[Any]:
-        """Run a statement and return its rows."""
         return self.connection.execute(self._text(statement), values, binary=True).fetchall()
 
     def run(self, statement: str, **values: object) -> int:
-        """Run a statement and return the number of rows it wrote."""
         return self.connection.execute(self._text(statement), plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
-        """Run a statement once for all requests."""
         given = {**values, **{name: list(column) for name, column in columns.items()}}
         return self.connection.execute(self._text(statement), given, binary=True).fetchall()
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        """Run a statement once for all requests."""
         given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
         self.connection.execute(self._text(statement), given)
 
@@ -81,7 +77,6 @@ class PostgresUnit(Unit):
         return [row[0] for row in self.rows("fresh_ids", count=count)]
 
     def now(self) -> int:
-        """Return the database's clock."""
         return int(self.rows("now")[0][0])
 
     def lock(self, ring: int) -> Locked:
@@ -98,7 +93,6 @@ class PostgresUnit(Unit):
         return self._locked(self.only("lock_ring", ring=ring), last_id, began)
 
     def try_lock(self, ring: int) -> Locked | None:
-        """Hold the ring lock like `lock`; return `None` if another transaction holds it."""
         last_id, began = self.rows("last_id")[0]
         rows = self.rows("try_lock_ring", ring=ring)
         return self._locked(rows[0], last_id, began) if rows else None
@@ -158,7 +152,6 @@ class PostgresStore(Store[Connection]):
 
     @contextmanager
     def reading(self) -> Iterator[Unit]:
-        """Open a transaction of reads."""
         with self._transaction(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
             yield unit
 
@@ -305,7 +298,6 @@ class PostgresStore(Store[Connection]):
         connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        """Move due rows into their queues."""
         unit.run("promote_due", ring=ring, now=now)
 
 

@@ -52,11 +52,9 @@ class SqliteUnit(Unit):
         return statement("sqlite", name, SQLITE_PREFIX)
 
     def rows(self, statement: str, **values: object) -> list[Any]:
-        """Run a statement and return its rows."""
         return self.connection.execute(self._text(statement), values).fetchall()
 
     def run(self, statement: str, **values: object) -> int:
-        """Run a statement and return the number of rows it wrote."""
         return self.connection.execute(self._text(statement), plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
@@ -69,7 +67,6 @@ class SqliteUnit(Unit):
         return rows
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        """Run a statement for each request."""
         values = plain(values)
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
         self.connection.executemany(self._text(statement), rows)
@@ -80,7 +77,6 @@ class SqliteUnit(Unit):
         return list(range(last - count + 1, last + 1))
 
     def now(self) -> int:
-        """Return the database's clock, which is this machine's."""
         return int(self.rows("now")[0][0])
 
     def lock(self, ring: int) -> Locked:
@@ -141,7 +137,6 @@ class SqliteStore(Store[sqlite3.Connection]):
         )
 
     def close(self) -> None:
-        """Close all connections of all threads."""
         super().close()
         self._file = None
 
@@ -211,7 +206,6 @@ class SqliteStore(Store[sqlite3.Connection]):
             time.sleep(REST)
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
-        """Enqueue one plain message."""
         with self.writing() as unit:
             self.send(unit, ring, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
 
@@ -227,7 +221,6 @@ class SqliteStore(Store[sqlite3.Connection]):
                 unit.run_for("insert_delayed", columns, ring=ring, due=due)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        """Move due rows into their queues."""
         due = [row.id for row in unit.inbox.due(ring, now)]
         if due:
             unit.run_for("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import IO
 
 from ...core.blob import Reference
-from ...core.book import Standing
 from ...core.changes import POSTED, Posted
 from ...core.claims import Claim
 from ...core.message import Address
@@ -50,7 +49,6 @@ class StoreLoader:
         self._options = options
 
     def attach(self, working_set: WorkingSet) -> None:
-        """Load into this working set from now on."""
         source, options, cache = self.source, self._options, PayloadCache()
         self.working_set = working_set
         self.groups = GroupLoader(working_set, source)
@@ -62,6 +60,7 @@ class StoreLoader:
         )  # fmt: skip
         self.cache = cache
         self.load_books, self.load_page = self.books.load, self.pages.load
+        self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
         self.next_inbox_row, self.take_singles = self.inboxes.next_inbox_row, self.inboxes.take_singles
 
     # Parts that many operations do without.
@@ -80,19 +79,15 @@ class StoreLoader:
         )  # fmt: skip
 
     def more_ready(self) -> list[str]:
-        """Return the next ready regular books in the ring's order."""
         return self.ring.more_ready()
 
     def more_high(self) -> list[str]:
-        """Return the next ready high books."""
         return self.ring.more_high()
 
     def line(self) -> list[tuple[str, int]]:
-        """Return all ready regular books in the ring's order, with their deficits."""
         return self.ring.line()
 
     def load_payloads(self, origin: str, page: Page) -> None:
-        """Complete the payloads of a page."""
         self.payloads.load(origin, page)
 
     def expect(self, claims: Iterable[Claim]) -> None:
@@ -102,20 +97,10 @@ class StoreLoader:
     def headers(
         self, origin: str, page: Page, first: int = 0, stop: int | None = None
     ) -> Mapping[int, Mapping[str, str]]:
-        """Return the headers of the messages of a page by index."""
         return self.payloads.headers(origin, page, first, stop)
 
     def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
-        """Return when the messages of a page were enqueued, by index."""
         return self.payloads.sent_at(origin, page)
-
-    def load_branches(self) -> None:
-        """Load all groups."""
-        self.groups.load_branches()
-
-    def standing(self, name: str) -> Standing:
-        """Return the settings of a queue or of a group."""
-        return self.groups.standing(name)
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place in the order of arrivals; None behind all, for a message that this operation enqueued."""
@@ -123,16 +108,13 @@ class StoreLoader:
         return ticket_of(origin, row_id) if floor <= row_id < POSTED else None
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
-        """Bring this message after all other rows of its inbox."""
         self.inboxes.keep_posted(id_, posted)
         self.payloads.keep_posted(id_, posted)
 
     def arrival(self, address: Address) -> tuple[int, int | None]:
-        """Return when a message was sent, and the number of the first block planned since."""
         return self.pages.arrivals([address])[address]
 
     def open_blob(self, reference: Reference) -> IO[bytes]:
-        """Open an external payload for reading."""
         return open_blob(self.source.unit.store, reference)
 
     # Operations that span several transactions.

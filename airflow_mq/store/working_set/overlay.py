@@ -139,11 +139,9 @@ class Overlay(Source):
 
     @property
     def last_id(self) -> int:
-        """The last id that was drawn."""
         return self._last_id
 
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
-        """Return ready books in the ring's order, behind a ticket."""
         found: list[BookRow] = []
         at, more = after, True
         while more and len(found) < limit:
@@ -155,13 +153,11 @@ class Overlay(Source):
         return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
-        """Return books by name."""
         unknown = [origin for origin in origins if origin not in self._books]
         rows = [self._seen(row) for row in super().books(unknown, now)] if unknown else []
         return rows + [self._books[origin] for origin in origins if origin in self._books]
 
     def guaranteed(self) -> list[str]:
-        """Return the origins with a guaranteed least, those that are ready by now first."""
         books = self.books(super().guaranteed(), self.now)
         return [book.origin for book in sorted(books, key=lambda b: (b.ticket is None, b.ticket or 0, b.origin))]
 
@@ -181,15 +177,12 @@ class Overlay(Source):
         return {**plain, **self.standings_said[origin]}
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows among these ids, with their first one."""
         return self._news(super().news_by_id(start, below), start, below)
 
     def news_by_origin(self) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows, with their first one."""
         return self._news(super().news_by_origin(), 0, FIRST_ID << 1)
 
     def high_news(self) -> list[FirstRow]:
-        """Return high books that are not ready and have inbox rows, with their first one."""
         return [one for one in self._news(super().high_news(), 0, FIRST_ID << 1) if is_high(one[0])]
 
     def _news(self, stored: Iterable[FirstRow], start: int, below: int) -> list[FirstRow]:
@@ -209,7 +202,6 @@ class Overlay(Source):
     # Groups.
 
     def line(self) -> list[LineRow]:
-        """Return ticket, origin and deficit of all ready books in the ring's order."""
         found = [row for row in super().line() if row[1] not in self._books]
         if self.anew:
             found = [row._replace(deficit=0) for row in found]
@@ -223,7 +215,6 @@ class Overlay(Source):
         return list(self._branches.values())
 
     def standings(self, names: Sequence[str]) -> list[SettingsRow]:
-        """Return the settings of queues and groups, replaced where the conditions name them."""
         found: dict[str, Any] = dict(super().standings(names))
         found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.standings_said}
         return [SettingsRow(*pair) for pair in found.items()]
@@ -231,7 +222,6 @@ class Overlay(Source):
     # Pages and inbox rows.
 
     def pages(self, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
-        """Return, for each (origin, first, last), at most `limit` pages."""
         changed = [one for one in wanted if one[0] in self._pages]
         plain = [one for one in wanted if one[0] not in self._pages]
         found = super().pages(plain, limit) if plain else []
@@ -248,7 +238,6 @@ class Overlay(Source):
         return found
 
     def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
-        """Return, for each (origin, id), at most `limit` rows after that id, those in pages included."""
         found = super().inbox_rows(wanted, limit, inline)
         counts = Counter(row.origin for row in found) if self._rows else {}
         for origin, after in wanted if self._rows else ():
@@ -257,7 +246,6 @@ class Overlay(Source):
         return found
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
-        """Return the claims of live blocks on these origins."""
         if self._held is None:
             return super().claims_of(origins)
         return [ClaimRow(origin, data) for origin in origins for data, _ in self._held.get(origin, ())]
