@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import InvalidInput, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Columns that a reader derives from folder names.
 BLOCK, PART = "mq_block", "mq_part"
@@ -47,9 +50,14 @@ def writing_for(block: str, part: str) -> Iterator[None]:
 
 
 def write_block(
-    df: Any, path: str, partition_by: str | Sequence[str] = (), *, block: str | None = None, part: str | None = None,
-    **options: Any,
-) -> str:  # fmt: skip
+    df: DataFrame,
+    path: str,
+    partition_by: str | Sequence[str] = (),
+    *,
+    block: str | None = None,
+    part: str | None = None,
+    **options: str | bool | int | float | None,
+) -> str:
     """Write a DataFrame as Parquet, for the part of the block that is being processed; return the folder.
 
     Call it once for each path in a part: a second call would replace the first output. If Spark cannot rename (Spark
@@ -95,15 +103,15 @@ def _output(block: str | None, part: str | None) -> Output:
                     f"invalid name for output ({name[:80]!r}): expected text without '/', '.' or '_' in front"
                 )
         return Output(block, part)
-    found = _current.get()
-    if found is None:
+    output = _current.get()
+    if output is None:
         raise InvalidInput(
             "no block is processed here: call write_block in a dataframe processor, or pass block and part"
         )
-    return found
+    return output
 
 
-def _replace(session: Any, staging: str, final: str, aside: str) -> None:
+def _replace(session: SparkSession, staging: str, final: str, aside: str) -> None:
     """Rename a complete folder to its place, and delete the one that was there."""
     place = session._jvm.org.apache.hadoop.fs.Path
     files = place(final).getFileSystem(session._jsc.hadoopConfiguration())

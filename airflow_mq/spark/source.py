@@ -31,11 +31,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -62,6 +62,11 @@ from .reports import patiently
 from .store_side import StoreChannel, from_environment, live_block, tasks_of, terms_of
 from .tables import MESSAGES_DDL
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
 log = logging.getLogger("airflow_mq.spark")
 
 OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "lease", "priority", "path")
@@ -72,7 +77,7 @@ _ALL = Processors([Processor("all", "airflow_mq:Done")])
 _ALL_PART = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="spark")
 
 
-def register(session: Any) -> None:
+def register(session: SparkSession) -> None:
     """Register the format in a session."""
     session.dataSource.register(MessageQueueSource)
 
@@ -80,7 +85,7 @@ def register(session: Any) -> None:
 class Options:
     """The options of the format, checked."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Mapping[str, str]) -> None:
         unknown = [name for name in given if name.lower() not in OPTIONS]
         if unknown:
             raise InvalidInput(
@@ -97,7 +102,7 @@ class Options:
         self.partitions = self._number(given, "partitions", 8)
         self.lease = float(given["lease"]) if given.get("lease") else None
 
-    def _number(self, given: Any, name: str, default: int) -> int:
+    def _number(self, given: Mapping[str, str], name: str, default: int) -> int:
         text = str(given.get(name) or default)
         number = read_number(text, 1 << 31)
         if not number:
@@ -112,9 +117,9 @@ class Options:
 class MessageQueueSource(DataSource):
     """The format `airflow_mq`."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self.said = Options(options)
+        self.checked = Options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -123,20 +128,20 @@ class MessageQueueSource(DataSource):
     def schema(self) -> str:
         return MESSAGES_DDL
 
-    def reader(self, schema: Any) -> DataSourceReader:
-        return BlockReader(self.said) if self.said.block else WaitingReader(self.said)
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BlockReader(self.checked) if self.checked.block else WaitingReader(self.checked)
 
-    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        return QueueWriter(self.said, schema.names, overwrite)
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return QueueWriter(self.checked, schema.names, overwrite)
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return BlockStream(self.said)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return BlockStream(self.checked)
 
 
 class Share(InputPartition):
     """The share of one task."""
 
-    def __init__(self, share: Any, block: int | None = None, token: str = "") -> None:
+    def __init__(self, share: Sequence[Any], block: int | None = None, token: str = "") -> None:
         super().__init__(None)
         self.share, self.block, self.token = share, block, token
 
@@ -150,16 +155,16 @@ class Share(InputPartition):
 class BlockReader(DataSourceReader):
     """Reader of a block's claims."""
 
-    def __init__(self, said: Options) -> None:
-        token = from_environment(BLOCK) if said.block == "environment" else str(said.block)
-        self.channel, self.most = said.channel(token), said.partitions
+    def __init__(self, options: Options) -> None:
+        token = from_environment(BLOCK) if options.block == "environment" else str(options.block)
+        self.channel, self.most = options.channel(token), options.partitions
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return pieces of the block; an ordered origin is never divided."""
         with self.channel.connect() as queue:
             return _shares(queue, self.channel.token, self.most)
 
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         yield from _read(self.channel, partition)
 
 
@@ -169,7 +174,7 @@ def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
     return [Share(task.share, block.id, token) for task in tasks]
 
 
-def _read(channel: StoreChannel, partition: Any) -> Iterator[pa.RecordBatch]:
+def _read(channel: StoreChannel, partition: Share) -> Iterator[pa.RecordBatch]:
     # A stream reads many blocks through one channel: the token is the partition's.
     side = replace(channel, token=partition.token).open(partition.share)
     try:
@@ -183,15 +188,15 @@ def _read(channel: StoreChannel, partition: Any) -> Iterator[pa.RecordBatch]:
 class WaitingReader(DataSourceReader):
     """Reader of waiting messages, which changes nothing."""
 
-    def __init__(self, said: Options) -> None:
-        self.channel, self.said = said.channel(), said
+    def __init__(self, options: Options) -> None:
+        self.channel, self.checked = options.channel(), options
 
     def partitions(self) -> Sequence[InputPartition]:
-        groups: list[list[str]] = [[] for _ in range(self.said.partitions)]
-        loads = [0] * self.said.partitions
+        groups: list[list[str]] = [[] for _ in range(self.checked.partitions)]
+        loads = [0] * self.checked.partitions
         with self.channel.connect() as queue:
             after = ""
-            while found := queue.footprints(self.said.origins, after, 1000):
+            while found := queue.footprints(self.checked.origins, after, 1000):
                 for origin, footprint in found:
                     place = loads.index(min(loads))
                     groups[place].append(origin)
@@ -199,14 +204,14 @@ class WaitingReader(DataSourceReader):
                 after = found[-1][0]
         return [Share(group) for group in groups if group]
 
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         with self.channel.connect() as queue:
             yield from record_batches(
                 Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
                      peeked.payload, peeked.headers, 0, peeked.attempts + 1,
                      None if peeked.sent_at is None else microseconds(peeked.sent_at))
                 for origin in partition.share
-                for peeked in queue.inspect.peek(origin, limit=self.said.limit)
+                for peeked in queue.inspect.peek(origin, limit=self.checked.limit)
                 if peeked.state == "waiting"
             )  # fmt: skip
 
@@ -224,18 +229,18 @@ class Sent(WriterCommitMessage):
 class QueueWriter(DataSourceArrowWriter):
     """Writer that enqueues each row once, a few thousand to a transaction."""
 
-    def __init__(self, said: Options, names: Sequence[str], overwrite: bool) -> None:
+    def __init__(self, options: Options, names: Sequence[str], overwrite: bool) -> None:
         if overwrite:
             raise InvalidInput('a queue is never overwritten: write with mode("append")')
         unknown = [name for name in names if name not in _COLUMNS]
         missing = [name for name in _COLUMNS[:2] if name not in names]
         if unknown or missing:
             raise InvalidInput(
-                "what is enqueued has the columns origin and payload, and key, headers and priority if it likes, "
-                f"not {', '.join(names)[:200]}"
+                f"invalid columns {', '.join(names)[:200]}: expected origin and payload, and optionally key, headers "
+                "and priority"
             )
-        self.channel, self.priority = said.channel(), said.priority
-        self.job = said.job or secrets.token_hex(8)
+        self.channel, self.priority = options.channel(), options.priority
+        self.job = options.job or secrets.token_hex(8)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
@@ -249,14 +254,14 @@ class QueueWriter(DataSourceArrowWriter):
                     sent, repeated = sent + result.count, repeated + result.repeated
         return Sent(sent, repeated)
 
-    def commit(self, messages: Sequence[Any]) -> None:
+    def commit(self, messages: Sequence[Sent | None]) -> None:
         """Log the counts: every row is enqueued already."""
         known = [message for message in messages if message]
         log.info(
             "enqueued %d messages; %d had been before", sum(m.count for m in known), sum(m.repeated for m in known)
         )
 
-    def abort(self, messages: Sequence[Any]) -> None:
+    def abort(self, messages: Sequence[Sent | None]) -> None:
         """Log the counts: enqueued rows stay, and the same job, written again, enqueues the rest."""
         log.warning(
             "the write failed after %d messages; written again under the same job (%s), these are not enqueued "
@@ -279,7 +284,7 @@ class RowKeys:
         key = row.get("key") or self._name(origin, payload, headers)
         return origin, Message(payload, key, None, headers or None, row.get("priority"))
 
-    def _name(self, origin: Any, payload: Any, headers: dict[str, str]) -> str:
+    def _name(self, origin: object, payload: bytes | None, headers: dict[str, str]) -> str:
         parts = (str(origin).encode("utf-8", "replace"), bytes(payload or b""), repr(sorted(headers.items())).encode())
         digest = blake2b(b"".join(len(part).to_bytes(8, "big") + part for part in parts), digest_size=16).digest()
         turn = self.seen[digest] = self.seen.get(digest, 0) + 1
@@ -292,12 +297,12 @@ class RowKeys:
 class BlockStream(DataSourceStreamReader):
     """Stream that services the queue; offsets count blocks."""
 
-    def __init__(self, said: Options) -> None:
-        self.said, self.channel = said, said.channel()
+    def __init__(self, options: Options) -> None:
+        self.checked, self.channel = options, options.channel()
         self._queue: MessageQueue | None = None
         self._keeper: LeaseKeeper | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_queue": None, "_keeper": None}
 
     @property
@@ -310,17 +315,17 @@ class BlockStream(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {"block": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit | None = None) -> dict[str, int]:
         """Settle the committed micro-batch, and plan the next if anything is ready."""
         self.commit(start)
         if not self.queue.inspect.pulse():
             return start
-        block = self.queue.blocks.plan(self._key(start["block"] + 1), lease=self.said.lease)
+        block = self.queue.blocks.plan(self._key(start["block"] + 1), lease=self.checked.lease)
         if not block.messages:
             # The block may still hold messages to set aside, or expired ones.
             self.queue.blocks.settle(block)
             return start
-        self._keeper = LeaseKeeper(self.queue, block.token, self.said.lease)
+        self._keeper = LeaseKeeper(self.queue, block.token, self.checked.lease)
         self._keeper.start()
         return {"block": start["block"] + 1}
 
@@ -328,11 +333,11 @@ class BlockStream(DataSourceStreamReader):
         found: list[InputPartition] = []
         for number in range(start["block"] + 1, end["block"] + 1):
             # A block whose lease ran out is planned again: its messages are serviced again.
-            block = self.queue.blocks.plan(self._key(number), lease=self.said.lease)
-            found += _shares(self.queue, block.token, self.said.partitions)
+            block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease)
+            found += _shares(self.queue, block.token, self.checked.partitions)
         return found
 
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         yield from _read(self.channel, partition)
 
     def commit(self, end: dict[str, int]) -> None:
@@ -360,4 +365,4 @@ class BlockStream(DataSourceStreamReader):
             self._queue.close()
 
     def _key(self, number: int) -> str:
-        return f"stream/{self.said.stream}/{number}"
+        return f"stream/{self.checked.stream}/{number}"

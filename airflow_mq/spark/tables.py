@@ -22,18 +22,20 @@ from ..core.outcome import (
 from ..core.weight import Weight
 from .items import Item, Place
 
-MESSAGES = pa.schema([
-    pa.field("origin", pa.string()),
-    pa.field("page", pa.int64()),
-    pa.field("item", pa.int32()),
-    pa.field("payload", pa.binary()),
-    pa.field("headers", pa.map_(pa.string(), pa.string())),
-    pa.field("id", pa.binary()),
-    pa.field("address", pa.string()),
-    pa.field("attempt", pa.int32()),
-    pa.field("sent_at", pa.timestamp("us", "UTC")),
-    pa.field("block", pa.int64()),
-])  # fmt: skip
+MESSAGES = pa.schema(
+    {
+        "origin": pa.string(),
+        "page": pa.int64(),
+        "item": pa.int32(),
+        "payload": pa.binary(),
+        "headers": pa.map_(pa.string(), pa.string()),
+        "id": pa.binary(),
+        "address": pa.string(),
+        "attempt": pa.int32(),
+        "sent_at": pa.timestamp("us", "UTC"),
+        "block": pa.int64(),
+    }
+)
 #: The same for Spark. The page of a high message is below zero: origin, page and item name a message.
 MESSAGES_DDL = (
     "origin STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>, "

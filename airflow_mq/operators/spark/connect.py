@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from logging import Logger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -72,7 +72,7 @@ def server_of(connection: Connection, conn_id: str) -> Server | None:
     return Server(f"{address}/;{words}" if words else address, connection.password or None)
 
 
-def unused_options(options: Mapping[str, Any], conf: Mapping[str, Any] | None) -> list[str]:
+def unused_options(options: Mapping[str, object], conf: Mapping[str, object] | None) -> list[str]:
     """Return the options for spark-submit that do not apply to a running server."""
     names = {name for name in options if name not in USED}
     return sorted(names | ({"conf"} if conf else set()))

@@ -12,8 +12,8 @@ from airflow_mq.processors import Processor
 class SparkOptions(TypedDict, total=False):
     """The options that a processor may set, named and typed as `SparkSubmitOperator` has them."""
 
-    conf: Mapping[str, Any]
-    env_vars: Mapping[str, Any]
+    conf: Mapping[str, object]
+    env_vars: Mapping[str, object]
     name: str
     files: str
     py_files: str
@@ -47,7 +47,7 @@ class SparkOptions(TypedDict, total=False):
 ADDED = ("conf", "env_vars")
 
 
-def spark_options(processor: Processor, given: Mapping[str, Any] | None = None) -> SparkOptions:
+def spark_options(processor: Processor, given: Mapping[str, object] | None = None) -> SparkOptions:
     """Return the Spark options of a processor. Raises `InvalidInput` for any that is not a `SparkOptions`.
 
     :param given: the options after templates are rendered; the processor's own if left out
