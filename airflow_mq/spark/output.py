@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..core.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 #: Columns that a reader derives from folder names.
 BLOCK, PART = "mq_block", "mq_part"
@@ -75,24 +75,26 @@ def write_block(
     taken = [name for name in df.columns if name.lower() in (BLOCK, PART)]
     if taken:
         raise InvalidInput(f"reserved column {taken[0]!r}: {BLOCK} and {PART} come from folder names; rename it")
-    base = f"{path.rstrip('/')}"
+    base = path.rstrip("/")
     below = f"{BLOCK}={output.block}/{PART}={output.part}"
     final = f"{base}/{below}"
     if final in output.written:
         raise InvalidInput(
             f"path written twice in one part ({path!r}): write one DataFrame to each path; unite them first"
         )
-    writer = df.write.options(**options).partitionBy(*columns)
-    session = df.sparkSession
-    if getattr(session, "_jvm", None) is None:
-        writer.mode("overwrite").parquet(final)
-    else:
-        aside = f"{base}/{STAGING}/{below}"
-        staging = f"{aside}/_{secrets.token_hex(8)}"
-        writer.mode("overwrite").parquet(staging)
-        _replace(session, staging, final, aside)
+    writer = df.write.options(**options).partitionBy(*columns).mode("overwrite")
+    _write(writer, df.sparkSession, final, f"{base}/{STAGING}/{below}")
     output.written.add(final)
     return final
+
+
+def _write(writer: DataFrameWriter, session: SparkSession, final: str, aside: str) -> None:
+    if getattr(session, "_jvm", None) is None:
+        writer.parquet(final)
+    else:
+        staging = f"{aside}/_{secrets.token_hex(8)}"
+        writer.parquet(staging)
+        _replace(session, staging, final, aside)
 
 
 def _output(block: str | None, part: str | None) -> Output:
