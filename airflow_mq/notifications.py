@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import MessageQueue
-    from airflow_mq.queue import Depth
+    from airflow_mq.queue import QueueState
 
 #: Seconds after which a read of the store is abandoned.
 READ_SECONDS = 60.0
@@ -142,7 +142,7 @@ class StarvingNotifier(QueueNotifier):
         lines.append("See why with `airflow-mq explain ORIGIN`; a larger share, a guarantee, or larger blocks help.")
         return "\n".join(lines)
 
-    def _old(self, queue: MessageQueue) -> list[Depth]:
+    def _old(self, queue: MessageQueue) -> list[QueueState]:
         if self.oldest is None:
             return []
         return [depth for depth in queue.inspect.oldest(COUNTED) if depth.age is not None and depth.age > self.oldest]
@@ -154,7 +154,7 @@ class StarvingNotifier(QueueNotifier):
         return [_shown(line) for line in report.broken(most_wait=self.most_wait, most_late=self.most_late)]
 
 
-def _waiting(depth: Depth) -> str:
+def _waiting(depth: QueueState) -> str:
     return f"{_shown(depth.name)}: the oldest of its {depth.messages:,} messages waits for {_duration(depth.age or 0)}"
 
 

@@ -11,8 +11,8 @@ from fastapi import APIRouter, HTTPException, Query
 
 from airflow_mq.core.priority import book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueState, Server
-from airflow_mq.queue.inspect.page import Received
-from airflow_mq.queue.inspect.summaries import LATELY
+from airflow_mq.queue.inspect.fairness import RecentShare
+from airflow_mq.queue.inspect.queues import RECENT
 from airflow_mq.words import when
 
 from .access import Reader
@@ -30,7 +30,7 @@ WAIT = 3.0
 BLOCKS = 20
 
 #: Shares by origin and priority.
-Shares = Mapping[tuple[str, str], Received]
+Shares = Mapping[tuple[str, str], RecentShare]
 #: Shares of the latest blocks, and the DAGs and programs that planned them, as of a block of the ledger.
 _shares: dict[tuple[str, str], tuple[int | None, Shares, Sequence[Server]]] = {}
 _lock = Lock()
@@ -145,7 +145,7 @@ def _place(after: str, cursor: str) -> str:
 
 def _chosen(depths: Mapping[str, QueueDepth], shares: Shares, prefix: str, search: str, sort: Sort) -> list[str]:
     """Return the names of the matching books, sorted."""
-    wanted, nothing = search.casefold(), Received()
+    wanted, nothing = search.casefold(), RecentShare()
     names = sorted(
         (name for name in depths if (origin := origin_of(name)).startswith(prefix) and wanted in origin.casefold()),
         key=origin_of,
@@ -185,7 +185,7 @@ def _rows(
     paused = {pause.origin: pause for pause in queue.admin.paused()}
     rows = []
     for state in states:
-        share = shares.get((state.origin, state.priority), Received())
+        share = shares.get((state.origin, state.priority), RecentShare())
         row = _row(state, paused.get(state.origin), share, servers)
         depth = (depths or {}).get(book_name(state.origin, state.priority))
         if depth is not None and state.more and depth.messages > state.messages:
@@ -194,17 +194,17 @@ def _rows(
     return rows
 
 
-def _row(state: QueueState, pause: Paused | None, share: Received, servers: Sequence[Server]) -> Queue:
-    minutes = LATELY / 60
+def _row(state: QueueState, pause: Paused | None, share: RecentShare, servers: Sequence[Server]) -> Queue:
+    minutes = RECENT / 60
     # If no old message is left, the messages that blocks took recently also arrived recently.
-    old = state.messages > state.lately + state.set_aside
+    old = state.messages > state.recent + state.set_aside
     return Queue.of(
         state,
         bytes=state.size,
         paused=pause,
         promised=share.promised,
         received=share.received,
-        in_rate=(state.lately + (0 if old else share.messages)) / minutes,
+        in_rate=(state.recent + (0 if old else share.messages)) / minutes,
         out_rate=share.messages / minutes,
         why=_why(state, pause, servers),
     )
@@ -235,7 +235,7 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         standing = opened_queue.inspect.origin_settings(origin)
         if not states and not pages:
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
-        empty = QueueState(origin, priority, 0, 0, False, 0, 0, None, "", None, standing.share, 0)
+        empty = QueueState(origin, priority, share=standing.share)
         (row,) = _rows(opened_queue, states or [empty], *_received(conn_id, opened_queue))
         explained = _explained(opened_queue, origin, priority)
     settings = Settings.of(standing, ordered=bool(standing.ordered))

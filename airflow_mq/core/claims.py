@@ -16,6 +16,7 @@ from itertools import accumulate
 
 from .book import Book
 from .judging import OVERWEIGHT, Exceeded
+from .message import Address
 from .outcome import PageStatus
 from .page import ASIDE, Page
 from .priority import origin_of, priority_of
@@ -93,6 +94,17 @@ class Claim:
     def messages(self) -> int:
         """Number of messages that a processor gets."""
         return sum(run.count - len(run.decisions) for run in self.runs)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Return the page and the index of each claimed message."""
+        return ((run.page, item) for run in self.runs for item in range(run.first, run.first + run.count))
+
+    def run_of(self, address: Address) -> ClaimRun | None:
+        """Return the run that holds a message."""
+        if self.origin != address.book:
+            return None
+        runs = (run for run in self.runs if run.page == address.page)
+        return next((run for run in runs if run.first <= address.index < run.first + run.count), None)
 
 
 class _ByLength(dict[int, Weight]):

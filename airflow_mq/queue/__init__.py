@@ -25,17 +25,14 @@ from .blocks.block import Block
 from .blocks.blocks import Blocks
 from .blocks.settlement import BlockSettler
 from .execution import Execution
-from .inspect.backlog import Backlog, Depth
-from .inspect.check.inboxes import Repair
+from .inspect.check.inboxes import Repair, repair_inboxes
+from .inspect.check.ring import check_ring
 from .inspect.explain import Explanation
 from .inspect.forecast import ForecastBlock, ForecastQueue
-from .inspect.headers import MessageHeaders
 from .inspect.history import History, Step
 from .inspect.inspect import Inspect
-from .inspect.page import RingState
-from .inspect.reading import Footprints, Reader
-from .inspect.summaries import PageState, QueueState
-from .inspect.survey import QueueDepth, Survey
+from .inspect.messages import MessageHeaders
+from .inspect.queues import Backlog, PageState, QueueDepth, QueueState, RingState, Survey, footprint, footprints
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
 from .sending.commands import Commands, Push, TransferToken
@@ -92,11 +89,11 @@ class MessageQueue:
     ) -> None:
         session = RingSession(store, ring, listeners=listeners, busy_timeout=busy_timeout, actor=actor, traces=traces)
         self.session, self.store, self.ring = session, session.store, session.ring
-        self._sender, self._footprints, self._reader = Sender(session), Footprints(session), Reader(session)
+        self._sender = Sender(session)
         self._settler = BlockSettler(session)
         self.blocks = Blocks(session, self._settler)
         self.set_aside = SetAsides(session)
-        self.leases = Leases(session, self._settler, self.blocks, self._footprints)
+        self.leases = Leases(session, self._settler, self.blocks)
         self.admin = Admin(session, self._settler, self.set_aside)
         self.inspect = Inspect(session, self.blocks)
         self.payloads = Payloads(session, self._sender)
@@ -211,18 +208,18 @@ class MessageQueue:
 
         :param below: include all origins below it on its path.
         """
-        return self._footprints.footprint(origin, priority, below=below)
+        return footprint(self.session, origin, priority, below=below)
 
     def footprints(self, prefix: str = "", after: str = "", limit: int = 100) -> list[tuple[str, Footprint]]:
         """Return the footprints of all origins by name, `limit` at a time; continue after the last one."""
-        return self._footprints.footprints(prefix, after, limit)
+        return footprints(self.session, prefix, after, limit)
 
     def check(self, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
         """Check every invariant of the stored ring and return the violations. Nothing is written.
 
         :param progress: called from time to time with the number of checked queues and the total number.
         """
-        return self._reader.check(progress)
+        return check_ring(self.session, progress)
 
     def repair(self, *, dry_run: bool = False) -> list[Repair]:
         """Return stranded messages to their queues, and return what was repaired.
@@ -232,7 +229,7 @@ class MessageQueue:
 
         :param dry_run: return the repairs without doing them
         """
-        return self._reader.repair(dry_run=dry_run)
+        return repair_inboxes(self.session, dry_run=dry_run)
 
     def __len__(self) -> int:
         """Return the number of unprocessed messages, leased ones included. Never waits."""
@@ -274,7 +271,6 @@ __all__ = [
     "Block",
     "Commands",
     "Delivery",
-    "Depth",
     "Enqueued",
     "Explanation",
     "ForecastBlock",

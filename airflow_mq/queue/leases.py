@@ -20,7 +20,7 @@ from ..store.working_set import StoredSet
 from .blocks.blocks import Blocks
 from .blocks.plan import VIEWED, new_block
 from .blocks.settlement import BlockSettler, refusal
-from .inspect.reading import Footprints
+from .inspect.queues import footprint, footprints
 from .sending.commands import Commands
 from .session import RingSession
 from .tokens import GivenTokens, ReferenceToken, address_of, complete_in, only_address, read_tokens
@@ -149,9 +149,9 @@ def _move_to_the_end(working_set: StoredSet, name: str) -> None:
 class Leases:
     """Messages taken one at a time: each is leased to the holder of its token."""
 
-    def __init__(self, session: RingSession, settler: BlockSettler, blocks: Blocks, footprints: Footprints) -> None:
+    def __init__(self, session: RingSession, settler: BlockSettler, blocks: Blocks) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self._settler, self._blocks, self._footprints = settler, blocks, footprints
+        self._settler, self._blocks = settler, blocks
         self.settle_completed = settler.settle_completed
 
     def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
@@ -168,10 +168,10 @@ class Leases:
     def count(self, origin: str | None) -> int:
         """Return the number of unprocessed messages of an origin, or of the ring, leased ones included."""
         if origin is not None:
-            return self._footprints.footprint(origin).count
+            return footprint(self.session, origin).count
         total, after = 0, ""
-        while some := self._footprints.footprints(after=after, limit=_SOME):
-            total += sum(footprint.count for _, footprint in some)
+        while some := footprints(self.session, after=after, limit=_SOME):
+            total += sum(held.count for _, held in some)
             after = some[-1][0]
         return total
 

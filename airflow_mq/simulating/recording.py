@@ -22,7 +22,8 @@ from ..core.orders import STOPPED, Entry
 from ..core.page import WAITING, Page
 from ..core.priority import MARK, book_name, origin_of, priority_of
 from ..queue import MessageQueue
-from ..queue.inspect.reading import SEQ_BITS, all_origins
+from ..queue.inspect.events import SEQ_BITS
+from ..queue.inspect.order import all_origins
 from ..queue.ledger import ledger_pages
 from ..store.working_set import StoredSet
 from .scenario import Arrival, Scenario

@@ -25,7 +25,7 @@ from ..core.page import PROCESSED, Page
 from ..core.weight import Costs, Meter, Weight
 from ..queue import MessageQueue, Report
 from ..queue.admin import insert_ring
-from ..queue.inspect.reading import all_origins
+from ..queue.inspect.order import all_origins
 from ..store import open_store
 from ..store.rows import LATEST
 from ..store.store import Store

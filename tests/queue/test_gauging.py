@@ -82,7 +82,7 @@ def test_backlog_counts_swept_messages_as_set_aside(queue: MessageQueue) -> None
 
     assert (backlog.messages, backlog.size, backlog.queues, backlog.set_aside) == (1, 3, 1, 8)
     assert [(entry.name, entry.messages) for entry in backlog.deepest] == [("b", 1)]
-    assert look.totals is not None and (look.totals.ready, look.totals.waiting, look.totals.set_aside) == (1, 1, 8)
+    assert look.totals is not None and (look.totals.queues, look.totals.waiting, look.totals.set_aside) == (1, 1, 8)
     assert [(summary.origin, summary.ready, summary.set_aside) for summary in seen] == [("a", 0, 8), ("b", 1, 0)]
     assert queue.set_aside.count() == len(queue.set_aside.list("a", limit=100)) == 8 and queue.set_aside.count(3) == 3
     assert [summary.origin for summary in queue.inspect.ring().queues] == ["b"] == [turn.origin for turn in look.turns]

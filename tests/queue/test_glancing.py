@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
-from airflow_mq.queue.inspect import summaries as glancing
+from airflow_mq.queue.inspect import queues
 from airflow_mq.store import parse, upgrade
 
 
@@ -82,7 +82,7 @@ def test_ring_version_changes_only_with_the_ring(busy: MessageQueue) -> None:
 
 def test_summary_of_a_long_queue_is_bounded_and_marked(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(parse(store_uri))
-    monkeypatch.setattr(glancing, "MOST_ROWS", 10)
+    monkeypatch.setattr(queues, "MOST_ROWS", 10)
     with MessageQueue(store_uri) as queue:
         for _ in range(15):
             queue.enqueue_message("loud", b"x")

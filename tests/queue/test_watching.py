@@ -8,7 +8,8 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.queue.inspect import top as watching
-from airflow_mq.queue.inspect.top import SORTS, Look, Watcher
+from airflow_mq.queue.inspect.order import SORTS
+from airflow_mq.queue.inspect.top import Look, Watcher
 from airflow_mq.store import parse, upgrade
 
 
@@ -41,7 +42,7 @@ def test_look_at_an_empty_ring(queue: MessageQueue) -> None:
         None,
         0,
     )
-    assert look.totals is not None and look.totals.ready == look.totals.waiting == 0
+    assert look.totals is not None and look.totals.queues == look.totals.waiting == 0
 
 
 def test_turns_equal_ring_order_in_inbox_and_pages(queue: MessageQueue) -> None:
@@ -116,7 +117,7 @@ def test_look_counts_messages_by_state(queue: MessageQueue, monkeypatch: pytest.
     watcher = Watcher(queue.session)
     first = watcher.look()
     assert first.totals is not None
-    assert (first.totals.ready, first.totals.waiting, first.paused) == (3, 22, 1)
+    assert (first.totals.queues, first.totals.waiting, first.paused) == (3, 22, 1)
 
     block = queue.blocks.plan()
     planned = watcher.look()

@@ -19,7 +19,7 @@ from ..session import Session
 from ..values import age, words
 
 if TYPE_CHECKING:
-    from ...queue import Block, QueueState
+    from ...queue import Backlog, Block, QueueState
     from ...queue.inspect.top import Look
 
 _SORTS = ("turn", "backlog", "oldest", "name")
@@ -99,9 +99,15 @@ def as_plain(look: Look, store: str | None) -> dict[str, object]:
         "turns": [_turn(one) for one in look.turns],
         "waits": [_turn(one) for one in look.waits],
         "blocks": [_block(one, look) for one in look.blocks],
-        **picked(look, "paused totals rate_in rate_out oldest"),
+        "paused": look.paused,
+        "totals": look.totals and _totals(look.totals),
+        **picked(look, "rate_in rate_out oldest"),
         "store": store,
     }
+
+
+def _totals(of: Backlog) -> dict[str, object]:
+    return {"ready": of.queues, "bytes": of.size, **picked(of, "waiting in_flight set_aside delayed")}
 
 
 def _turn(one: QueueState) -> dict[str, object]:

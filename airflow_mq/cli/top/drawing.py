@@ -99,8 +99,8 @@ def _facts(look: Look) -> list[tuple[str, str]]:
     totals = look.totals
     if totals is not None:
         found += [
-            ("ready", f"{totals.ready:,}"),
-            ("waiting", f"{totals.waiting:,} ({size(totals.bytes)})"),
+            ("ready", f"{totals.queues:,}"),
+            ("waiting", f"{totals.waiting:,} ({size(totals.size)})"),
             ("in flight", f"{totals.in_flight:,}"),
             ("set aside", f"{totals.set_aside:,}"),
         ]

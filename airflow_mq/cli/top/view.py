@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ...core.priority import REGULAR
 from ...queue import QueueState
-from ...queue.inspect.top import SORTS, Look
+from ...queue.inspect.order import SORTS
+from ...queue.inspect.top import Look
 from ..output import shown
 
 #: The origin and the priority of a queue.

@@ -234,9 +234,8 @@ def _plan_holding(planner: Callable[[], Planner]) -> Planned:
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
     """Raise `InFlight` if a block executes this set-aside message."""
     for origin, data in unit.blocks.claims_on(ring, [address.book]):
-        for run in codec.unpack_claim(origin, data).runs:
-            if run.page == address.page and run.first <= address.index < run.first + run.count:
-                raise InFlight(f"message {address} is being executed by a block; wait until it ends")
+        if codec.unpack_claim(origin, data).run_of(address):
+            raise InFlight(f"message {address} is being executed by a block; wait until it ends")
 
 
 def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:

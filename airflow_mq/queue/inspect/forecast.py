@@ -11,18 +11,18 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain
 
 from ...core.claims import Claim, ClaimRun, Decision, Verdict
 from ...core.config import RingConfig
 from ...core.errors import Busy, ConfigRefused, InvalidInput
-from ...core.message import Address, check_number, check_origin
-from ...core.orders import Ledger
+from ...core.message import Address, check_origin
+from ...core.orders import Entry, Ledger
 from ...core.outcome import DONE
 from ...core.priority import REGULAR, origin_of, priority_of
 from ...core.settle import Answers
 from ...core.taking import OriginPatterns
-from ...core.weight import ZERO, Weight
+from ...core.weight import ZERO, Weight, total_weight
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, OverlayLoader, StoredSet
@@ -32,8 +32,9 @@ from ..blocks.reports import answers_of
 from ..blocks.settlement import BlockSettler
 from ..servers import Server, servers_of
 from ..session import RingSession, limit_of
-from .reading import MOST_SEED
 
+#: Bytes of a seed.
+MOST_SEED = 64
 _LOOKING_AHEAD = threading.Lock()
 
 
@@ -90,8 +91,8 @@ class ForecastBlock:
 
     def queue(self, origin: str, priority: str = REGULAR) -> ForecastQueue:
         """Return its figures for a queue; all zero if it does not visit the queue."""
-        found = (one for one in self.queues if (one.origin, one.priority) == (origin, priority))
-        return next(found, ForecastQueue(origin, priority=priority))
+        own = (queue for queue in self.queues if (queue.origin, queue.priority) == (origin, priority))
+        return next(own, ForecastQueue(origin, priority=priority))
 
     def verdict(self, address: Address) -> str | None:
         """Return the fate of a message: `processed`, `set aside` or `expired`; None if the block does not take it."""
@@ -109,11 +110,7 @@ class ForecastBlock:
         return run.decisions.get(address.index) if run is not None else None
 
     def _run_of(self, address: Address) -> ClaimRun | None:
-        for claim in self.claims:
-            for run in claim.runs if claim.origin == address.book else ():
-                if run.page == address.page and run.first <= address.index < run.first + run.count:
-                    return run
-        return None
+        return next((run for claim in self.claims if (run := claim.run_of(address))), None)
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ class Conditions:
     limit: Weight | None = None
     shares: Mapping[str, int] = field(default_factory=dict)
     seed: bytes | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, object] = field(default_factory=dict)
     mosts: Mapping[str, Weight] = field(default_factory=dict)
     #: The DAG or program whose blocks these are.
     server: str | None = None
@@ -145,12 +142,24 @@ class Conditions:
         """Return these conditions in blocks of a server."""
         return replace(self, limit=server.limit, server=server.name, patterns=server.patterns)
 
-    def standings(self) -> dict[str, dict[str, Any]]:
+    @classmethod
+    def of_ring(
+        cls,
+        limit: Weight | None,
+        shares: Mapping[str, int] | None,
+        order: str | None,
+        seed: bytes | None,
+        changes: Mapping[str, object],
+    ) -> Conditions:
+        """Return the conditions of a forecast of the whole ring."""
+        return cls(limit, dict(shares or {}), seed, changes if order is None else {**changes, "order": order})
+
+    def standings(self) -> dict[str, dict[str, object]]:
         """Return the settings of origins as they would be stored."""
-        said: dict[str, dict[str, Any]] = {origin: {"share": share} for origin, share in self.shares.items()}
+        standings: dict[str, dict[str, object]] = {origin: {"share": share} for origin, share in self.shares.items()}
         for origin, most in self.mosts.items():
-            said.setdefault(origin, {})["most"] = list(most)
-        return said
+            standings.setdefault(origin, {})["most"] = list(most)
+        return standings
 
 
 class Foresight:
@@ -192,7 +201,7 @@ class Foresight:
                 return
             yield block
             if self.number < most:
-                self._settle(block.claims, self._all_done(block.claims), self.limit)
+                self._settle(block)
 
     def next_block(self) -> ForecastBlock:
         """Return the next block, also if it is empty."""
@@ -201,14 +210,14 @@ class Foresight:
     def step(self, seed: bytes) -> ForecastBlock:
         """Return the next block, also if it is empty, and settle all its messages as done."""
         block = self._plan(seed)
-        self._settle(block.claims, self._all_done(block.claims), self.limit)
+        self._settle(block)
         return block
 
     def _plan(self, seed: bytes | None = None) -> ForecastBlock:
         self.number += 1
         working_set = self.working_set(planning=True)
-        said = self.conditions
-        planner = Planner(self.session, None, self.limit, 0.0, None, seed or said.seed, said.server, said.patterns)
+        given = self.conditions
+        planner = Planner(self.session, None, self.limit, 0.0, None, seed or given.seed, given.server, given.patterns)
         planner.debt = self.debt
         planner.walk(working_set, self.overlay.unit)
         self.debt = planner.debt
@@ -224,22 +233,20 @@ class Foresight:
         working_set = self.working_set()
         if self.conditions.patterns is not None:
             working_set.only(self.conditions.patterns, None)
-        return all(working_set.book(name).skipped for ring in (working_set.high, working_set.ring) for name in ring)
+        return all(working_set.book(name).skipped for name in chain(working_set.high, working_set.ring))
 
-    def _all_done(self, claims: Sequence[Claim]) -> dict[str, Answers]:
-        found: dict[str, Answers] = {}
-        for claim in claims:
-            answers = found.setdefault(claim.origin, Answers())
+    def _settle(self, block: ForecastBlock) -> None:
+        """Settle all messages of a block as done."""
+        answers: dict[str, Answers] = {}
+        for claim in block.claims:
+            done = answers.setdefault(claim.origin, Answers())
             for run in claim.runs:
                 if run.count:
-                    answers.add(run.page, run.first, run.first + run.count - 1, DONE)
-        return found
-
-    def _settle(self, claims: Sequence[Claim], answers: Mapping[str, Answers], limit: Weight | None) -> None:
-        details = {"limit": limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
+                    done.add(run.page, run.first, run.first + run.count - 1, DONE)
+        details = {"limit": self.limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
         working_set = self.working_set(skip_in_flight=True)
-        self.settler.settle_claims(working_set, claims, answers, row)
+        self.settler.settle_claims(working_set, block.claims, answers, row)
         self._keep(working_set)
 
     def _end_dead_blocks(self) -> None:
@@ -259,75 +266,47 @@ class Foresight:
             self.overlay.end_blocks({row.id for row in dead})
 
 
-class Forecasts:
-    """Forecasts of a ring, which write nothing."""
+@contextmanager
+def foresight(session: RingSession, conditions: Conditions) -> Iterator[Foresight]:
+    """Yield a forecast under the limit of the latest server, unless the conditions contain one.
 
-    def __init__(self, session: RingSession) -> None:
-        self.session, self.store, self.ring_id = session, session.store, session.ring_id
-
-    def dry_run(
-        self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
-        seed: bytes | None = None, **changes: Any,
-    ) -> ForecastBlock:  # fmt: skip
-        """See `Inspect.dry_run`."""
-        conditions = _conditions(limit, shares, order, seed, changes)
-        with self._alone(), self.store.reading() as unit:
-            return Foresight(self.session, unit, self._served(unit, conditions)).next_block()
-
-    def forecast(
-        self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
-        order: str | None = None, seed: bytes | None = None, **changes: Any,
-    ) -> list[ForecastBlock]:  # fmt: skip
-        """See `Inspect.forecast`."""
-        check_number(blocks, "a number of blocks")
-        conditions = _conditions(limit, shares, order, seed, changes)
-        with self._alone(), self.store.reading() as unit:
-            return list(Foresight(self.session, unit, self._served(unit, conditions)).blocks(blocks))
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Run one dry run or forecast at a time per process: each holds the queues of its blocks in memory."""
-        patience = self.session.busy_timeout
-        if not _LOOKING_AHEAD.acquire(timeout=patience):
-            raise Busy(
-                f"another dry run or forecast has been running in this process for {patience:g} seconds: "
-                "one runs at a time; try again later, or ask for fewer blocks"
-            )
-        try:
-            yield
-        finally:
-            _LOOKING_AHEAD.release()
-
-    def _served(self, unit: Unit, conditions: Conditions) -> Conditions:
-        """Return the conditions, under the limit that blocks of this ring really have where the caller names none."""
-        servers = servers_of(unit, self.ring_id) if conditions.limit is None else []
-        if not servers or (servers[0].limit is None and servers[0].patterns is None):
-            return conditions
-        return conditions.of(servers[0])
-
-
-def _conditions(
-    limit: Weight | None, shares: Mapping[str, int] | None, order: str | None, seed: bytes | None,
-    changes: Mapping[str, Any],
-) -> Conditions:  # fmt: skip
-    ordered = {} if order is None else {"order": order}
-    return Conditions(limit, dict(shares or {}), seed, {**changes, **ordered})
+    One dry run or forecast runs at a time per process, because each holds the queues of its blocks in memory.
+    """
+    patience = session.busy_timeout
+    if not _LOOKING_AHEAD.acquire(timeout=patience):
+        raise Busy(
+            f"another dry run or forecast has been running in this process for {patience:g} seconds: "
+            "one runs at a time; try again later, or ask for fewer blocks"
+        )
+    try:
+        with session.store.reading() as unit:
+            servers = servers_of(unit, session.ring_id) if conditions.limit is None else []
+            if servers and (servers[0].limit is not None or servers[0].patterns is not None):
+                conditions = conditions.of(servers[0])
+            yield Foresight(session, unit, conditions)
+    finally:
+        _LOOKING_AHEAD.release()
 
 
 def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForecastQueue]:
-    by_origin: dict[str, list[Claim]] = {}
+    by_book: dict[str, list[Claim]] = {}
     for claim in claims:
-        by_origin.setdefault(claim.origin, []).append(claim)
-    found = []
-    for entry in ledger.entries.values():
-        own = by_origin.get(entry.origin, ())
-        weight = ZERO
-        for claim in own:
-            weight = weight.plus(claim.planned)
-        verdicts = [decision.verdict for claim in own for run in claim.runs for decision in run.decisions.values()]
-        found.append(ForecastQueue(
-            origin_of(entry.origin), sum(claim.messages for claim in own), weight, verdicts.count(Verdict.SET_ASIDE),
-            verdicts.count(Verdict.EXPIRED), entry.offered, entry.deficit, entry.reason, entry.granted,
-            priority_of(entry.origin), entry.needs,
-        ))  # fmt: skip
-    return found
+        by_book.setdefault(claim.origin, []).append(claim)
+    return [_queue(entry, by_book.get(entry.origin, ())) for entry in ledger.entries.values()]
+
+
+def _queue(entry: Entry, claims: Sequence[Claim]) -> ForecastQueue:
+    verdicts = [decision.verdict for claim in claims for run in claim.runs for decision in run.decisions.values()]
+    return ForecastQueue(
+        origin_of(entry.origin),
+        sum(claim.messages for claim in claims),
+        total_weight([claim.planned for claim in claims]),
+        verdicts.count(Verdict.SET_ASIDE),
+        verdicts.count(Verdict.EXPIRED),
+        entry.offered,
+        entry.deficit,
+        entry.reason,
+        entry.granted,
+        priority_of(entry.origin),
+        entry.needs,
+    )

@@ -1,11 +1,10 @@
-"""A message's whole story, from events, from the block that holds it, and from where it lies; also when it is gone."""
+"""History of a message: from events, from the block that holds it, and from the store; also after its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from ...core.blob import Reference
 from ...core.errors import InvalidInput
@@ -15,18 +14,22 @@ from ...core.page import ASIDE, PROCESSED, Page
 from ...core.priority import books_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.rows import PLANNED, inbox_row_of, split_row
+from ...store.events import EventRow
+from ...store.rows import PLANNED, StoredInboxRow, inbox_row_of, split_row
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ...words import when
 from ..session import RingSession
 from ..values import moment
-from .reading import all_origins, page_at
+from .events import ROWS, runs_of
+from .messages import page_at
+from .order import all_origins
 
-#: Bytes of a message's name.
+_Runs = Iterator[tuple[EventRow, EventRun]]
+
+#: Bytes of a message's id.
 ID_BYTES = 32
-_ROWS = 256
-#: What ends a message.
+#: Fates that end a message, and the words for them.
 ENDS = {
     Fate.PROCESSED: "processed", Fate.DECLINED: "processed", Fate.BAD_FORMAT: "failed", Fate.CORRUPT: "failed",
     Fate.UNSUPPORTED: "failed", Fate.STACK_LIMIT: "failed", Fate.DISCARDED: "discarded", Fate.EXPIRED: "expired",
@@ -36,23 +39,23 @@ _STEPS = {
     **ENDS, Fate.WENT_BACK: "went back", Fate.SET_ASIDE: "set aside", Fate.ATTEMPTS_EXHAUSTED: "set aside",
     Fate.REJUDGED: "requeued", Fate.EXECUTED: "executed", Fate.SWEPT: "swept",
 }  # fmt: skip
-#: What is told of a message by its own address; what happens to a queue, or a page, by another.
+#: Fates whose events have the message's own address; those of queues and pages have another one.
 _OWN = set(_STEPS) - {Fate.SWEPT}
 _SETTLED = {*ENDS.values(), "executed", "set aside", "swept"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happened to a message."""
+    """One step in the history of a message."""
 
     #: `enqueued`, `planned`, `went back`, `untried`, `set aside`, `swept`, `requeued`, `executed`, `processed`,
     #: `failed`, `discarded`, `expired`, `transferred`.
     what: str
     address: Address
     at: datetime | None = None
-    #: The block in which it happened; none, where it was serviced in place, or a person or a policy decided.
+    #: The block of the step; None for service in place and for decisions.
     block: int | None = None
-    #: The actor of a decision: a person, a task or a policy.
+    #: The actor or the policy that decided.
     actor: str | None = None
     why: str = ""
     weight: Weight | None = None
@@ -60,30 +63,29 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """What became of a message, in order."""
+    """Steps of a message, in order."""
 
-    #: Its name, where anything tells it.
+    #: None if neither an event nor the store contains it.
     id: bytes | None
-    #: Where it lay, in order: a new address for each time that it went back into its queue after it was set aside.
-    #: Of a story that was asked for by name, every message with these bytes.
+    #: Its addresses, in order: a message that is requeued after it was set aside has a new one. For an id, the
+    #: addresses of every message with these bytes.
     addresses: list[Address]
     steps: list[Step]
-    #: Where it is now: `waiting`, `in flight`, `set aside`, `gone`, or `unknown`.
+    #: `waiting`, `in flight`, `set aside`, `gone`, or `unknown`.
     state: str
-    #: Of one that is for later, and so has no address yet: when it joins its queue.
+    #: Time at which a delayed message, which has no address yet, joins its queue.
     due: datetime | None = None
 
     @property
     def end(self) -> Step | None:
-        """What ended it; nothing, as long as it is there."""
-        last = self.steps[-1] if self.steps and self.state == "gone" else None
+        """The step that ended it; None while it is stored."""
         ends = [step for step in self.steps if step.what in ENDS.values()]
-        return ends[-1] if last is not None and ends else None
+        return ends[-1] if self.state == "gone" and ends else None
 
 
 @dataclass
 class _Path:
-    """The addresses of one message, in order, and what is told of each."""
+    """Addresses of one message, in order, and its steps."""
 
     addresses: list[Address]
     steps: list[Step] = field(default_factory=list)
@@ -92,185 +94,158 @@ class _Path:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is in nobody's way any more: gone, or set aside."""
+        """Whether it is gone or set aside."""
         return bool(self.steps) and self.steps[-1].what in _SETTLED
 
     def add(self, step: Step) -> None:
-        """One more step, and before it that its block planned it."""
+        """Add a step, preceded by the plan of its block."""
         steps = self.steps
         if steps and steps[-1].what == "untried" and steps[-1].block == step.block:
-            # It was behind one that went back, and was answered for all the same.
+            # It was behind a requeued message, and was reported nevertheless.
             steps.pop()
         if step.block is not None and (not steps or steps[-1].block != step.block):
             steps.append(Step("planned", step.address, None, step.block))
-        # That somebody had it executed is told after what came of it.
+        # The event of an execution follows that of its outcome.
         steps.insert(len(steps) - 1 if step.what == "executed" and self.is_settled else len(steps), step)
 
 
-class Histories:
-    """Histories of messages."""
-
-    def __init__(self, session: RingSession) -> None:
-        self.session, self.store, self.ring_id = session, session.store, session.ring_id
-
-    def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
-        """See `Inspect.history`."""
+def history_of(session: RingSession, message: Address | bytes, origin: str | None) -> History:
+    """See `Inspect.history`."""
+    by_address = isinstance(message, Address)
+    if by_address:
+        check_address(message)
+    elif type(message) is not bytes or len(message) != ID_BYTES:
+        raise InvalidInput(f"invalid message: expected an address, or an id of {ID_BYTES} bytes")
+    if origin is not None:
+        check_origin(origin)
+    with session.store.reading() as unit:
+        reader = _Reader(session, unit)
         if isinstance(message, Address):
-            check_address(message)
-            with self.store.reading() as unit:
-                return self._told(unit, [message])
-        if type(message) is not bytes or len(message) != ID_BYTES:
-            raise InvalidInput(f"a message is told by its address, or by its name of {ID_BYTES} bytes")
-        if origin is not None:
-            check_origin(origin)
-        with self.store.reading() as unit:
-            found = self._named(unit, message, origin)
-            due = None if found else self._due(unit, message, origin)
-            if due is not None:
-                return History(message, [], [], "waiting", due)
-            return replace(self._told(unit, found), id=message)
+            return reader.history([message])
+        addresses = reader.named(message, origin)
+        due = None if addresses else reader.due(message, origin)
+        if due is not None:
+            return History(message, [], [], "waiting", due)
+        return replace(reader.history(addresses), id=message)
 
-    def _told(self, unit: Unit, addresses: Iterable[Address]) -> History:
+
+class _Reader:
+    """Reads of one transaction about messages."""
+
+    def __init__(self, session: RingSession, unit: Unit) -> None:
+        self.session, self.unit, self.ring_id = session, unit, session.ring_id
+
+    def history(self, addresses: Iterable[Address]) -> History:
+        """Return the history of the messages at some addresses."""
         paths: list[_Path] = []
         for address in addresses:
             if not any(address in path.addresses for path in paths):
-                paths.append(self._path(unit, address))
-        states = [self._complete(unit, path) for path in paths]
-        steps = [step for path in paths for step in path.steps]
-        state = next((one for one in states if one != "gone"), states[0] if states else "unknown")
-        id_ = next((path.id for path in paths if path.id), None)
-        return History(id_, [one for path in paths for one in path.addresses], steps, state)
+                paths.append(self._path(address))
+        states = [self._complete(path) for path in paths]
+        state = next((state for state in states if state != "gone"), states[0] if states else "unknown")
+        return History(
+            next((path.id for path in paths if path.id), None),
+            [address for path in paths for address in path.addresses],
+            [step for path in paths for step in path.steps],
+            state,
+        )
 
     # From events.
 
-    def _path(self, unit: Unit, address: Address) -> _Path:
-        """Follow a message through the places at which it lay."""
-        origin, there = address.book, (address.page, address.index)
+    def _path(self, address: Address) -> _Path:
+        """Follow a message through its addresses."""
         links: dict[tuple[int, int], tuple[int, int]] = {}
-        for _, _, run in self._runs(unit, origin, {Fate.REJUDGED}):
-            for event in run.unroll():
-                if event.moved_to:
-                    links[event.page, event.index] = event.moved_to
+        for _, run in self._runs(address.book):
+            if run.fate is Fate.REJUDGED:
+                for event in run.unroll():
+                    if event.moved_to:
+                        links[event.page, event.index] = event.moved_to
         back = {to: at for at, to in links.items()}
-        first = there
-        while first in back:
-            first = back[first]
-        places = [first]
+        place = (address.page, address.index)
+        while place in back:
+            place = back[place]
+        places = [place]
         while places[-1] in links:
             places.append(links[places[-1]])
-        path = _Path([Address(origin, *place) for place in places])
-        for block, at, run in self._runs(unit, origin):
-            for place in path.addresses:
-                self._add(path, place, block, at, run)
+        path = _Path([Address(address.book, *place) for place in places])
+        for row, run in self._runs(address.book):
+            for at in path.addresses:
+                _add(path, at, row, run)
         return path
 
-    def _add(self, path: _Path, place: Address, block: int | None, at: int, run: EventRun) -> None:
-        """Take note of a run of events, if it tells of this message."""
-        if run.page == place.page and run.fate in _OWN and 0 <= place.index - run.first < len(run.ids):
-            event = next(_single(run, place.index - run.first).unroll(block, at / 1_000_000))
-            path.id, path.sent = path.id or event.id, path.sent or event.sent
-            path.add(_step(event, place, moment(at)))
-        elif not path.is_settled and _concerns(run, place):
-            event = next(run.unroll(block, at / 1_000_000))
-            step = _step(event, place, moment(at))
-            if run.fate is Fate.WENT_BACK:
-                first = Address(place.book, run.page, run.first + len(run.ids) - 1)
-                step = replace(step, what="untried", why=f"{first} before it went back")
-            path.add(step)
-
-    def _runs(
-        self,
-        unit: Unit,
-        book: str | None,
-        fates: set[Fate] | None = None,
-        name: bytes | None = None,
-        also: str | None = None,
-    ) -> Iterator[tuple[int | None, int, EventRun]]:
-        """Runs of events of a book (also of another), or of all, in order: the block, the time, and the run."""
+    def _runs(self, book: str | None, also: str | None = None, id: bytes | None = None) -> _Runs:
+        """Yield the events of a book and of another one, or of all; of an id, from rows that may contain it."""
         last = -1
         while True:
-            rows = unit.events.after(self.ring_id, last, _ROWS, origin=book, also=also)
-            for last, whose, block, at, data in rows:  # noqa: B007
-                packed = bytes(data)
-                if name is None or name in packed:
-                    for run in codec.unpack_events(whose, packed):
-                        if fates is None or run.fate in fates:
-                            yield block, at, run
-            if len(rows) < _ROWS:
+            rows = self.unit.events.after(self.ring_id, last, ROWS, origin=book, also=also)
+            yield from ((row, run) for row in rows if id is None or id in bytes(row.data) for run in runs_of(row))
+            if len(rows) < ROWS:
                 return
+            last = rows[-1].id
 
-    def _named(self, unit: Unit, name: bytes, origin: str | None) -> list[Address]:
-        """Where messages of this name lay, or lie."""
-        found: dict[Address, None] = {}
+    def named(self, id: bytes, origin: str | None) -> list[Address]:
+        """Return the addresses of messages with an id: from events, or else of waiting messages."""
         high, regular = (None, None) if origin is None else books_of(origin)
-        for _, _, run in self._runs(unit, regular, name=name, also=high):
-            for offset, id_ in enumerate(run.ids):
-                if id_ == name:
-                    found[Address(run.origin, run.page, run.first + offset)] = None
-        if not found:
-            found.update(dict.fromkeys(self._waiting(unit, name, origin)))
-        return list(found)
+        found = [
+            Address(run.origin, run.page, run.first + offset)
+            for _, run in self._runs(regular, high, id)
+            for offset, event_id in enumerate(run.ids)
+            if event_id == id
+        ]
+        return list(dict.fromkeys(found or self._waiting(id, origin)))
 
-    def _waiting(self, unit: Unit, name: bytes, origin: str | None) -> Iterator[Address]:
-        for one in books_of(origin) if origin is not None else all_origins(unit, self.ring_id):
-            working_set = self.session.fresh_working_set(unit)
-            book = working_set.book(one)
-            working_set.loader.pages.load_all(one)
+    def _waiting(self, id: bytes, origin: str | None) -> Iterator[Address]:
+        for name in books_of(origin) if origin is not None else all_origins(self.unit, self.ring_id):
+            working_set = self.session.fresh_working_set(self.unit)
+            book = working_set.book(name)
+            working_set.loader.pages.load_all(name)
             while working_set.pull(book):
                 pass
             for (_, index), page in sorted(working_set.pages.items()):
-                for item, payload in enumerate(working_set.payloads(one, page)) if page is not None else ():
-                    if page is not None and page.marks[item] != PROCESSED and message_id(payload) == name:
-                        yield Address(one, index, item)
+                for item, payload in enumerate(working_set.payloads(name, page)) if page is not None else ():
+                    if page is not None and page.marks[item] != PROCESSED and message_id(payload) == id:
+                        yield Address(name, index, item)
 
-    def _due(self, unit: Unit, name: bytes, origin: str | None) -> datetime | None:
-        """When a message of this name joins its queue, if one is for later."""
+    def due(self, id: bytes, origin: str | None) -> datetime | None:
+        """Return the time at which a delayed message with an id joins its queue."""
         books = None if origin is None else books_of(origin)
         due = last = -1
-        while rows := unit.inbox.delayed_after(self.ring_id, due, last, _ROWS):
+        while rows := self.unit.inbox.delayed_after(self.ring_id, due, last, ROWS):
             for due, row in rows:
                 last = row.id
-                if books is None or row.origin in books:
-                    notes = inbox_row_of(row).notes
-                    for item, payload in enumerate(split_row(row, bytes(row.heap or b""))):
-                        apart = item in notes and notes[item].blob
-                        if message_id(Reference.read(payload) if apart else payload) == name:
-                            return moment(due)
+                if (books is None or row.origin in books) and id in _ids(row):
+                    return moment(due)
         return None
 
-    # From what is stored.
+    # From the stored message.
 
-    def _complete(self, unit: Unit, path: _Path) -> str:
-        """Put before and behind what events tell what the store tells; say where it is now."""
+    def _complete(self, path: _Path) -> str:
+        """Add the send, the times of blocks and a live block to the steps; return the state of the message."""
         last = path.addresses[-1]
-        working_set = self.session.fresh_working_set(unit)
+        working_set = self.session.fresh_working_set(self.unit)
         page = page_at(working_set, last)
-        there = page is not None and last.index < len(page.marks) and page.marks[last.index] != PROCESSED
-        lies_there = page is not None and last.index < len(page.marks)
-        arrival = working_set.loader.pages.arrivals([last]).get(last) if lies_there else None
-        if page is not None and there:
+        if page is not None and last.index >= len(page.marks):
+            page = None
+        arrival = None if page is None else working_set.loader.pages.arrivals([last]).get(last)
+        state = "gone"
+        if page is not None and page.marks[last.index] != PROCESSED:
             path.id = path.id or working_set.id_of(last.book, page, last.index)
-        state = self._state(unit, working_set, path, page) if page is not None and there else "gone"
+            state = self._state(working_set, path, page)
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
         at = moment(arrival.at) if arrival else datetime.fromisoformat(path.sent) if path.sent else None
-        why = ""
-        planned = self._planned_at(unit, path.steps)
-        if at is None and planned is not None:
-            why = f"some time before {when(planned)}"
-        path.steps = [
-            Step("enqueued", path.addresses[0], at, None, None, why),
-            *(replace(step, at=self._block_planned_at(unit, step.block)) if step.what == "planned" else step
-              for step in path.steps),
-        ]  # fmt: skip
+        before = self._first_time(path.steps) if at is None else None
+        why = "" if before is None else f"some time before {when(before)}"
+        steps = [replace(step, at=self._planned_at(step.block)) if step.what == "planned" else step
+                 for step in path.steps]  # fmt: skip
+        path.steps = [Step("enqueued", path.addresses[0], at, None, None, why), *steps]
         return state
 
-    def _state(self, unit: Unit, working_set: StoredSet, path: _Path, page: Page) -> str:
+    def _state(self, working_set: StoredSet, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
-        for block in unit.blocks.latest(self.ring_id, PLANNED):
-            for origin, data in unit.blocks.claims(block.id):
-                runs: Any = codec.unpack_claim(origin, bytes(data)).runs if origin == last.book else ()
-                if any(run.page == last.page and run.first <= last.index < run.first + run.count for run in runs):
+        for block in self.unit.blocks.latest(self.ring_id, PLANNED):
+            for origin, data in self.unit.blocks.claims(block.id):
+                if origin == last.book and codec.unpack_claim(origin, bytes(data)).run_of(last):
                     actor = str(block.details_json.get("by", "")) or None
                     by_hand = "to be executed by hand" if block.by_hand else ""
                     path.steps.append(Step("planned", last, moment(block.planned_at), block.number, actor, by_hand))
@@ -278,20 +253,44 @@ class Histories:
         behind = last.page < working_set.book(last.book).begin
         return "set aside" if page.marks[last.index] == ASIDE or behind else "waiting"
 
-    def _planned_at(self, unit: Unit, steps: Iterable[Step]) -> datetime | None:
+    def _first_time(self, steps: Iterable[Step]) -> datetime | None:
         first = next((step.block for step in steps if step.block is not None), None)
-        return self._block_planned_at(unit, first) or next((step.at for step in steps), None)
+        return self._planned_at(first) or next((step.at for step in steps), None)
 
-    def _block_planned_at(self, unit: Unit, block: int | None) -> datetime | None:
-        """When a block was planned, as long as it is remembered."""
+    def _planned_at(self, block: int | None) -> datetime | None:
+        """Return the time at which a block was planned, if the store still keeps it."""
         if block is None:
             return None
-        rows = unit.blocks.latest(self.ring_id, before=block + 1, limit=1)
+        rows = self.unit.blocks.latest(self.ring_id, before=block + 1, limit=1)
         return moment(rows[0].planned_at) if rows and rows[0].number == block else None
 
 
+def _ids(row: StoredInboxRow) -> list[bytes]:
+    """Return the ids of the messages of an inbox row."""
+    notes = inbox_row_of(row).notes
+    payloads = enumerate(split_row(row, bytes(row.heap or b"")))
+    return [
+        message_id(Reference.read(payload) if item in notes and notes[item].blob else payload)
+        for item, payload in payloads
+    ]
+
+
+def _add(path: _Path, place: Address, row: EventRow, run: EventRun) -> None:
+    """Add a run of events to the steps of a message if it concerns the message."""
+    if run.page == place.page and run.fate in _OWN and 0 <= place.index - run.first < len(run.ids):
+        event = next(_single(run, place.index - run.first).unroll(row.block, row.at / 1_000_000))
+        path.id, path.sent = path.id or event.id, path.sent or event.sent
+        path.add(_step(event, place, moment(row.at)))
+    elif not path.is_settled and _concerns(run, place):
+        step = _step(next(run.unroll(row.block, row.at / 1_000_000)), place, moment(row.at))
+        if run.fate is Fate.WENT_BACK:
+            first = Address(place.book, run.page, run.first + len(run.ids) - 1)
+            step = replace(step, what="untried", why=f"{first} before it went back")
+        path.add(step)
+
+
 def _single(run: EventRun, offset: int) -> EventRun:
-    """The run of this one event."""
+    """Return a run of one event."""
     weights = run.weights[offset : offset + 1]
     return replace(run, first=run.first + offset, ids=run.ids[offset : offset + 1], weights=weights)
 
@@ -308,7 +307,7 @@ def _step(event: Event, place: Address, at: datetime) -> Step:
 
 
 def _concerns(run: EventRun, place: Address) -> bool:
-    """Whether what is told of another message, or of the queue, happened to this message, too."""
+    """Return whether events of another message, or of the queue, concern this message."""
     if run.fate is Fate.SWEPT:
         last = run.detail.partition(" to ")[2].partition(" ")[0]
         until = read_number(last)

@@ -3,196 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import chain, islice
 
 from ...core.book import Standing
+from ...core.errors import InvalidInput
 from ...core.events import Event
 from ...core.fairness import Fairness
-from ...core.message import Address
-from ...core.priority import REGULAR
-from ...core.weight import Weight
+from ...core.message import MOST_ORIGIN_BYTES, Address, check_address, check_number, check_origin, check_text
+from ...core.orders import shuffled
+from ...core.priority import REGULAR, book_name, check_priority, origin_of
+from ...core.weight import ZERO, Weight
+from ...store.rows import LATEST
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
-from ..servers import Server
+from ..ledger import ledger_pages
+from ..servers import Server, servers_of
 from ..session import RingSession
-from ..values import LedgerBlock, Peeked, Pulse
-from .backlog import Backlog, Backlogs, Depth
-from .explain import AHEAD, Explanation, Explanations
-from .fairness import FairnessReads
-from .forecast import ForecastBlock, Forecasts
-from .headers import BlockHeaders, MessageHeaders
-from .history import Histories, History
-from .page import Received, RingState, States
-from .reading import Reader
-from .summaries import LATELY, PageState, QueueState
-from .survey import Survey, Surveys
+from ..values import LedgerBlock, Peeked, Pulse, moment
+from .events import events_after, latest_events
+from .explain import AHEAD, Explanation, explain_message, explain_queue, stuck_queues
+from .fairness import RecentShare, fairness_of, recent_shares
+from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
+from .history import History, history_of
+from .messages import MessageHeaders, headers_of, peek
+from .order import books_asked, by_turn, origins_from, ready_books, with_high
+from .queues import (
+    RECENT,
+    Backlog,
+    PageState,
+    QueueState,
+    RingState,
+    Survey,
+    backlog_of,
+    live_blocks,
+    page_states,
+    queue_states,
+)
+
+#: Inbox rows that are searched for queues without a place in the drawn ring.
+_DRAWN_NEWS = 512
 
 
 class Inspect:
     """Reads of a ring that change nothing."""
 
     def __init__(self, session: RingSession, blocks: Blocks) -> None:
-        self._explanations = Explanations(session)
-        self._forecasts = Forecasts(session)
-        self._reader = Reader(session)
-        self._histories = Histories(session)
-        self._block_headers = BlockHeaders(session, blocks)
-        self._fairness = FairnessReads(session)
-        self._backlogs = Backlogs(session)
-        self._surveys = Surveys(session)
-        self._states = States(session)
+        self._session, self._store, self._ring_id, self._blocks = session, session.store, session.ring_id, blocks
 
-    def explain(
-        self, origin: str, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD,
-        priority: str | None = None, below: bool = False,
-    ) -> Explanation:  # fmt: skip
-        """Why the first message of a queue waits, in which of the next blocks it runs, and what would change that.
-
-        :param below: of all queues of this name and below it, as paths go, the one whose turn comes first.
-        :param limit: what blocks may cost; the ring's service weight where it is not said.
-        :param seed: of a ring that shuffles, the seed of the next blocks.
-        :param ahead: how many blocks to look ahead.
-        :param priority: of the messages of this priority; of a high one if any waits, where it is not said.
-        """
-        return self._explanations.explain(origin, limit=limit, seed=seed, ahead=ahead, priority=priority, below=below)
-
-    def explain_message(
-        self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
-    ) -> Explanation:
-        """The same for one message, by its address."""
-        return self._explanations.explain_message(address, limit=limit, seed=seed, ahead=ahead)
-
-    def stuck(self, most: int = 100) -> list[Explanation]:
-        """Explain the ready queues that no block of any server can service.
-
-        :param most: look at so many queues in the ring's order, and at those that the ledger recorded as stuck lately.
-        """
-        return self._explanations.stuck(most)
-
-    def dry_run(
-        self, limit: Weight | None = None, *, shares: Mapping[str, int] | None = None, order: str | None = None,
-        seed: bytes | None = None, **changes: Any,
-    ) -> ForecastBlock:  # fmt: skip
-        """What the next block would take, queue by queue.
-
-        :param limit: what the block may cost; without it, the limit of the DAG or program that planned the latest
-            block (`ForecastBlock.server`), and of a ring that nothing serviced yet, its service weight.
-        :param shares: shares of some origins, instead of theirs.
-        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's.
-        :param seed: a ring that shuffles is served in the order of this seed; without it, nobody can know.
-        :param changes: other settings of the ring, instead of its own.
-        """
-        return self._forecasts.dry_run(limit, shares=shares, order=order, seed=seed, **changes)
-
-    def forecast(
-        self, blocks: int = 10, *, limit: Weight | None = None, shares: Mapping[str, int] | None = None,
-        order: str | None = None, seed: bytes | None = None, **changes: Any,
-    ) -> list[ForecastBlock]:  # fmt: skip
-        """The next blocks, if nothing changes and every message is done; fewer, if nothing is left before.
-
-        The rest is as in `dry_run`; a seed counts for each of the blocks.
-        """
-        return self._forecasts.forecast(blocks, limit=limit, shares=shares, order=order, seed=seed, **changes)
-
-    def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
-        """The origins with ready books of this priority, from the head on."""
-        return self._reader.ring_order(limit, priority)
-
-    def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
-        """The same in the order of a block that shuffles with this seed, as the ring stands now."""
-        return self._reader.shuffled_order(seed, limit, priority)
-
-    def pulse(self, most: int = 1) -> Pulse:
-        """What there is to do, cheaply, for those who look again and again."""
-        return self._reader.pulse(most)
-
-    def peek(
-        self, origin: str, *, page: int | None = None, limit: int = 20, priority: str | None = None
-    ) -> list[Peeked]:
-        """Look at the first unprocessed messages of an origin, high ones first, or of one of its pages.
-
-        :param priority: only of this priority.
-        """
-        return self._reader.peek(origin, page=page, limit=limit, priority=priority)
-
-    def events(
-        self, *, origin: str | None = None, name: str | None = None, block: int | None = None,
-        id: bytes | None = None, after: int = 0, limit: int | None = None, follow: bool = False,
-    ) -> Iterator[Event]:  # fmt: skip
-        """What became of messages, in order; with `follow`, without end.
-
-        :param after: go on behind the `seq` of an event seen before.
-        """
-        return self._reader.events(
-            origin=origin, name=name, block=block, id=id, after=after, limit=limit, follow=follow
-        )
-
-    def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
-        """What blocks offered and granted, queue by queue, the latest first."""
-        return self._reader.ledger(block=block, limit=limit)
-
-    def servers(self) -> list[Server]:
-        """Return the DAGs and programs that serviced the ring lately, with the limits of their latest blocks."""
-        return self._reader.servers()
-
-    def fits(self, processor: str | None = None) -> list[measures.Fit]:
-        """What measured use says about weights, per processor and origin."""
-        return self._reader.fits(processor)
-
-    def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
-        """What happened to a message, in order, also when it is gone: for as long as the ring keeps events.
-
-        When it was sent, every block that planned it, how often and why it went back, by which limit it was set
-        aside, who decided what about it and why, and how it ended. When it was sent is known exactly while it is
-        stored, and of one that was ever set aside; of others that are gone, only before which block.
-
-        :param message: its address, at any time of its life; or its name, the 32 bytes of its `id`. By name, all
-            messages with the same bytes are told of together, and one of which nothing was told yet is looked for
-            among all that wait: say its origin where that is much.
-        """
-        return self._histories.history(message, origin=origin)
-
-    def headers(
-        self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
-    ) -> list[MessageHeaders]:
-        """What the first messages of a block carry that carry anything of interest; so many of them at most."""
-        return self._block_headers.headers(block, most, of_interest)
-
-    def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
-        """What each origin was promised and got of the latest blocks of the ledger, and how long it waited.
-
-        The definitions are in `airflow_mq.core.fairness`. Shares, leasts and mosts count as they are set
-        now. What waits at this moment is looked at, too: so a queue is missed by no check while it waits,
-        though a ledger has no line for a queue that a block did not come to.
-
-        :param blocks: how many blocks to look back.
-        :param most: look at no more than so many of those that wait, from the head on. What is said of the others
-            is what the ledger says.
-        """
-        return self._fairness.fairness(blocks, most=most)
-
-    def backlog(self, deepest: int = 0) -> Backlog:
-        """How much waits in the ring, since when, and what it will cost.
-
-        :param deepest: tell of so many queues one by one, those with the most messages.
-        """
-        return self._backlogs.backlog(deepest)
-
-    def oldest(self, limit: int = 10) -> list[Depth]:
-        """The queues whose first message was sent longest ago."""
-        return self._backlogs.oldest(limit)
-
-    def survey(self, into: Survey | None = None) -> Survey:
-        """Count what all queues hold.
-
-        :param into: filled on the way, for whoever looks on from another thread.
-        """
-        return self._surveys.survey(into)
-
-    def ring_version(self) -> tuple[int, int]:
-        """What changes whenever anything is sent or settled: while it is the same, so is a survey."""
-        return self._surveys.ring_version()
+    # Queues.
 
     def queues(
         self,
@@ -202,57 +62,314 @@ class Inspect:
         *,
         among: Sequence[tuple[str, str]] | None = None,
         exact: bool = False,
-        lately: float = LATELY,
+        recent: float = RECENT,
     ) -> list[QueueState]:
         """Return the states of queues by name; an origin may have two queues. Empty queues are left out.
 
-        :param prefix: the beginning of the origins' names.
-        :param after: the last origin of the page before.
-        :param limit: how many origins.
-        :param among: instead, these queues: pairs of an origin and a priority.
-        :param exact: count all messages, and read when the first one was sent; otherwise the reading is bounded, and
-            `QueueState.more` marks a queue of which not all was counted.
-        :param lately: seconds within which messages count as new.
+        :param prefix: the beginning of the origins' names
+        :param after: the last origin of the page before
+        :param limit: number of origins
+        :param among: instead, these queues: pairs of an origin and a priority
+        :param exact: count all messages, and read the time at which the first waiting one was sent; otherwise the
+            reading is bounded, and `QueueState.more` marks a queue of which not all was counted
+        :param recent: seconds within which messages count as recent
         """
-        return self._states.queues(prefix, after, limit, among=among, exact=exact, lately=lately)
+        for text in (prefix, after):
+            check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
+        check_number(limit, "a limit")
+        names = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
+        with self._session.snapshot() as (unit, working_set):
+            if among is None:
+                names = with_high(working_set, origins_from(unit, working_set, prefix, after, limit))
+            return queue_states(unit, working_set, names, recent=recent, most=LATEST if exact else None, exact=exact)
 
-    def ring(self, most: int = 60) -> RingState:
-        """The ring from its head on: at most so many queues."""
-        return self._states.ring(most)
+    def oldest(self, limit: int = 10) -> list[QueueState]:
+        """Return the queues whose first message was sent longest ago."""
+        if not check_number(limit, "a number of queues"):
+            raise InvalidInput("the oldest are at least 1 queue")
+        with self._session.snapshot() as (unit, working_set):
+            names = [row.origin for row in unit.books.totals(self._ring_id, limit, oldest=True)]
+            return queue_states(unit, working_set, names, most=LATEST, exact=True)
+
+    def backlog(self, deepest: int = 0) -> Backlog:
+        """Return the totals of the ring.
+
+        :param deepest: number of queues to return one by one, those with the most messages
+        """
+        check_number(deepest, "a number of queues")
+        with self._session.snapshot() as (unit, working_set):
+            return backlog_of(unit, working_set, deepest)
+
+    def survey(self, into: Survey | None = None) -> Survey:
+        """Count the messages of all queues.
+
+        :param into: filled step by step, for another thread that shows the progress
+        """
+        survey = Survey() if into is None else into
+        with self._store.loose() as unit:
+            survey.count(unit, self._ring_id)
+        return survey
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
-        """The first stored pages of a queue, those behind the window first; what no page holds yet is not told."""
-        return self._states.pages(origin, priority, limit)
+        """Return the first stored pages of a queue, stale ones first, without messages that are in no page yet."""
+        name = book_name(check_origin(origin), check_priority(priority))
+        check_number(limit, "a limit")
+        with self._session.snapshot() as (unit, working_set):
+            return page_states(unit, working_set, name, limit)
 
     def origin_settings(self, origin: str) -> Standing:
-        """How an origin is served, with the ring's defaults where nothing is set for it."""
-        return self._states.origin_settings(origin)
+        """Return the settings of an origin, with the ring's defaults."""
+        with self._session.snapshot() as (_, working_set):
+            book = working_set.book(check_origin(origin))
+            return replace(book.standing, ordered=working_set.is_ordered(book))
+
+    # The ring.
+
+    def ring(self, most: int = 60) -> RingState:
+        """Return the ring from its head on, with at most so many queues."""
+        check_number(most, "a limit")
+        with self._session.snapshot() as (unit, working_set):
+            _, floor, version = unit.rings.floors(self._ring_id)
+            ready = unit.books.count(self._ring_id, 0, -LATEST, LATEST).total
+            in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
+            names = by_turn(unit, working_set, most, floor, news=_DRAWN_NEWS, steps=1)
+            states = [state for state in queue_states(unit, working_set, names, recent=RECENT) if state.in_ring]
+            return RingState(moment(working_set.now), version, ready, states, in_flight)
+
+    def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """Return the origins with ready books of this priority, from the head of the ring."""
+        with self._session.snapshot() as (_, working_set):
+            return [origin_of(name) for name in islice(ready_books(working_set, priority), limit)]
+
+    def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """Return the origins with ready books in the shuffled order of a seed."""
+        if not 1 <= len(seed) <= MOST_SEED:
+            raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
+        with self._session.snapshot() as (_, working_set):
+            return [origin_of(name) for name in shuffled(ready_books(working_set, priority), seed)[:limit]]
+
+    def ring_version(self) -> tuple[int, int]:
+        """Return a version that changes with every send and settlement; until then, a survey stays valid."""
+        with self._store.loose() as unit:
+            return unit.rings.floors(self._ring_id).version, unit.rings.latest_id()
+
+    def pulse(self, most: int = 1) -> Pulse:
+        """Return whether a block would find messages, cheaply, for callers that ask repeatedly."""
+        with self._session.snapshot() as (unit, working_set):
+            newest, set_aside, due = unit.inbox.pulse(self._ring_id, working_set.now)
+            paused = {row.origin for row in unit.origins.paused(self._ring_id, working_set.now)}
+            is_paused = working_set.loader.groups.is_paused_below
+            line = chain(working_set.high, working_set.ring)
+            waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
+            ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
+            return Pulse(tuple(ready), bool(due), newest, set_aside)
+
+    def has_many_newcomers(self, most: int = 500) -> bool:
+        """Return whether more than so many queues have messages that no block has loaded yet."""
+        with self._store.loose() as unit:
+            after = unit.rings.floors(self._ring_id).look_floor - 1
+            rows = unit.inbox.next_queues(self._ring_id, after, 10 * most)
+        return len({name for name, _ in rows}) > most
+
+    def max_message_weight(self) -> Weight | None:
+        """Return the weight that a full block leaves for a message; None if each call sets its own limit."""
+        config = self._session.config
+        return None if config.service_weight is None else config.max_message_weight or ZERO
+
+    # Messages.
+
+    def peek(
+        self, origin: str, *, page: int | None = None, limit: int = 20, priority: str | None = None
+    ) -> list[Peeked]:
+        """Return the first unprocessed messages of an origin, high ones first, or of one of its pages.
+
+        :param priority: only messages of this priority
+        """
+        check_origin(origin)
+        found: list[Peeked] = []
+        with self._session.snapshot() as (unit, working_set):
+            for name in books_asked(working_set, origin, priority):
+                found += peek(unit, working_set, name, page, limit - len(found))
+        return found
+
+    def headers(
+        self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
+    ) -> list[MessageHeaders]:
+        """Return the headers of the first messages of a block that have headers of interest; at most `most`."""
+        check_number(most, "a number of messages")
+        held = block if isinstance(block, Block) else self._blocks.get(block)
+        with self._session.snapshot() as (_, working_set):
+            return headers_of(working_set, held, most, of_interest)
+
+    def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
+        """Return the events of a message in order, also after its end, while the ring keeps events.
+
+        The history contains the send, the blocks that planned the message, its attempts, the limit that set it aside,
+        decisions with their actors and reasons, and its end. The time of sending is exact for stored messages and for
+        those that were ever set aside; of other ended messages, only the next block is known.
+
+        :param message: any address that the message had, or its 32-byte `id`. An id selects all messages with the
+            same bytes; if no event contains it, all waiting messages are searched
+        :param origin: restrict the search for an id to one origin
+        """
+        return history_of(self._session, message, origin)
+
+    def events(
+        self,
+        *,
+        origin: str | None = None,
+        name: str | None = None,
+        block: int | None = None,
+        id: bytes | None = None,
+        after: int = 0,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[Event]:
+        """Return the events of messages, in order; with `follow`, without end.
+
+        :param after: the `seq` of an event after which to continue
+        """
+        events = events_after(self._session, after, origin=origin, block=block, follow=follow)
+        matching = (event for event in events if (not name or event.name == name) and (not id or event.id == id))
+        return islice(matching, limit if limit is None else max(limit, 0))
 
     def latest_events(
         self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
     ) -> tuple[list[Event], int | None]:
-        """What became of messages, the latest first, and where to go on: before this `seq`; nothing at the end.
+        """Return events, latest first, and the `seq` before which to continue; None at the end.
 
-        :param name: only those of this name, as far as they are found among some thousand rows: there may be more
-            of them where it says so, though none was found.
+        :param name: only events of this name, from a bounded search: continue even if none was found
         """
-        return self._states.latest_events(before, limit, origin=origin, name=name)
+        check_number(limit, "a limit")
+        if origin is not None:
+            check_origin(origin)
+        top = LATEST if before is None else check_number(before, "an event")
+        with self._store.loose() as unit:
+            return latest_events(unit, self._ring_id, top, limit, origin=origin, name=name)
 
-    def has_many_newcomers(self, most: int = 500) -> bool:
-        """Whether more queues than that have mail which no block has looked at: to meet them all takes long."""
-        return self._states.has_many_newcomers(most)
+    # Reasons and forecasts.
+
+    def explain(
+        self,
+        origin: str,
+        *,
+        limit: Weight | None = None,
+        seed: bytes | None = None,
+        ahead: int = AHEAD,
+        priority: str | None = None,
+        below: bool = False,
+    ) -> Explanation:
+        """Return why the first message of a queue waits, which of the next blocks takes it, and what would change that.
+
+        :param limit: limit of the blocks; by default, that of the DAG or program that services the queue
+        :param seed: in a ring that shuffles, the seed of the next blocks
+        :param ahead: number of blocks to forecast
+        :param priority: of the messages; by default, high if a high message waits
+        :param below: of all queues of this group of paths, explain the one that is serviced first
+        """
+        check_origin(origin)
+        check_number(ahead, "a number of blocks")
+        with self._store.reading() as unit:
+            conditions = Conditions(limit, seed=seed)
+            return explain_queue(self._session, unit, origin, priority, conditions, ahead, below=below)
+
+    def explain_message(
+        self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
+    ) -> Explanation:
+        """Return why a message waits, as `explain` does for the first message of a queue."""
+        check_address(address)
+        check_number(ahead, "a number of blocks")
+        with self._store.reading() as unit:
+            return explain_message(self._session, unit, address, Conditions(limit, seed=seed), ahead)
+
+    def stuck(self, most: int = 100) -> list[Explanation]:
+        """Explain the ready queues that no block of any server can service.
+
+        :param most: number of queues to check, from the head of the ring and from those recorded as stuck
+        """
+        with self._store.reading() as unit:
+            return stuck_queues(self._session, unit, most)
+
+    def dry_run(
+        self,
+        limit: Weight | None = None,
+        *,
+        shares: Mapping[str, int] | None = None,
+        order: str | None = None,
+        seed: bytes | None = None,
+        **changes: object,
+    ) -> ForecastBlock:
+        """Return what the next block would take, queue by queue.
+
+        :param limit: limit of the block; by default, that of the DAG or program that planned the latest block
+            (`ForecastBlock.server`), or the ring's service weight
+        :param shares: shares of some origins, instead of theirs
+        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's
+        :param seed: the seed of the order, required in a ring that shuffles
+        :param changes: other settings of the ring, instead of its own
+        """
+        with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
+            return future.next_block()
+
+    def forecast(
+        self,
+        blocks: int = 10,
+        *,
+        limit: Weight | None = None,
+        shares: Mapping[str, int] | None = None,
+        order: str | None = None,
+        seed: bytes | None = None,
+        **changes: object,
+    ) -> list[ForecastBlock]:
+        """Return the next blocks if nothing changes and every message is done; fewer if the queues run empty.
+
+        The parameters are those of `dry_run`; a seed counts for each of the blocks.
+        """
+        check_number(blocks, "a number of blocks")
+        with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
+            return list(future.blocks(blocks))
+
+    # The ledger.
+
+    def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
+        """Return the weights that blocks offered and granted, queue by queue, latest first."""
+        first, last = (0, LATEST - 1) if block is None else (block, block)
+        with self._store.loose() as unit:
+            return ledger_pages(unit, self._ring_id, limit, first, last)
 
     def latest_ledger_block(self) -> int | None:
-        """The block of the latest page of the ledger: while it is the same, so are the shares."""
-        return self._states.latest_ledger_block()
+        """Return the block of the latest page of the ledger; until it changes, so do no shares."""
+        with self._store.loose() as unit:
+            rows = unit.ledger.latest(self._ring_id, 1)
+        return rows[0].block if rows else None
 
-    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], Received]]:
-        """What the ledger says of the latest blocks: the latest one, and what each queue got of all, and was promised.
+    def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
+        """Return promised and received shares and waits of each origin in the latest blocks of the ledger.
 
-        Of those that a block came to; `fairness` looks at those that wait, too.
+        `airflow_mq.core.fairness` defines the figures. Current shares, leasts and mosts apply. Queues that wait now
+        are included, even if no block came to them.
+
+        :param blocks: number of blocks
+        :param most: number of waiting queues to include, from the head of the ring
         """
-        return self._states.shares(blocks)
+        if not check_number(blocks, "a number of blocks"):
+            raise InvalidInput("fairness is told over at least 1 block")
+        with self._session.snapshot() as (unit, working_set):
+            return fairness_of(working_set, ledger_pages(unit, self._ring_id, blocks), most)
 
-    def max_message_weight(self) -> Weight | None:
-        """What a full block leaves for a message; nothing, where each call says its own limit."""
-        return self._states.max_message_weight()
+    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], RecentShare]]:
+        """Return the latest block of the ledger, and the shares of each queue that the latest blocks visited."""
+        check_number(blocks, "a number of blocks")
+        with self._session.snapshot() as (unit, working_set):
+            return recent_shares(unit, working_set, blocks)
+
+    def servers(self) -> list[Server]:
+        """Return the DAGs and programs that serviced the ring recently, with the limits of their latest blocks."""
+        with self._store.loose() as unit:
+            return servers_of(unit, self._ring_id)
+
+    def fits(self, processor: str | None = None) -> list[measures.Fit]:
+        """Return the weights fitted to measured use, per processor and origin."""
+        with self._store.loose() as unit:
+            rows = unit.origins.measures(self._ring_id, processor)
+        return [measures.fit(name, origin, data) for name, origin, data in rows]

@@ -1,7 +1,7 @@
-"""Who is ready, since when, and what it asks for: all queues of a ring at once.
+"""Ready queues of a ring, with waiting time and demand.
 
-A few statements tell of each queue the first page, or the first mail, that waits. Mostly that is all of it; where it
-is not, it is the least that the queue asks for, and `left` finds out the rest for the few of whom it matters.
+A few statements return the first waiting page, or the first inbox row, of every queue. That is usually all of it.
+Otherwise it is a lower bound of the queue's demand, and `left` reads the rest of the few queues that need it.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from ...store.inbox import FirstInboxRow
 from ...store.rows import inbox_row_of, page_of
 from ...store.working_set import StoredSet
 
-#: A queue of so many messages is looked through for what it still asks for.
+#: Messages of a queue whose demand is added up; the demand of a longer queue counts as unlimited.
 COUNTED = 4096
 
 
 class Waiting:
-    """The queues of a ring that a block could take something of now."""
+    """Queues of a ring from which a block could take messages now."""
 
     def __init__(self, working_set: StoredSet, parts: Callable[[Weight], int], blocks: Sequence[int]) -> None:
         """
-        :param parts: how much of a block a weight is.
-        :param blocks: the ids of those of the ledger, the oldest first.
+        :param parts: returns the part of a block that a weight is
+        :param blocks: ids of the blocks of the ledger, oldest first
         """
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
         self._is_paused_below = working_set.loader.groups.is_paused_below
         self._scales = Scales(working_set)
-        #: What a page asks for of which nothing but the lengths of its messages matters: many are alike.
-        self._alike: dict[bytes, int] = {}
+        #: Demand of plain pages by their packed lengths, because many pages are alike.
+        self._plain_demand: dict[bytes, int] = {}
 
     @cached_property
     def _due(self) -> dict[int, str]:
-        """Mail that is due and has not joined yet, and whose it is."""
+        """Delayed rows that are due and not in the inbox yet, with their books."""
         working_set = self.working_set
         return {row.id: row.origin for row in working_set.unit.inbox.due(working_set.ring_id, working_set.now)}
 
@@ -53,7 +53,7 @@ class Waiting:
         return set(self._due.values())
 
     def of_all(self) -> dict[str, Asks]:
-        """What each book of the ring asks for, by its name."""
+        """Return the demand of each book of the ring."""
         unit, ring, now = self.working_set.unit, self.working_set.ring_id, self.working_set.now
         passed = {row.origin for row in unit.origins.paused(ring, now)}
         passed |= set(map(origin_of, unit.blocks.claimed_origins(ring)))
@@ -67,7 +67,7 @@ class Waiting:
         return {name: asks for name, asks in found.items() if asks is not None}
 
     def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
-        """What these books ask for, looked at one by one."""
+        """Return the demand of some books, read one by one."""
         found = {}
         for name in names:
             book = self.working_set.book(name)
@@ -77,7 +77,7 @@ class Waiting:
         return found
 
     def left(self, name: str) -> float:
-        """All that a queue asks for; where it is much, nobody counts it, and it counts as without end."""
+        """Return the whole demand of a queue; infinite beyond `COUNTED` messages."""
         book = self.working_set.book(name)
         while book.message_count <= COUNTED and self.working_set.pull(book):
             pass
@@ -87,8 +87,8 @@ class Waiting:
         return sum(self._asked(name, page) for page in pages if page is not None)
 
     def _since(self, row_id: int) -> int:
-        """From which of the blocks on this mail was there."""
-        # Ids of mail and blocks come from one counter; what is due has not joined yet.
+        """Return the index of the first block after an inbox row."""
+        # One counter numbers rows and blocks; due rows are not in the inbox yet.
         return len(self.blocks) if row_id in self._due else bisect_left(self.blocks, row_id)
 
     def _asked(self, name: str, page: Page) -> int:
@@ -97,7 +97,7 @@ class Waiting:
         )
 
     def _of_page(self, row: FirstPageRow) -> Asks:
-        """What a queue asks for by the first page that waits; its slices are there where it is no plain one."""
+        """Return the demand of a queue by its first waiting page, which has slices unless it is plain."""
         if not row.slices:
             row_id, asked = row.first_mail, self._plain(bytes(row.lengths))
         else:
@@ -108,16 +108,18 @@ class Waiting:
         return Asks(self._since(row_id), asked, bool(row.whole) and row.origin not in self._with_due)
 
     def _plain(self, lengths: bytes) -> int:
-        if lengths not in self._alike:
+        if lengths not in self._plain_demand:
             numbers = codec.unpack_numbers(lengths)[0]
-            self._alike[lengths] = sum(self.parts(self.working_set.config.weigher.weigh(length)) for length in numbers)
-        return self._alike[lengths]
+            self._plain_demand[lengths] = sum(
+                self.parts(self.working_set.config.weigher.weigh(length)) for length in numbers
+            )
+        return self._plain_demand[lengths]
 
     def _of_inbox(self, row: FirstInboxRow) -> Asks | None:
-        """What a queue that is in no page asks for by its first mail."""
+        """Return the demand of a queue without pages by its first inbox row."""
         name, messages = row.origin, row.messages
         if row.ahead:
-            # Some of its mail is in pages that are done: it takes a look to know which is the first that is not.
+            # Some of its rows are in processed pages; only the working set knows the first that is not.
             self.working_set.pull(self.working_set.book(name))
             return self.of_some([name]).get(name)
         inbox_row, page = inbox_row_of(row.inbox_row), Page(0)
@@ -129,7 +131,7 @@ class Waiting:
 
 
 def first_row_id(working_set: StoredSet, book: Book) -> int | None:
-    """The mail in which the first message that waits arrived."""
+    """Return the inbox row of the first waiting message."""
     for index in range(book.begin, book.end):
         page = working_set.page(book.origin, index)
         if page is None or page.is_attempted:

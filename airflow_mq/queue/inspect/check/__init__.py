@@ -1,10 +1,11 @@
-"""What must be true of what is stored, looked over from end to end. Writes nothing.
+"""Checks of everything that is stored; they write nothing.
 
-    ring       its order, its books and pages, its groups, and what blocks hold
-    blobs      external payloads, and who refers to them
-    loans      what was handed on without its bytes
+    ring       its order, books, pages, groups and claims
+    inboxes    stranded rows, and their repair
+    payloads   external payloads, and the messages that refer to them
+    loans      messages that were transferred without their bytes
 
-What must be true of one book is a rule, and is in `core.invariants`.
+`core.invariants` defines the invariants of a single book.
 """
 
 from __future__ import annotations

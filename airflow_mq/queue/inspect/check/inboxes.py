@@ -1,12 +1,13 @@
-"""Inboxes, looked over and repaired: no row is stranded, and none will be.
+"""Inboxes: check and repair of stranded rows.
 
-A row is stranded when its book counts it as cut and no page holds it: no look would ever bring it. A repair lowers
-the book's floor to the first stranded row and records the rows above it that do lie in pages. The next operation that
-comes to the queue cuts the stranded rows, in the order in which they were sent, behind what lies in pages already.
+A row is stranded when its book counts it as cut and no page holds it: nothing would ever load it. A repair lowers the
+book's floor to the first stranded row and records the rows above it that do lie in pages. The next operation on the
+queue cuts the stranded rows, in the order of sending, behind the messages that lie in pages already.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +18,10 @@ from ....store.unit import Unit
 from ....store.working_set.books import StoredBook
 from ....store.working_set.inbox import Cut, stranded
 from ...session import RingSession
+from ..order import all_origins
 from .loans import Loans
+
+log = logging.getLogger("airflow_mq.check")
 
 #: Above every id of a row.
 _LAST = 1 << 62
@@ -53,7 +57,7 @@ def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
 
 
 def check_inbox(origin: str, known: StoredBook, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
-    """A book's floor against the ids drawn, and its uncut rows against the looks for new origins."""
+    """Check a book's floor against the drawn ids, and its uncut rows against the look floor."""
     where = f"book {told(origin)}"
     if known.cut.floor > bounds.last + 1:
         yield Violation(
@@ -93,21 +97,23 @@ def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, le
     return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
 
 
-def repair_inboxes(session: RingSession, origins: Sequence[str], *, dry_run: bool) -> list[Repair]:
-    """Return stranded rows to their inboxes; a dry run only finds them."""
+def repair_inboxes(session: RingSession, *, dry_run: bool) -> list[Repair]:
+    """See `MessageQueue.repair`."""
+    session.refuse_nested()
     with session.snapshot() as (unit, _):
-        beyond = inbox_bounds(unit, session.ring_id).last + 1
-        found = list(find_repairs(session, unit, origins, beyond))
+        names, beyond = list(all_origins(unit, session.ring_id)), inbox_bounds(unit, session.ring_id).last + 1
+        found = list(find_repairs(session, unit, names, beyond))
     if dry_run or not found:
         return found
     with session.transaction() as (unit, working_set):
-        # Another process may have changed the books since: under the ring's lock they are looked over once more.
-        repaired = list(
-            find_repairs(session, unit, [repair.book for repair in found], working_set.loader.inboxes.horizon)
-        )
+        # Another process may have changed the books since.
+        names, horizon = [repair.book for repair in found], working_set.loader.inboxes.horizon
+        repaired = list(find_repairs(session, unit, names, horizon))
         for repair in repaired:
             working_set.book(repair.book)
             working_set.stored[repair.book].cut = repair.cut
             working_set.changes.books.add(repair.book)
             working_set.loader.ring.look_from(repair.cut.floor)
+    for repair in repaired:
+        log.warning("repaired ring %r: %s", session.ring, repair)
     return repaired

@@ -1,4 +1,4 @@
-"""Loans, looked over: what was handed on without its bytes finds them where they lie."""
+"""Check of loans: messages that were transferred without their bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....store.rows import StoredInboxRow, notes_of
 
 
 class Loans:
-    """The loans of a ring, given or taken."""
+    """Loans of a ring, given or taken."""
 
     def __init__(self, ring: int, rows: Sequence[CheckedLoanRow]) -> None:
         self.ring = ring
@@ -24,7 +24,7 @@ class Loans:
         self.let_go = {(loan.lender_origin, loan.lender_mail) for loan in given if loan.let_go}
 
     def check(self) -> Iterator[Violation]:
-        """Both ends of each loan."""
+        """Check both ends of each loan."""
         for loan, start, size, whole in self.entries:
             where = f"inbox row {loan.row_id} of {loan.origin!r} in ring {loan.ring}"
             if size is None:
@@ -37,11 +37,11 @@ class Loans:
                 yield Violation(where, f"its bytes lie beyond those of inbox row {loan.lender_mail}")
 
     def check_pages(
-        self, origin: str, pages: Mapping[int, Page], uncut: Collection[int], said: Collection[int]
+        self, origin: str, pages: Mapping[int, Page], uncut: Collection[int], borrowing: Collection[int]
     ) -> Iterator[Violation]:
-        """The pages of an origin: they know of the loans of what they hold."""
+        """Check that the pages of an origin record the loans of their messages."""
         where = f"book {origin!r}"
-        for id_ in said:
+        for id_ in borrowing:
             if (origin, id_) not in self.borrowed:
                 yield Violation(where, f"inbox row {id_} has no bytes, and borrows none")
         cut: set[int] = set()
@@ -59,5 +59,5 @@ class Loans:
 
 
 def borrows(row: StoredInboxRow) -> bool:
-    """Whether an inbox row says of itself that it has no bytes of its own."""
+    """Return whether an inbox row has no bytes of its own."""
     return any(note.loan for note in notes_of(row.attributes, row.items).values())

@@ -1,4 +1,4 @@
-"""What must be true of external payloads: those who refer to them are counted exactly, and all bytes are there."""
+"""Check of external payloads: their references are counted exactly, and all bytes are there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Place = tuple[int, int]
 
 
 def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
-    """Every violation, of the messages of one ring and of all payloads of its store."""
+    """Return the violations in the messages of one ring and in all payloads of its store."""
     uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
     rows = unit.inbox.with_blobs(session.ring_id)
     live: dict[Place, str] = {}
@@ -39,7 +39,7 @@ def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
 
 
 def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
-    """The messages of some inbox rows that refer to payloads, and to which."""
+    """Return the messages of inbox rows that refer to payloads, with the hashes."""
     found: dict[Place, str] = {}
     for _, id_, attributes in rows:
         with codec.reading("what senders said beside their messages"):
@@ -49,7 +49,7 @@ def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
 
 
 def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[AttributesRow]) -> dict[Place, str]:
-    """The same without those that were processed."""
+    """Return the unprocessed messages of inbox rows that refer to payloads, with the hashes."""
     working_set = session.fresh_working_set(unit)
     working_set.book(origin)
     cut = working_set.stored[origin].cut

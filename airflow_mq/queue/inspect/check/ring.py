@@ -1,4 +1,4 @@
-"""A ring, looked over: its order, its books and pages, its groups, and what blocks hold."""
+"""Check of a ring: its order, books, pages, groups and claims."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ....store.rows import LATEST, PLANNED
 from ....store.unit import Unit
 from ....store.working_set import StoredSet, level_of
 from ...session import RingSession
+from ..order import all_origins
 from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .loans import Loans, borrows
 from .payloads import check_blobs
 
-#: How many queues are looked over before it is told how far this is.
-_TOLD = 50
+#: Number of queues between two reports of progress.
+_PROGRESS = 50
 
 
-def check_ring(
-    session: RingSession, unit: Unit, working_set: StoredSet, origins: Sequence[str],
-    progress: Callable[[int, int], object] | None = None,
-) -> list[Violation]:  # fmt: skip
-    """Every violation in a ring; `origins` are the names of all its books."""
-    found = list(_check_tickets(unit, session.ring_id))
-    loans = Loans(session.ring_id, unit.loans.all(session.ring_id))
-    bounds = inbox_bounds(unit, session.ring_id)
-    for done, name in enumerate(origins):
-        if progress is not None and done % _TOLD == 0:
-            progress(done, len(origins))
-        found += _check_origin(session, unit, name, loans, bounds)
-    found += _check_groups(working_set, origins)
-    found += loans.check()
-    found += _check_claims(unit, session.ring_id)
-    found += check_blobs(session, unit)
-    return found
+def check_ring(session: RingSession, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
+    """See `MessageQueue.check`."""
+    with session.snapshot() as (unit, working_set):
+        names = list(all_origins(unit, session.ring_id))
+        loans = Loans(session.ring_id, unit.loans.all(session.ring_id))
+        bounds = inbox_bounds(unit, session.ring_id)
+        found = list(_check_tickets(unit, session.ring_id))
+        for done, name in enumerate(names):
+            if progress is not None and done % _PROGRESS == 0:
+                progress(done, len(names))
+            found += _check_origin(session, unit, name, loans, bounds)
+        found += _check_groups(working_set, names)
+        found += loans.check()
+        found += _check_claims(unit, session.ring_id)
+        found += check_blobs(session, unit)
+        return found
 
 
 def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
@@ -51,9 +51,7 @@ def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
         )
 
 
-def _check_origin(
-    session: RingSession, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds
-) -> list[Violation]:  # fmt: skip
+def _check_origin(session: RingSession, unit: Unit, origin: str, loans: Loans, bounds: InboxBounds) -> list[Violation]:
     working_set = session.fresh_working_set(unit)
     book, known = working_set.book(origin), working_set.stored[origin]
     pages = dict(working_set.loader.pages.read_all(origin))
@@ -68,7 +66,7 @@ def _check_origin(
     rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
     found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
     found += loans.check_pages(origin, pages, uncut, {row.id for row in inbox_rows if borrows(row)})
-    # What was let go of is there for those who borrow from it.
+    # A released row exists only for its borrowers.
     lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
     return found + list(check_slices(origin, pages, lengths, uncut))
 
@@ -99,10 +97,7 @@ def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
     for origin, data, block, state in unit.blocks.in_flight(ring):
         if state != PLANNED:
             yield Violation(f"claim on {told(origin)}", f"block {block} holds it, and does not live")
-        for run in codec.unpack_claim(origin, bytes(data)).runs:
-            for item in range(run.first, run.first + run.count):
-                other = held.setdefault((origin, run.page, item), block)
-                if other != block:
-                    yield Violation(
-                        f"message {Address(origin, run.page, item)}", f"blocks {other} and {block} both hold it"
-                    )
+        for page, item in codec.unpack_claim(origin, bytes(data)).places():
+            other = held.setdefault((origin, page, item), block)
+            if other != block:
+                yield Violation(f"message {Address(origin, page, item)}", f"blocks {other} and {block} both hold it")
