@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from .command import Group, command, option
-from .session import Session
+from .session import DEFAULT_RING, Session
 from .values import count
 
 
@@ -77,9 +77,72 @@ def version(session: Session, args: Namespace) -> bool:
     return status.state == "current"
 
 
+@command(
+    option("kind", choices=("installer", "runtime", "sender", "reader"), help="what the role may do"),
+    option("role", metavar="ROLE", help="name of the role; created, without a password, unless it exists"),
+    option(
+        "--origins",
+        default="*",
+        metavar="PATTERN",
+        help="sender: only these origins, shell patterns separated by | (default: all)",
+    ),
+    option(
+        "--priority", choices=("regular", "high"), default="high", help="sender: the highest priority (default: high)"
+    ),
+    example="$ store grant sender acme_app --origins 'acme|acme/*' --priority regular",
+)
+def grant(session: Session, args: Namespace) -> None:
+    """Grant a database role the least rights that it needs.
+
+    installer: create and upgrade the tables. runtime: all that tasks do. sender: call the SQL functions send and
+    send_many, for some origins of one ring. reader: read counts, events and settings, but no payloads. Run it again
+    after an upgrade that adds tables. PostgreSQL only.
+    """
+    from .. import store
+
+    statements = store.grant(
+        session.address(),
+        args.kind,
+        args.role,
+        ring=session.ring or DEFAULT_RING,
+        origins=args.origins,
+        high=args.priority == "high",
+    )
+    if session.out.as_json:
+        session.out.value({"role": args.role, "kind": args.kind, "statements": statements})
+        return
+    for statement in statements:
+        session.out.line(statement + ";")
+    session.out.remark(f"granted {args.kind} to {args.role}; set its password with \\password {args.role} in psql")
+
+
+@command(option("role", metavar="ROLE", help="name of the role"), example="$ store revoke acme_app")
+def revoke(session: Session, args: Namespace) -> None:
+    """Revoke all rights of a database role on a store. PostgreSQL only."""
+    from .. import store
+
+    statements = store.revoke(session.address(), args.role)
+    if session.out.as_json:
+        session.out.value({"role": args.role, "statements": statements})
+    else:
+        session.out.remark(f"revoked all rights of {args.role}")
+
+
+@command(example="$ store grants")
+def grants(session: Session, args: Namespace) -> None:
+    """List which database roles may send with which origins. PostgreSQL only."""
+    from .. import store
+
+    session.out.items(
+        store.sender_grants(session.address()),
+        {"role": "role", "ring": "ring", "origins": "origins", "highest priority": "priority"},
+        "no role has a grant to send; add one with: airflow-mq store grant sender ROLE --origins PATTERN",
+    )
+
+
 STORE = Group(
     "store",
-    "create and upgrade the tables of a store",
-    (upgrade, sql, version),
+    "create, upgrade and share the tables of a store",
+    (upgrade, sql, version, grant, revoke, grants),
     example="$ --store sqlite:///queue.db store upgrade",
 )

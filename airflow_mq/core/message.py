@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 
 from .blob import Reference
 from .characters import INVISIBLE
@@ -139,6 +139,11 @@ def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
         payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
         for payload in payloads
     ]
+
+
+def key_digest(origin: str, payload: bytes) -> bytes:
+    """Return the digest of a message with an idempotency key. PostgreSQL can compute it, too: `send` in SQL does."""
+    return b"\x01" + sha256(origin.encode() + b"\0" + payload).digest()
 
 
 def check_origin(origin: object) -> str:

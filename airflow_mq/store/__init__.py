@@ -9,6 +9,7 @@ from __future__ import annotations
 from .address import StoreAddress, parse
 from .files import refuse_network_file_system
 from .postgres import PostgresStore
+from .roles import SenderGrant, grant, revoke, sender_grants
 from .schema import SchemaStatus, schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
 from .store import AnyStore, Outgoing, Store
@@ -27,11 +28,15 @@ def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
 __all__ = [
     "Outgoing",
     "SchemaStatus",
+    "SenderGrant",
     "Store",
     "StoreAddress",
+    "grant",
     "open_store",
     "parse",
+    "revoke",
     "schema_status",
+    "sender_grants",
     "upgrade",
     "upgrade_sql",
 ]

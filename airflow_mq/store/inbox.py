@@ -109,7 +109,11 @@ class Inbox(Repository):
         self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0
     ) -> list[StoredInboxRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
-        rows = self._read("mail", ("origin", "after"), requests, ring=ring, limit=limit, inline=inline)
+        columns = "origin", "after"
+        if inline:
+            rows = self._read("mail", columns, requests, ring=ring, limit=limit, inline=inline)
+        else:
+            rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
         return [StoredInboxRow(*row) for row in rows]
 
     def ids_between(self, ring: int, requests: Sequence[tuple[str, int, int]]) -> list[tuple[str, list[int]]]:
@@ -332,11 +336,10 @@ class Keys(Repository):
 
     __slots__ = ()
 
-    def claim(self, ring: int, key: str, origin: str, digest: bytes, now: int, window: int) -> bool:
+    def claim(self, ring: int, key: str, origin: str, digest: bytes, old_digest: bytes, now: int, window: int) -> bool:
         """Claim a key of an origin; return whether it was not used within the window."""
-        return bool(
-            self.unit.run("claim_key", ring=ring, key=key, origin=origin, digest=digest, now=now, window=window)
-        )
+        values = {"key": key, "origin": origin, "digest": digest, "old_digest": old_digest}
+        return bool(self.unit.run("claim_key", ring=ring, now=now, window=window, **values))
 
     def digest(self, ring: int, key: str, origin: str) -> bytes:
         """Return the digest of the message that used a key."""

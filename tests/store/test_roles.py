@@ -1,54 +1,268 @@
-"""The statements of docs/security.md make a role that sends and services, and makes no table."""
+"""`airflow-mq store grant`: four kinds of roles, each tried against a real server."""
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.core.errors import AddressRefused, InvalidInput, UnknownRing
+from airflow_mq.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
 from airflow_mq.store.postgres import conninfo
+from airflow_mq.store.roles import like_patterns
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+Roles = Callable[[str], StoreAddress]
+postgres = pytest.mark.postgres
 
 
-@pytest.mark.postgres
+@pytest.fixture
+def owner(pg_uri: str) -> StoreAddress:
+    """The address of the store for its owner."""
+    return parse(pg_uri)
+
+
+@pytest.fixture
+def roles(owner: StoreAddress) -> Iterator[Roles]:
+    """Create roles that can log in, and return their addresses; drop them afterwards.
+
+    Roles belong to the whole server, which other tests share, so their names contain the database's.
+    """
+    names: list[str] = []
+    with closing(psycopg.connect(autocommit=True, **conninfo(owner))) as connection:
+
+        def create(kind: str) -> StoreAddress:
+            name = f'Role "{kind}" of {owner.database}'
+            names.append(name)
+            connection.execute(SQL("CREATE ROLE {} LOGIN PASSWORD 'change me'").format(Identifier(name)))
+            return replace(owner, user=name, password="change me")
+
+        yield create
+        for name in names:
+            connection.execute(SQL("REASSIGN OWNED BY {} TO CURRENT_USER").format(Identifier(name)))
+            connection.execute(SQL("DROP OWNED BY {}").format(Identifier(name)))
+            connection.execute(SQL("DROP ROLE {}").format(Identifier(name)))
+
+
+def connect(address: StoreAddress) -> psycopg.Connection[Any]:
+    return psycopg.connect(autocommit=True, **conninfo(address))
+
+
+def refuses(connection: psycopg.Connection[Any], *statements: str) -> None:
+    """Require that the server refuses each statement for lack of rights."""
+    for statement in statements:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(statement.encode())
+
+
+@postgres
+def test_a_runtime_role_does_what_tasks_do_and_no_more(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("runtime")
+    grant(owner, "runtime", str(user.user))
+    with MessageQueue(user.uri) as queue:
+        queue.enqueue_messages("acme", [b"one", b"two"])
+        queue.enqueue_message("acme", b"three", key="3")
+        queue.payloads.enqueue("acme", b"x" * 200_000)
+        queue.admin.set_origin("acme", share=2)
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        assert queue.blocks.settle(block).processed == 4
+        queue.admin.housekeep()
+        assert queue.check() == []
+    with closing(connect(user)) as connection:
+        connection.execute("SELECT airflow_mq.send('default', 'acme', 'four')")
+        refuses(
+            connection,
+            "CREATE TABLE airflow_mq.mine (x int)",
+            "DROP TABLE airflow_mq.migration",
+            "INSERT INTO airflow_mq.migration (version, name, checksum) VALUES (99, 'x', 'x')",
+            "UPDATE airflow_mq.migration SET version = 99",
+            "DELETE FROM airflow_mq.migration",
+            "TRUNCATE airflow_mq.migration",
+            "INSERT INTO airflow_mq.sender SELECT 'pg_monitor', 1, '*', '{%}', true",
+            "CREATE OR REPLACE FUNCTION airflow_mq.sender_name() RETURNS name LANGUAGE sql AS 'SELECT session_user'",
+        )
+
+
+@postgres
+def test_a_sender_sends_with_its_origins_and_touches_no_table(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("sender")
+    name = str(user.user)
+    grant(owner, "sender", name, origins="acme|acme/*|50%_a", high=False)
+    (granted,) = sender_grants(owner)
+    assert (granted.role, granted.ring, granted.origins, granted.priority) == (
+        name,
+        "default",
+        "acme|acme/*|50%_a",
+        "regular",
+    )
+    with closing(connect(user)) as connection:
+        for origin in ("acme", "acme/orders", "acme/", "50%_a"):
+            assert connection.execute("SELECT airflow_mq.send('default', %s, 'one')", (origin,)).fetchall() == [(1,)]
+        connection.execute("SELECT airflow_mq.send_many('default', '{acme,acme/b}', ARRAY['a','b']::bytea[])")
+        refuses(
+            connection,
+            "SELECT airflow_mq.send('default', 'other', 'x')",
+            "SELECT airflow_mq.send('default', 'acme2', 'x')",
+            "SELECT airflow_mq.send('default', 'ACME', 'x')",
+            "SELECT airflow_mq.send('default', '50%xa', 'x')",
+            "SELECT airflow_mq.send('default', '5_%_a', 'x')",
+            "SELECT airflow_mq.send('default', 'acme', 'x', priority => 'high')",
+            "SELECT airflow_mq.send_many('default', '{acme,other}', ARRAY['a','b']::bytea[])",
+            "SELECT * FROM airflow_mq.mail",
+            "INSERT INTO airflow_mq.mail (ring, size, origin, heap) VALUES (1, 1, 'acme', 'x')",
+            "SELECT * FROM airflow_mq.sender",
+            "SELECT config FROM airflow_mq.ring",
+            "SELECT airflow_mq.check_room(1::smallint, '{a}')",
+            "SELECT nextval('airflow_mq.id_seq')",
+        )
+        refuses(connection, "SELECT airflow_mq.send('default', E'\\x01acme', 'x')")
+    with MessageQueue(owner.uri) as queue:
+        assert queue.footprint("acme").count == 2
+        assert [summary.payload for summary in queue.inspect.peek("acme")] == [b"one", b"a"]
+        assert queue.check() == []
+
+
+@postgres
+def test_a_grant_holds_for_one_ring_and_for_members(owner: StoreAddress, roles: Roles) -> None:
+    group, member = roles("group"), roles("member")
+    with MessageQueue(owner.uri) as queue:
+        queue.admin.create_ring("other")
+    grant(owner, "sender", str(group.user), ring="other", origins="acme")
+    with closing(connect(owner)) as connection:
+        names = Identifier(str(group.user)), Identifier(str(member.user))
+        connection.execute(SQL("GRANT {} TO {}").format(*names))
+        # A pool logs in with its own role, and becomes a tenant's.
+        connection.execute(SQL("SET ROLE {}").format(names[1]))
+        connection.execute("SELECT airflow_mq.send('other', 'acme', 'x')")
+        refuses(
+            connection, "SELECT airflow_mq.send('other', 'b', 'x')", "SELECT airflow_mq.send('default', 'acme', 'x')"
+        )
+        connection.execute("RESET ROLE")
+        connection.execute("SELECT airflow_mq.send('default', 'b', 'x')")
+    with closing(connect(member)) as connection:
+        connection.execute("SELECT airflow_mq.send('other', 'acme', 'x')")
+        refuses(connection, "SELECT airflow_mq.send('default', 'acme', 'x')")
+
+
+@postgres
+def test_a_senders_own_functions_are_never_called(owner: StoreAddress, roles: Roles) -> None:
+    """A definer's function that looked up names in the caller's path would run the caller's code with its rights."""
+    user = roles("hostile")
+    grant(owner, "sender", str(user.user), origins="acme")
+    with closing(connect(owner)) as connection:
+        connection.execute(SQL("CREATE SCHEMA mine AUTHORIZATION {}").format(Identifier(str(user.user))))
+    with closing(connect(user)) as connection:
+        connection.execute("SET search_path = mine, pg_catalog")
+        for function in ("octet_length(bytea) RETURNS integer", "octet_length(text) RETURNS integer",
+                         "sha256(bytea) RETURNS bytea", "has_table_privilege(name, text, text) RETURNS boolean"):  # fmt: skip
+            connection.execute(
+                f"CREATE FUNCTION mine.{function} LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$".encode()
+            )
+        connection.execute("CREATE TEMP TABLE ring (id int)")
+        connection.execute("SELECT airflow_mq.send('default', 'acme', 'x', key => 'k')")
+        refuses(connection, "SELECT airflow_mq.send('default', 'other', 'x')")
+
+
+@postgres
+def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("reader")
+    grant(owner, "reader", str(user.user))
+    with MessageQueue(owner.uri) as queue:
+        queue.enqueue_messages("acme", [b"canary-1", b"canary-2"])
+        queue.enqueue_message("acme", b"canary-3", headers={"a": "b"})
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
+        queue.enqueue_message("acme", b"canary-4")
+    commands = (
+        "queue footprint", "queue order", "queue show acme", "queue paused", "block list", "block show 1", "block dry-run",
+        "ring list", "ring show", "message events", "set-aside list", "report fairness", "report ledger", "explain acme",
+    )  # fmt: skip
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow_mq", "--store", user.uri, *command.split()], capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert "canary" not in done.stdout
+    with closing(connect(user)) as connection:
+        refuses(
+            connection,
+            "SELECT heap FROM airflow_mq.mail",
+            "SELECT * FROM airflow_mq.mail",
+            "SELECT heap FROM airflow_mq.delayed",
+            "SELECT data FROM airflow_mq.chunk",
+            "SELECT lease_token FROM airflow_mq.state",
+            "SELECT digest FROM airflow_mq.sent_key",
+            "SELECT airflow_mq.send('default', 'acme', 'x')",
+            "DELETE FROM airflow_mq.event",
+        )
+
+
+@postgres
 @pytest.mark.empty_store
-def test_a_role_of_the_documentation_can_do_what_tasks_do_and_no_more(pg_uri: str) -> None:
-    (statements,) = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    owner = parse(pg_uri)
-    upgrade(owner)
-    role = f"queue_user_{owner.database}"  # roles are of the whole server, which other tests share
-    statements = statements.replace("queue_user", f'"{role}"')
-    user = replace(owner, user=role, password="change me")
-    with psycopg.connect(autocommit=True, **conninfo(owner)) as connection:
-        try:
-            connection.execute(statements.encode())
-            with MessageQueue(user.uri) as queue:
-                queue.enqueue_messages("acme", [b"one", b"two"])
-                queue.enqueue_message("acme", b"three", key="3")
-                queue.payloads.enqueue("acme", b"x" * 200_000)
-                queue.admin.set_origin("acme", share=2)
-                block = queue.blocks.plan()
-                queue.blocks.report(block, [batch.answer() for batch in block.batches()])
-                assert queue.blocks.settle(block).processed == 4
-                queue.admin.housekeep()
-                assert queue.check() == []
-            with psycopg.connect(autocommit=True, **conninfo(user)) as theirs:
-                for refused in (
-                    "CREATE TABLE airflow_mq.mine (x int)",
-                    "DROP TABLE airflow_mq.migration",
-                    "INSERT INTO airflow_mq.migration (version, name, checksum) VALUES (99, 'x', 'x')",
-                    "UPDATE airflow_mq.migration SET version = 99",
-                    "DELETE FROM airflow_mq.migration",
-                    "TRUNCATE airflow_mq.migration",
-                ):
-                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                        theirs.execute(refused)
-        finally:
-            connection.execute(f'DROP OWNED BY "{role}"'.encode())
-            connection.execute(f'DROP ROLE "{role}"'.encode())
+def test_an_installer_creates_and_upgrades_and_owns_what_there_is(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("installer")
+    with closing(connect(owner)) as connection:
+        database = Identifier(str(owner.database))
+        connection.execute(SQL("GRANT CREATE ON DATABASE {} TO {}").format(database, Identifier(str(user.user))))
+    assert upgrade(user)
+    grant(user, "sender", str(roles("sender of an installer").user), origins="acme")
+
+
+@postgres
+def test_a_store_changes_hands(owner: StoreAddress, roles: Roles) -> None:
+    installer, sender = roles("new installer"), roles("sender")
+    grant(owner, "installer", str(installer.user))
+    assert upgrade(installer) == []
+    grant(installer, "sender", str(sender.user), origins="acme")
+    with closing(connect(installer)) as connection:
+        connection.execute("ALTER TABLE airflow_mq.mail ADD COLUMN later integer")
+        connection.execute("ALTER TABLE airflow_mq.mail DROP COLUMN later")
+    with closing(connect(sender)) as connection:
+        connection.execute("SELECT airflow_mq.send('default', 'acme', 'x')")
+
+
+@postgres
+def test_a_revoked_role_has_no_rights(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("former")
+    name = str(user.user)
+    for kind in ("runtime", "sender", "reader"):
+        grant(owner, kind, name)  # type: ignore[arg-type]
+    revoke(owner, name)
+    assert sender_grants(owner) == []
+    with closing(connect(user)) as connection:
+        refuses(
+            connection,
+            "SELECT airflow_mq.send('default', 'acme', 'x')",
+            "SELECT id FROM airflow_mq.mail",
+            "SELECT name FROM airflow_mq.ring",
+        )
+
+
+@postgres
+def test_a_grant_that_cannot_be_made_says_why(owner: StoreAddress, roles: Roles) -> None:
+    name = str(roles("sender").user)
+    with pytest.raises(UnknownRing, match="unknown ring 'none': create it"):
+        grant(owner, "sender", name, ring="none")
+    with pytest.raises(InvalidInput, match="expected patterns with the wildcards"):
+        grant(owner, "sender", name, origins="[a-z]")
+    with pytest.raises(InvalidInput, match="unknown role 'nobody'"):
+        revoke(owner, "nobody")
+
+
+def test_sqlite_has_no_roles(sqlite_uri: str) -> None:
+    with pytest.raises(AddressRefused, match="roles require a store on PostgreSQL"):
+        grant(parse(sqlite_uri), "reader", "anna")
+
+
+def test_shell_patterns_become_like_patterns() -> None:
+    assert like_patterns("acme|acme/*|a?c|50%_\\x") == ["acme", "acme/%", "a_c", "50\\%\\_\\\\x"]

@@ -10,7 +10,16 @@ from typing import IO, Any, NamedTuple, TypeGuard
 
 from ...core.blob import Reference
 from ...core.config import HEADER_SIZE, RingConfig
-from ...core.message import Message, check_headers, check_key, check_origin, check_payload, header_bytes, message_id
+from ...core.message import (
+    Message,
+    check_headers,
+    check_key,
+    check_origin,
+    check_payload,
+    header_bytes,
+    key_digest,
+    message_id,
+)
 from ...core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
 from ...core.weight import Weight
 from ...store import Outgoing, codec
@@ -28,6 +37,8 @@ class KeyedRow(NamedTuple):
     key: str
     origin: str
     digest: bytes
+    #: The digest as versions before 0.3 stored it.
+    old_digest: bytes
     size: int
 
 
@@ -149,9 +160,9 @@ class Packer:
                 total -= row.used + row.headers
                 row = open_rows[book] = _Row()
             if own is not None and own.key is not None:
-                digest = message_id(origin.encode() + b"\0" + payload)
+                digests = key_digest(origin, payload), message_id(origin.encode() + b"\0" + payload)
                 single = self._packed(book, _Row().add(payload, attributes), more=False).row
-                yield Packed(single, KeyedRow(check_key(own.key), origin_of(single.origin), digest, single.size))
+                yield Packed(single, KeyedRow(check_key(own.key), origin_of(single.origin), *digests, single.size))
                 continue
             total -= row.used + row.headers
             row.add(payload, attributes)

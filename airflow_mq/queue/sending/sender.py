@@ -145,9 +145,9 @@ def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]
     window = int(session.config.key_window * 1_000_000)
     refused: dict[int, int] = {}
     for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
-        if unit.keys.claim(session.ring_id, row.key, row.origin, row.digest, now, window):
+        if unit.keys.claim(session.ring_id, row.key, row.origin, row.digest, row.old_digest, now, window):
             continue
-        if unit.keys.digest(session.ring_id, row.key, row.origin) != row.digest:
+        if unit.keys.digest(session.ring_id, row.key, row.origin) not in (row.digest, row.old_digest):
             raise KeyConflict(
                 f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
                 f"last {session.config.key_window:,.0f} seconds: a key names one message of its origin; "

@@ -57,6 +57,24 @@ CROSS JOIN LATERAL (
     LIMIT :limit
 ) m
 
+-- name: mail_heads
+-- Return the next rows of each queue without their bytes: a reader's role may not read the bytes.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id > :after
+ORDER BY m.id
+LIMIT :limit
+
+-- name: mail_heads (postgres)
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
+FROM {each origin text[], after bigint[]}
+CROSS JOIN LATERAL (
+    SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes FROM {s}mail m
+    WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
+    ORDER BY m.id
+    LIMIT :limit
+) m
+
 -- name: mail_between
 -- Return the ids of each queue's rows in a range, as one value per queue.
 SELECT :origin, group_concat(m.id) FROM {s}mail m

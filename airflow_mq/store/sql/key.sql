@@ -7,7 +7,7 @@ INSERT INTO {s}sent_key AS k (ring, key, origin, digest, at)
 SELECT :ring, :key, :origin, :digest, :now
 WHERE NOT EXISTS (
     SELECT 1 FROM {s}sent_key o WHERE o.ring = :ring AND o.key = :key AND o.origin = ''
-        AND o.digest = :digest AND o.at > :now - :window
+        AND o.digest = :old_digest AND o.at > :now - :window
 )
 ON CONFLICT (ring, key, origin) DO UPDATE SET digest = excluded.digest, at = excluded.at WHERE k.at <= :now - :window
 
@@ -17,7 +17,7 @@ INSERT INTO {s}sent_key AS k (ring, key, origin, digest, at)
 SELECT :ring, :key, :origin, :digest, :now
 WHERE NOT EXISTS (
     SELECT 1 FROM {s}sent_key o WHERE o.ring = :ring AND o.key = :key AND o.origin = ''
-        AND o.digest = :digest AND o.at > :now::bigint - :window::bigint
+        AND o.digest = :old_digest AND o.at > :now::bigint - :window::bigint
 )
 ON CONFLICT (ring, key, origin) DO UPDATE SET digest = excluded.digest, at = excluded.at
 WHERE k.at <= :now::bigint - :window::bigint

@@ -1,0 +1,383 @@
+-- Sending by SQL: functions that any client of the database can call, and grants that say who may send what.
+--
+-- A sender needs no right on a table. The functions run with the rights of their owner and check every value as the
+-- Python client does. Errors have their own SQLSTATEs, which docs/sql.md lists.
+
+-- Origins and priorities that a role may send with, in one ring.
+CREATE TABLE {s}sender (
+    role regrole NOT NULL,
+    ring smallint NOT NULL REFERENCES {s}ring (id) ON DELETE CASCADE,
+    -- Shell patterns as the operator wrote them, and the LIKE pattern of each.
+    origins text NOT NULL,
+    patterns text[] NOT NULL,
+    high boolean NOT NULL DEFAULT true,
+    PRIMARY KEY (role, ring)
+);
+
+CREATE FUNCTION {s}sender_name() RETURNS name LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- The role that the session chose by SET ROLE, else the one that logged in.
+    SELECT coalesce(nullif(current_setting('role'), 'none'), session_user)::name
+$$;
+
+CREATE FUNCTION {s}check_headers(headers jsonb, most integer) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    size bigint;
+BEGIN
+    IF jsonb_typeof(headers) <> 'object' OR EXISTS (
+            SELECT FROM jsonb_each(CASE jsonb_typeof(headers) WHEN 'object' THEN headers ELSE '{}' END) h
+            WHERE jsonb_typeof(h.value) <> 'string') THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid headers: expected a JSON object of text to text';
+    END IF;
+    SELECT sum(octet_length(h.key) + octet_length(h.value)) INTO size FROM jsonb_each_text(headers) h;
+    IF size > most THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
+            'headers too long (%s bytes): expected at most %s bytes of names and values', size, most),
+            HINT = 'Put longer data into the payload, or raise max_headers of the ring.';
+    END IF;
+    RETURN headers;
+END
+$$;
+
+CREATE FUNCTION {s}check_origin(origin text, invisible boolean) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF origin IS NULL OR octet_length(origin) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ100', MESSAGE = format(
+            'invalid origin %L (%s bytes): expected 1 to 255 bytes', left(origin, 40), octet_length(origin));
+    ELSIF origin ~ '[\u0001-\u001F\u007F-\u009F\u2028\u2029]' THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ100',
+            MESSAGE = 'invalid origin: expected text without control characters';
+    ELSIF NOT invisible AND origin ~ ('[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180B-\u180F\u200B-\u200F'
+            '\u202A-\u202E\u2060-\u206F\u2800\u3164\uFE00-\uFE0F\uFEFF\uFFA0\uFFF9-\uFFFB\U0001D173-\U0001D17A'
+            '\U000E0000-\U000E0FFF]') THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ100',
+            MESSAGE = 'invalid origin: a character is invisible or changes the direction of text, so the origin may '
+                      'look like another one; expected an origin without such characters',
+            HINT = 'To permit them: airflow-mq ring change RING --set invisible_origins=true';
+    END IF;
+    RETURN origin;
+END
+$$;
+
+-- Names of queues with stored messages in a range, at most `most`.
+CREATE FUNCTION {s}stored_origins(ring_id smallint, low text, below text, most integer) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    (SELECT b.origin FROM {s}book b
+     WHERE b.ring = ring_id AND b.origin >= low AND b.origin < below AND (b.pages > 0 OR b.ticket IS NOT NULL)
+     ORDER BY b.origin LIMIT most)
+    UNION ALL
+    (WITH RECURSIVE walk(origin, place) AS (
+         SELECT min(m.origin), 1 FROM {s}mail m WHERE m.ring = ring_id AND m.origin >= low
+         UNION ALL
+         SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = ring_id AND m.origin > walk.origin), walk.place + 1
+         FROM walk
+         WHERE walk.origin IS NOT NULL AND walk.origin < below AND walk.place < most
+     )
+     SELECT walk.origin FROM walk WHERE walk.origin < below)
+    UNION ALL
+    (SELECT DISTINCT d.origin FROM {s}delayed d
+     WHERE d.ring = ring_id AND d.origin >= low AND d.origin < below LIMIT most)
+$$;
+
+-- Of these origins, those without any stored message.
+CREATE FUNCTION {s}new_origins(ring_id smallint, origins text[]) RETURNS SETOF text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT DISTINCT o.origin COLLATE "C" FROM unnest(origins) o(origin)
+    WHERE NOT EXISTS (
+        SELECT FROM unnest(ARRAY[o.origin, E'\x01' || o.origin]) q(name)
+        WHERE EXISTS (SELECT FROM {s}book b
+                      WHERE b.ring = ring_id AND b.origin = q.name AND (b.pages > 0 OR b.ticket IS NOT NULL))
+           OR EXISTS (SELECT FROM {s}mail m WHERE m.ring = ring_id AND m.origin = q.name)
+           OR EXISTS (SELECT FROM {s}delayed d WHERE d.ring = ring_id AND d.origin = q.name)
+    )
+    ORDER BY 1
+$$;
+
+-- Raise an error if these origins would be too many for the ring or for a group of it.
+CREATE FUNCTION {s}check_room(ring_id smallint, origins text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    config jsonb;
+    fresh text[];
+    stored bigint;
+    most integer;
+    part record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM {s}new_origins(ring_id, origins)) THEN
+        RETURN;
+    END IF;
+    -- Senders that add queues wait for each other, so that together they keep the limit.
+    SELECT r.config INTO config FROM {s}ring r WHERE r.id = ring_id FOR NO KEY UPDATE;
+    fresh := ARRAY(SELECT {s}new_origins(ring_id, origins));
+    most := (config ->> 'max_origins')::integer;
+    IF most IS NOT NULL THEN
+        SELECT count(DISTINCT ltrim(o, E'\x01')) INTO stored FROM (
+            SELECT {s}stored_origins(ring_id, E'\x01', E'\x02', most + 1) AS o
+            UNION ALL SELECT {s}stored_origins(ring_id, E'\x02', E'\U0010FFFF', most + 1)
+        ) s;
+        IF cardinality(fresh) > greatest(most - stored, 0) THEN
+            RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = format(
+                'origin limit reached (max_origins=%s): cannot add origin %L', most,
+                left(fresh[greatest(most - stored, 0) + 1], 80)),
+                HINT = 'Drain or remove an origin, or raise max_origins. Nothing of this call was stored.';
+        END IF;
+    END IF;
+    most := (config ->> 'max_origins_per_group')::integer;
+    IF most IS NOT NULL THEN
+        FOR part IN SELECT split_part(o, '/', 1) AS name, array_agg(o ORDER BY o COLLATE "C") AS members
+                    FROM unnest(fresh) o GROUP BY 1 ORDER BY 1 LOOP
+            SELECT count(DISTINCT ltrim(o, E'\x01')) INTO stored FROM (
+                SELECT {s}stored_origins(ring_id, mark || part.name, mark || part.name || E'\x01', 2) AS o
+                FROM unnest(ARRAY['', E'\x01']) mark
+                UNION ALL
+                SELECT {s}stored_origins(ring_id, mark || part.name || '/', mark || part.name || '0', most + 1)
+                FROM unnest(ARRAY['', E'\x01']) mark
+            ) s;
+            IF cardinality(part.members) > greatest(most - stored, 0) THEN
+                RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = format(
+                    'origin limit of group %L reached (max_origins_per_group=%s): cannot add origin %L', part.name,
+                    most, left(part.members[greatest(most - stored, 0) + 1], 80)),
+                    HINT = 'Drain or remove an origin, or raise max_origins_per_group. '
+                           'Nothing of this call was stored.';
+            END IF;
+        END LOOP;
+    END IF;
+END
+$$;
+
+-- Pack numbers like `pack_numbers` of airflow_mq.store.codec, four bytes each, the lowest first.
+CREATE FUNCTION {s}packed_lengths(lengths integer[]) RETURNS bytea
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN cardinality(lengths) = 1 THEN ''::bytea ELSE
+        'I'::bytea || substr(n, 4, 1) || substr(n, 3, 1) || substr(n, 2, 1) || substr(n, 1, 1)
+        || '\x0000000000000000'::bytea
+        || (SELECT string_agg(substr(b, 4, 1) || substr(b, 3, 1) || substr(b, 2, 1) || substr(b, 1, 1), ''::bytea
+                              ORDER BY place)
+            FROM (SELECT int4send(length) AS b, place FROM unnest(lengths) WITH ORDINALITY u(length, place)) w)
+    END
+    FROM int4send(cardinality(lengths)) n
+$$;
+
+-- Enqueue many messages, in order. Return how many were stored: messages whose keys were used before are not.
+CREATE FUNCTION {s}send_many(
+    ring text,
+    origins text[],
+    payloads bytea[],
+    keys text[] DEFAULT NULL,
+    headers jsonb[] DEFAULT NULL,
+    weight numeric[] DEFAULT NULL,
+    not_before timestamptz DEFAULT NULL,
+    expires timestamptz DEFAULT NULL,
+    priority text DEFAULT 'regular'
+) RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    -- 5 bytes of header for each message in a page.
+    header constant integer := 5;
+    ring_id smallint;
+    config jsonb;
+    heap integer;
+    total integer := coalesce(cardinality(origins), 0);
+    sender name;
+    refused text;
+    shared jsonb := '{}';
+    own jsonb;
+    mark text := CASE send_many.priority WHEN 'high' THEN E'\x01' ELSE '' END;
+    moment bigint;
+    given record;
+    stored bytea;
+    size integer;
+    -- Of each message: whether its key was used before, the number of its inbox row, and its attributes.
+    skipped boolean[] := array_fill(false, ARRAY[total]);
+    parts integer[] := array_fill(0, ARRAY[total]);
+    attributes text[] := array_fill(''::text, ARRAY[total]);
+    -- The open inbox row: its number, origin, attributes and bytes.
+    part integer;
+    part_origin text;
+    part_attributes text;
+    part_size integer;
+BEGIN
+    SELECT r.id, r.config INTO ring_id, config FROM {s}ring r WHERE r.name = send_many.ring;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ104', MESSAGE = format('unknown ring %L', left(send_many.ring, 80)),
+            HINT = 'Create it: airflow-mq ring create NAME';
+    END IF;
+    heap := coalesce((config ->> 'heap_size')::integer, 65536);
+    IF send_many.priority IS NULL OR send_many.priority NOT IN ('regular', 'high') THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
+            'invalid priority %L: expected regular or high', left(send_many.priority, 40));
+    END IF;
+    IF coalesce(cardinality(payloads), 0) <> total OR cardinality(keys) <> total OR cardinality(headers) <> total
+            OR array_ndims(origins) > 1 OR array_ndims(payloads) > 1 THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
+            'arrays of different lengths (%s origins, %s payloads, %s keys, %s headers): expected one value for each '
+            'message', total, cardinality(payloads), cardinality(keys), cardinality(headers));
+    END IF;
+
+    -- Who may send. A role that may write the table itself needs no grant.
+    sender := {s}sender_name();
+    IF NOT has_table_privilege(sender, '{s}mail', 'INSERT') THEN
+        SELECT o INTO refused FROM unnest(origins) o
+        WHERE o IS NOT NULL AND NOT EXISTS (
+            SELECT FROM {s}sender g JOIN pg_roles r ON r.oid = g.role
+            WHERE g.ring = ring_id AND pg_has_role(sender, g.role, 'USAGE') AND o LIKE ANY (g.patterns)
+              AND (g.high OR send_many.priority = 'regular')
+        ) LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format(
+                'role %I may not send with origin %L and priority %s to ring %L: expected a grant that covers them',
+                sender, left(refused, 80), send_many.priority, left(send_many.ring, 80)),
+                HINT = format('To grant it: airflow-mq store grant sender %I --origins PATTERN', sender);
+        END IF;
+    END IF;
+
+    -- Common attributes of all messages.
+    IF weight IS NOT NULL THEN
+        IF cardinality(weight) <> 2 OR array_position(weight, NULL) IS NOT NULL OR EXISTS (
+                SELECT FROM unnest(weight) w
+                WHERE w <> trunc(w) OR w < 0 OR w > 18446744073709551615 OR w = 'NaN') THEN
+            RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
+                'invalid weight %s: expected two whole numbers, time and size, from 0 to 18446744073709551615', weight);
+        END IF;
+        shared := jsonb_build_object('weight', jsonb_build_array(trunc(weight[1]), trunc(weight[2])));
+    END IF;
+    IF expires IS NOT NULL THEN
+        IF expires NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
+            RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid expires: expected a time before the year 9999';
+        END IF;
+        shared := shared || jsonb_build_object('expires', trunc(extract(epoch FROM expires) * 1000000)::bigint);
+    END IF;
+    IF not_before NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid not_before: expected a time before the year 9999';
+    END IF;
+
+    -- Check each message, and assign it to an inbox row: a page's worth of messages of one origin with the same
+    -- attributes. A message with a key has a row of its own.
+    FOR given IN
+        SELECT m.origin, m.payload, m.key, m.headers, m.place::integer
+        FROM unnest(origins, payloads, keys, headers) WITH ORDINALITY m(origin, payload, key, headers, place)
+        ORDER BY m.origin COLLATE "C", m.place
+    LOOP
+        IF part_origin IS DISTINCT FROM given.origin OR given.origin IS NULL THEN
+            PERFORM {s}check_origin(given.origin, coalesce((config ->> 'invisible_origins')::boolean, false));
+            part_origin := given.origin;
+            part := NULL;
+        END IF;
+        size := octet_length(given.payload);
+        IF size IS NULL OR size = 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'MQ101', MESSAGE = 'empty message: expected at least one byte';
+        ELSIF size > heap - header THEN
+            RAISE EXCEPTION USING ERRCODE = 'MQ102', MESSAGE = format(
+                'message too long (%s bytes): expected at most %s bytes in this ring', size, heap - header),
+                HINT = 'Store it as an external payload, or raise heap_size of the ring.';
+        END IF;
+        own := shared;
+        IF given.headers IS NOT NULL AND given.headers <> '{}' THEN
+            own := own || jsonb_build_object('headers', {s}check_headers(
+                given.headers, coalesce((config ->> 'max_headers')::integer, 16384)));
+        END IF;
+        IF own <> '{}' THEN
+            attributes[given.place] := jsonb_build_object('all', own)::text;
+        END IF;
+        IF given.key IS NOT NULL THEN
+            IF octet_length(given.key) NOT BETWEEN 1 AND 1000 THEN
+                RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
+                    'invalid key %L (%s bytes): expected 1 to 1000 bytes, or NULL for no key', left(given.key, 40),
+                    octet_length(given.key));
+            END IF;
+            parts[given.place] := -given.place;
+            CONTINUE;
+        END IF;
+        size := size + header;
+        IF part IS NULL OR part_size + size > heap OR part_attributes <> attributes[given.place] THEN
+            part := given.place;
+            part_attributes := attributes[given.place];
+            part_size := 0;
+        END IF;
+        part_size := part_size + size;
+        parts[given.place] := part;
+    END LOOP;
+
+    -- Keys, in an order that is the same for all senders.
+    moment := trunc(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    FOR given IN
+        SELECT k.key, k.origin, k.place,
+               '\x01'::bytea || sha256(convert_to(k.origin, 'UTF8') || '\x00'::bytea || k.payload) AS digest
+        FROM unnest(origins, payloads, keys) WITH ORDINALITY k(origin, payload, key, place)
+        WHERE k.key IS NOT NULL
+        ORDER BY k.key COLLATE "C", k.origin COLLATE "C", k.place
+    LOOP
+        INSERT INTO {s}sent_key AS k (ring, key, origin, digest, at)
+        VALUES (ring_id, given.key, given.origin, given.digest, moment)
+        ON CONFLICT (ring, key, origin) DO UPDATE SET digest = excluded.digest, at = excluded.at
+        WHERE k.at <= moment - trunc(coalesce((config ->> 'key_window')::numeric, 86400) * 1000000)::bigint;
+        CONTINUE WHEN FOUND;
+        SELECT k.digest INTO stored FROM {s}sent_key k
+        WHERE k.ring = ring_id AND k.key = given.key AND k.origin = given.origin;
+        -- Earlier versions stored a digest that PostgreSQL cannot compute: the key alone decides.
+        IF octet_length(stored) = 33 AND stored <> given.digest THEN
+            RAISE EXCEPTION USING ERRCODE = 'MQ105', MESSAGE = format(
+                'idempotency key %L of origin %L was used for another message: expected one message for each key of '
+                'an origin', left(given.key, 80), left(given.origin, 80)),
+                HINT = 'Send another message with another key. Nothing of this call was stored.';
+        END IF;
+        skipped[given.place] := true;
+    END LOOP;
+
+    IF config ->> 'max_origins' IS NOT NULL OR config ->> 'max_origins_per_group' IS NOT NULL THEN
+        PERFORM {s}check_room(ring_id, ARRAY(
+            SELECT DISTINCT m.origin FROM unnest(origins, skipped) m(origin, is_skipped) WHERE NOT m.is_skipped));
+    END IF;
+
+    -- The transaction id is drawn before the ids of rows, as by every sender.
+    PERFORM pg_current_xact_id();
+    IF not_before IS NULL THEN
+        WITH packed AS (
+            SELECT m.part, min(m.place) AS first, min(m.origin) AS origin, min(m.attributes) AS attributes,
+                   array_agg(octet_length(m.payload) ORDER BY m.place) AS lengths,
+                   string_agg(m.payload, ''::bytea ORDER BY m.place) AS heap
+            FROM unnest(origins, payloads, parts, attributes, skipped) WITH ORDINALITY
+                m(origin, payload, part, attributes, is_skipped, place)
+            WHERE NOT m.is_skipped GROUP BY m.part
+        )
+        INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
+        SELECT ring_id, octet_length(p.heap), cardinality(p.lengths),
+               p.part > 0 AND p.first < max(p.first) FILTER (WHERE p.part > 0) OVER (PARTITION BY p.origin),
+               mark || p.origin, {s}packed_lengths(p.lengths), convert_to(p.attributes, 'UTF8'), p.heap
+        FROM packed p ORDER BY p.first;
+    ELSE
+        INSERT INTO {s}delayed (due, ring, size, items, origin, attributes, heap)
+        SELECT trunc(extract(epoch FROM not_before) * 1000000)::bigint, ring_id, octet_length(m.payload), 1,
+               mark || m.origin, convert_to(m.attributes, 'UTF8'), m.payload
+        FROM unnest(origins, payloads, attributes, skipped) WITH ORDINALITY
+            m(origin, payload, attributes, is_skipped, place)
+        WHERE NOT m.is_skipped ORDER BY m.place;
+    END IF;
+    IF mark <> '' THEN
+        UPDATE {s}ring r SET config = r.config || '{"high": true}'
+        WHERE r.id = ring_id AND NOT coalesce((r.config ->> 'high')::boolean, false);
+    END IF;
+    RETURN (SELECT count(*) FROM unnest(skipped) s WHERE NOT s);
+END
+$$;
+
+-- Enqueue one message. Return 1, or 0 if its key was used before.
+CREATE FUNCTION {s}send(
+    ring text,
+    origin text,
+    payload bytea,
+    key text DEFAULT NULL,
+    headers jsonb DEFAULT NULL,
+    weight numeric[] DEFAULT NULL,
+    not_before timestamptz DEFAULT NULL,
+    expires timestamptz DEFAULT NULL,
+    priority text DEFAULT 'regular'
+) RETURNS integer LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT {s}send_many(
+        ring, ARRAY[origin], ARRAY[payload], CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
+        CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END, weight, not_before, expires, priority)
+$$;
+
+REVOKE ALL ON FUNCTION {s}send, {s}send_many, {s}check_headers, {s}check_origin, {s}check_room, {s}new_origins,
+    {s}stored_origins, {s}packed_lengths, {s}sender_name FROM PUBLIC;

@@ -1,0 +1,1 @@
+-- Functions and grants for senders exist on PostgreSQL only: SQLite has no roles.
