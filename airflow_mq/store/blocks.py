@@ -139,9 +139,10 @@ class Blocks(Repository):
         return [bytes(data) for (data,) in self.unit.rows("outcomes", block=block)]
 
     def reports_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
-        """Return the reports to live blocks that claimed from these queues, in order."""
-        rows = self.unit.rows_for("reported", {"origin": origins}, ring=ring) if origins else []
-        return list(map(ClaimRow._make, rows))
+        """Return the reports to live blocks that claimed from these queues, in order; a reader's role gets none."""
+        if not origins or not self.unit.reads_reports():
+            return []
+        return list(map(ClaimRow._make, self.unit.rows_for("reported", {"origin": origins}, ring=ring)))
 
     def _block(self, statement: str, **values: object) -> BlockRow | None:
         rows = self.unit.rows(statement, **values)

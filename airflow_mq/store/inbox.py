@@ -125,6 +125,10 @@ class Inbox(Repository):
         """Return the bytes of rows."""
         return [HeapRow(*row) for row in self._read("heaps", ("origin", "id"), keys, ring=ring)]
 
+    def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
+        """Return the bytes of delayed rows."""
+        return [HeapRow(*row) for row in self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])]
+
     def attributes(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[AttributesRow]:
         """Return the attributes of rows; skip rows without any."""
         return [AttributesRow(*row) for row in self._read("mail_attributes", ("origin", "id"), keys, ring=ring)]
@@ -232,7 +236,7 @@ class Inbox(Repository):
         return [StoredInboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now)]
 
     def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
-        """Return due rows of these queues, with bytes."""
+        """Return due rows of these queues, without bytes."""
         return [StoredInboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
 
     def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, StoredInboxRow]]:

@@ -76,6 +76,12 @@ class PostgresUnit(Unit):
         """Draw ids from the sequence."""
         return [row[0] for row in self.rows("fresh_ids", count=count)]
 
+    def reads_reports(self) -> bool:
+        """Return whether this user may read reports; ask once."""
+        if self.store.reads_reports is None:
+            self.store.reads_reports = bool(self.rows("reads_reports")[0][0])
+        return self.store.reads_reports
+
     def now(self) -> int:
         return int(self.rows("now")[0][0])
 
@@ -106,6 +112,9 @@ class PostgresUnit(Unit):
 
 class PostgresStore(Store[Connection]):
     """A store in a schema of a PostgreSQL database."""
+
+    #: Whether the user may read reports; None until it was asked.
+    reads_reports: bool | None = None
 
     def text(self, name: str) -> bytes:
         """Return a statement as the driver takes it."""

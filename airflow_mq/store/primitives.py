@@ -41,6 +41,10 @@ class Primitives(ABC):
     def now(self) -> int:
         """Return the database's clock, in microseconds."""
 
+    def reads_reports(self) -> bool:
+        """Return whether this user may read reports, which contain payloads that processors sent."""
+        return True
+
     def only(self, statement: str, **values: object) -> Any:
         """Return the one row that a statement finds for each ring."""
         rows = self.rows(statement, **values)

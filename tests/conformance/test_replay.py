@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from airflow_mq.testing.conformance import replay_files
+from airflow_mq.testing.conformance import Replay, replay_files
 from tests.conformance.traces import LONG, TRACES
 from tests.memory import in_memory
 from tests.postgres_server import Servers
+from tests.store.test_sending_by_sql import STATES
 
 SEED = 20_260
 WAYS = {"plain": {}, "blocks": {"blocks": True}, "sparse": {"sparse": SEED}}
@@ -64,6 +67,45 @@ OTHER_PARTS = [
 def test_runs_replay_on_postgresql(pg_uri: str, way: str, first: int) -> None:
     differences: list[str] = []
     assert (replay(differences, store=pg_uri, first=first, limit=50, **WAYS[way]), differences) == ((50, 0), [])
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("first", [1, *(pytest.param(first, marks=pytest.mark.soak) for first in range(51, 301, 50))])
+def test_runs_whose_sender_uses_sql(pg_uri: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.testing.conformance.Replay", half_by_sql(Replay))
+    differences: list[str] = []
+    assert (replay(differences, store=pg_uri, first=first, limit=50), differences) == ((50, 0), [])
+
+
+def half_by_sql(replay_class: type[Replay]) -> type[Replay]:
+    """Return a replay that sends every other time through the SQL functions of the database."""
+
+    class BySql(replay_class):  # type: ignore[misc, valid-type]
+        calls = 0
+
+        def _enqueue_message(self, origin: int, message: str) -> None:
+            self._send(super()._enqueue_message, origin, [message], message)
+
+        def _enqueue_messages(self, origin: int, messages: list[str]) -> None:
+            self._send(super()._enqueue_messages, origin, messages, messages)
+
+        def _send(self, by_python: Callable[..., None], origin: int, payloads: list[str], given: Any) -> None:
+            type(self).calls += 1
+            if self.calls % 2:
+                by_python(origin, given)
+                return
+            text = f"SELECT {self.sender.session.store.prefix}send_many(%s, %s, %b)".encode()
+            values = [self.sender.session.ring, [str(origin)] * len(payloads), [text.encode() for text in payloads]]
+            with self.sender.session.store.writing() as unit:
+                try:
+                    unit.connection.execute(text, values)
+                except psycopg.Error as error:
+                    error_class = STATES[str(error.sqlstate)]
+                    raise error_class.__new__(error_class) from None
+            self.sender.session.tell_listeners()
+
+    return BySql
 
 
 @pytest.mark.slow

@@ -183,9 +183,11 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
         queue.blocks.report(block, [batch.answer() for batch in block.batches()])
         queue.blocks.settle(block)
         queue.enqueue_message("acme", b"canary-4")
+        queue.enqueue_message("acme", b"canary-5", not_before=-1)
+        queue.enqueue_message("late", b"canary-6", not_before=3_600)
     commands = (
-        "queue footprint", "queue order", "queue show acme", "queue paused", "block list", "block show 1", "block dry-run",
-        "ring list", "ring show", "message events", "set-aside list", "report fairness", "report ledger", "explain acme",
+        "queue footprint", "queue order", "queue show acme", "queue paused", "block list", "block show 1",
+        "ring list", "ring show", "message events", "set-aside list", "report fairness", "report ledger",
     )  # fmt: skip
     for command in commands:
         done = subprocess.run(
@@ -193,9 +195,14 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert "canary" not in done.stdout
+    refused = subprocess.run(
+        [sys.executable, "-m", "airflow_mq", "--store", user.uri, "message", "peek", "acme"], capture_output=True, text=True,
+    )  # fmt: skip
+    assert (refused.returncode, refused.stdout) == (4, "") and "may not read" in refused.stderr
     with closing(connect(user)) as connection:
         refuses(
             connection,
+            "SELECT data FROM airflow_mq.outcome",
             "SELECT heap FROM airflow_mq.mail",
             "SELECT * FROM airflow_mq.mail",
             "SELECT heap FROM airflow_mq.delayed",

@@ -154,6 +154,10 @@ INSERT INTO {s}outcome (id, block, data) VALUES (:id, :block, :data)
 -- Return the reports to a block, in order.
 SELECT o.data FROM {s}outcome o WHERE o.block = :block ORDER BY o.id
 
+-- name: reads_reports (postgres)
+-- Return whether the user may read reports: a reader's role may not.
+SELECT has_table_privilege('{s}outcome', 'SELECT')
+
 -- name: reported
 -- Return the reports to live blocks that claimed from these queues, in order.
 SELECT c.origin, o.data

@@ -107,6 +107,13 @@ SELECT m.origin, m.id, m.lengths, m.items, m.size, m.heap
 FROM {each origin text[], id bigint[]}
 JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
 
+-- name: delayed_heaps
+-- Return the bytes of delayed rows.
+SELECT d.origin, d.id, d.lengths, d.items, d.size, d.heap FROM {s}delayed d WHERE d.id = :id
+
+-- name: delayed_heaps (postgres)
+SELECT d.origin, d.id, d.lengths, d.items, d.size, d.heap FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
+
 -- name: mail_attributes
 -- Return the attributes that senders set on rows; skip rows without any.
 SELECT m.origin, m.id, m.attributes
@@ -335,12 +342,12 @@ SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}
 WHERE d.ring = :ring AND d.due <= :now ORDER BY d.due, d.id
 
 -- name: due_mail
--- Return due rows of these queues, with bytes.
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
+-- Return due rows of these queues, without bytes.
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
 WHERE d.ring = :ring AND d.due <= :now AND d.origin = :origin ORDER BY d.due, d.id
 
 -- name: due_mail (postgres)
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
 WHERE d.ring = :ring AND d.due <= :now AND d.origin = ANY(:origin::text[]) ORDER BY d.due, d.id
 
 -- name: promote_due

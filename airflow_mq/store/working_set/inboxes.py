@@ -154,6 +154,4 @@ class InboxLoader:
         for origin in origins:
             self.inbox(origin).due_seen = True
         for row in self.source.due_rows(origins, self.working_set.now):
-            assert row.heap is not None
             self.inboxes[row.origin].due.append(row)
-            self.cache.payloads[row.origin, row.id] = split_row(row, row.heap)

@@ -84,7 +84,7 @@ class Source:
         return self.unit.inbox.uncut(self.ring_id, after, limit)
 
     def due_rows(self, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
-        """Return delayed rows that are due and have not joined their inboxes, with their payloads."""
+        """Return delayed rows that are due and have not joined their inboxes."""
         return self.unit.inbox.due_of(self.ring_id, origins, now)
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
@@ -95,7 +95,12 @@ class Source:
 
     def heaps(self, wanted: Sequence[tuple[str, int]]) -> list[HeapRow]:
         """Return origin, id, lengths, items, size and bytes of rows."""
-        return self.unit.inbox.heaps(self.ring_id, wanted)
+        rows = self.unit.inbox.heaps(self.ring_id, wanted)
+        if len(rows) < len(wanted):
+            # Rows that are due have not joined their inboxes.
+            found = {row.id for row in rows}
+            rows += self.unit.inbox.delayed_heaps([id_ for _, id_ in wanted if id_ not in found])
+        return rows
 
     def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """Return origin, id and borrowed bytes of rows."""
