@@ -78,17 +78,12 @@ def version(session: Session, args: Namespace) -> bool:
 
 
 @command(
-    option("kind", choices=("installer", "runtime", "sender", "reader"), help="what the role may do"),
-    option("role", metavar="ROLE", help="name of the role; created, without a password, unless it exists"),
+    option("kind", "what the role may do", choices=("installer", "runtime", "sender", "reader")),
+    option("role ROLE", "name of the role; created, without a password, unless it exists"),
     option(
-        "--origins",
-        default="*",
-        metavar="PATTERN",
-        help="sender: only these origins, shell patterns separated by | (default: all)",
+        "--origins PATTERN", "sender: only these origins, shell patterns separated by | (default: all)", default="*"
     ),
-    option(
-        "--priority", choices=("regular", "high"), default="high", help="sender: the highest priority (default: high)"
-    ),
+    option("--priority", "sender: the highest priority (default: high)", choices=("regular", "high"), default="high"),
     example="$ store grant sender acme_app --origins 'acme|acme/*' --priority regular",
 )
 def grant(session: Session, args: Namespace) -> None:
@@ -116,7 +111,7 @@ def grant(session: Session, args: Namespace) -> None:
     session.out.remark(f"granted {args.kind} to {args.role}; set its password with \\password {args.role} in psql")
 
 
-@command(option("role", metavar="ROLE", help="name of the role"), example="$ store revoke acme_app")
+@command(option("role ROLE", "name of the role"), example="$ store revoke acme_app")
 def revoke(session: Session, args: Namespace) -> None:
     """Revoke all rights of a database role on a store. PostgreSQL only."""
     from .. import store
@@ -135,7 +130,7 @@ def grants(session: Session, args: Namespace) -> None:
 
     session.out.items(
         store.sender_grants(session.address()),
-        {"role": "role", "ring": "ring", "origins": "origins", "highest priority": "priority"},
+        ("role", "ring", "origins", ("highest priority", "priority")),
         "no role has a grant to send; add one with: airflow-mq store grant sender ROLE --origins PATTERN",
     )
 

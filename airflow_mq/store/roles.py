@@ -105,7 +105,7 @@ def like_patterns(origins: str) -> list[str]:
     return escaped.replace("*", "%").replace("?", "_").split("|")
 
 
-def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: str) -> Iterator[Composable]:
+def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: str) -> Iterator[Composed]:
     name, place = Identifier(role), Identifier(schema)
     if not _exists(connection, role):
         yield SQL("CREATE ROLE {}").format(name)
@@ -133,7 +133,7 @@ def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: 
         yield SQL("{} GRANT USAGE, SELECT ON SEQUENCES TO {}").format(later, name)
 
 
-def _new_owner(connection: postgres.Connection, schema: str, role: Identifier) -> Iterator[Composable]:
+def _new_owner(connection: postgres.Connection, schema: str, role: Identifier) -> Iterator[Composed]:
     """Yield statements that make a role the owner of a schema and of all that it holds."""
     place = Identifier(schema)
     yield SQL("ALTER SCHEMA {} OWNER TO {}").format(place, role)

@@ -169,6 +169,7 @@ def test_a_senders_own_functions_are_never_called(owner: StoreAddress, roles: Ro
             )
         connection.execute("CREATE TEMP TABLE ring (id int)")
         connection.execute("SELECT airflow_mq.send('default', 'acme', 'x', key => 'k')")
+        connection.execute("DROP TABLE pg_temp.ring")
         refuses(connection, "SELECT airflow_mq.send('default', 'other', 'x')")
 
 
@@ -186,7 +187,7 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
         queue.enqueue_message("acme", b"canary-5", not_before=-1)
         queue.enqueue_message("late", b"canary-6", not_before=3_600)
     commands = (
-        "queue footprint", "queue order", "queue show acme", "queue paused", "block list", "block show 1",
+        "queue footprint", "queue order", "queue show acme", "queue paused", "block list", f"block show {block.token}",
         "ring list", "ring show", "message events", "set-aside list", "report fairness", "report ledger",
     )  # fmt: skip
     for command in commands:

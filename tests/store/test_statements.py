@@ -23,7 +23,7 @@ PACKAGE = Path(airflow_mq.__file__).parent
 SQL = sorted((PACKAGE / "store" / "sql").glob("*.sql"))
 NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: Statements that one database needs: the other has no COPY, no snapshots, or no INSERT from DELETE … RETURNING.
-ONLY_POSTGRES = {"copy_mail", "database", "insert_one", "last_id", "snapshot", "table_locks", "try_lock_ring"}
+ONLY_POSTGRES = {"copy_mail", "database", "insert_one", "last_id", "reads_reports", "snapshot", "table_locks", "try_lock_ring"}
 ONLY_SQLITE = {"delete_due"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
@@ -81,6 +81,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "ready_books": {"after": 100},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "mail": {"after": IDS, "limit": 8, "inline": 2000},
+    "mail_heads": {"after": IDS, "limit": 8},
     "mail_between": {"first": IDS, "below": [first + 1_000 for first in IDS]},
     "uncut": {"after": 199_000, "limit": 1024},
     "turns": {"text": "", "limit": 50},
@@ -107,7 +108,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "tickets_before": {"ticket": 0, "low": -LATE},
     "advance_tickets": {"ticket": 0, "top": LATE, "shift": 1},
     "table_locks": {"schema": "airflow_mq"},
-    "claim_key": {"key": "k77", "origin": "o00077", "digest": b"x", "window": 10},
+    "claim_key": {"key": "k77", "origin": "o00077", "digest": b"x", "old_digest": b"y", "window": 10},
     "key_digest": {"key": "k77", "origin": "o00077"},
     "block_by_key": {"key": "k9990"},
     "blocks": {"state": -1, "before": LATE, "limit": 100},
