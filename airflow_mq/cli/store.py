@@ -81,7 +81,7 @@ def version(session: Session, args: Namespace) -> bool:
     option("kind", "what the role may do", choices=("installer", "runtime", "sender", "reader")),
     option("role ROLE", "name of the role; created, without a password, unless it exists"),
     option(
-        "--origins PATTERN", "sender: only these origins, shell patterns separated by | (default: all)", default="*"
+        "--origins PATTERN", "sender: only these origins, shell patterns separated by bars (default: all)", default="*"
     ),
     option("--priority", "sender: the highest priority (default: high)", choices=("regular", "high"), default="high"),
     example="$ store grant sender acme_app --origins 'acme|acme/*' --priority regular",

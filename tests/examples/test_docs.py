@@ -39,6 +39,7 @@ ONLY_READ = {
     r"^airflow-mq message receive-kafka": "tests/adapters has a Kafka",
     r"^airflow-mq ring measure-costs": "tests/cli/test_weights_measured.py runs it, on fewer messages",
     r"^airflow-mq top( --json.*)?$": "it runs until a key ends it; tests/terminal runs it",
+    r"^airflow-mq store (grant|grants|revoke)\b": "tests/store/test_roles.py runs them on PostgreSQL",
     r"^airflow-mq dev( .*)?$": "tests/live/test_first_steps.py starts it",
 }
 #: Commands of other programs: a shell reads them, and none runs, with the reason.
@@ -58,7 +59,7 @@ FENCE = re.compile(r"^( *)```([a-z]+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOT
 RUN = {"console", "ini", "json", "python", "sh", "yaml"}
 #: Other kinds, and the tests that cover them.
 SHOWN = {
-    "sql": "tests/store/test_roles.py runs it",
+    "sql": "tests/store/test_sending_by_sql.py runs it",
     "toml": "tests/examples/test_fairness_docs.py simulates it",
     "text": "a picture, or a file for a tool that is not here",
 }

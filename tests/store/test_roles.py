@@ -257,14 +257,14 @@ def test_a_revoked_role_has_no_rights(owner: StoreAddress, roles: Roles) -> None
 
 
 @postgres
-def test_a_grant_that_cannot_be_made_says_why(owner: StoreAddress, roles: Roles) -> None:
+def test_a_grant_that_cannot_be_made_names_the_reason(owner: StoreAddress, roles: Roles) -> None:
     name = str(roles("sender").user)
     with pytest.raises(UnknownRing, match="unknown ring 'none': create it"):
         grant(owner, "sender", name, ring="none")
     with pytest.raises(InvalidInput, match="expected patterns with the wildcards"):
         grant(owner, "sender", name, origins="[a-z]")
-    with pytest.raises(InvalidInput, match="unknown role 'nobody'"):
-        revoke(owner, "nobody")
+    with pytest.raises(InvalidInput, match="unknown role 'no-such-role'"):
+        revoke(owner, "no-such-role")
 
 
 def test_sqlite_has_no_roles(sqlite_uri: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -30,6 +32,7 @@ from airflow_mq.store import codec, parse
 from airflow_mq.store.postgres import conninfo
 
 pytestmark = pytest.mark.postgres
+PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 
 #: The SQLSTATE of each error that a sender can cause, as docs/sql.md lists them.
 STATES: dict[str, type[MessageQueueError]] = {
@@ -104,6 +107,17 @@ def test_send_stores_what_enqueue_message_stores(connection: psycopg.Connection[
             assert stored(other) == stored(queue)
             assert other.config.high and other.check() == []
             assert [message.payload for message in other.inspect.peek("acme")] == [b"one"]
+
+
+def test_the_statements_of_the_documentation_run(connection: psycopg.Connection[Any]) -> None:
+    (statements,) = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    counts = [connection.execute(text.encode()).fetchall() for text in statements.split(";\n") if text.strip()]
+    assert counts == [[(1,)], [(1,)], [(2,)]]
+
+
+def test_the_documentation_lists_every_error() -> None:
+    listed = re.findall(r"^\| `(MQ\d+)` \| `(\w+)`", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert dict(listed) == {state: error.__name__ for state, error in STATES.items()}
 
 
 def test_a_key_of_one_client_is_a_key_of_the_other(connection: psycopg.Connection[Any], pg_uri: str) -> None:

@@ -23,7 +23,16 @@ PACKAGE = Path(airflow_mq.__file__).parent
 SQL = sorted((PACKAGE / "store" / "sql").glob("*.sql"))
 NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: Statements that one database needs: the other has no COPY, no snapshots, or no INSERT from DELETE … RETURNING.
-ONLY_POSTGRES = {"copy_mail", "database", "insert_one", "last_id", "reads_reports", "snapshot", "table_locks", "try_lock_ring"}
+ONLY_POSTGRES = {
+    "copy_mail",
+    "database",
+    "insert_one",
+    "last_id",
+    "reads_reports",
+    "snapshot",
+    "table_locks",
+    "try_lock_ring",
+}
 ONLY_SQLITE = {"delete_due"}
 #: Tables that grow with the backlog or with history.
 GROWING = {

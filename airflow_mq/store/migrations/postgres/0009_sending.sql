@@ -1,4 +1,4 @@
--- Sending by SQL: functions that any client of the database can call, and grants that say who may send what.
+-- Sending by SQL: functions that any client of the database can call, and grants of roles to send.
 --
 -- A sender needs no right on a table. The functions run with the rights of their owner and check every value as the
 -- Python client does. Errors have their own SQLSTATEs, which docs/sql.md lists.
