@@ -190,7 +190,15 @@ class SqliteStore(Store[sqlite3.Connection]):
                 unit = SqliteUnit(self, connection)
                 yield unit
             finally:
-                connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
+                self._end_reading(connection)
+
+    def _end_reading(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
+        except sqlite3.Error:
+            # Otherwise every later transaction of this thread would fail: it would be within this one.
+            self.drop(connection)
+            raise
 
     @contextmanager
     def loose(self) -> Iterator[Unit]:

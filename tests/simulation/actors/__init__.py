@@ -1,0 +1,20 @@
+"""Actors: what each step of a script does. An action is a function of the module of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from ..scheduler import Process
+from ..world import World
+from . import aside, blocks, folders, holding, keeping, senders, services
+
+Action = Callable[[World, Process, Random], object]
+
+#: Actions by name.
+ACTIONS: dict[str, Action] = {
+    name: action
+    for module in (aside, blocks, folders, holding, keeping, senders, services)
+    for name, action in vars(module).items()
+    if callable(action) and getattr(action, "__module__", "") == module.__name__ and not name.startswith("_")
+}

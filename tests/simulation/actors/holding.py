@@ -1,0 +1,87 @@
+"""Lease holders: they take one message at a time, and complete it, hand it on, or forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ..messages import is_parent
+from ..scheduler import Process
+from ..world import ORIGINS, World
+from .processing import done
+
+KEPT = 10
+
+
+def take(world: World, process: Process, random: Random) -> object:
+    """Take the next message of the ring or of an origin."""
+    origin = random.choice((None, *ORIGINS))
+    token = world.queue(process).leases.view(origin, lease=random.choice((None, 5.0, 600.0))).try_next()
+    if token is None:
+        return None
+    world.board.tokens.append(str(token))
+    del world.board.tokens[:-KEPT]
+    world.met["taken"] += 1
+    return token.address
+
+
+def _pick(world: World, random: Random) -> str | None:
+    tokens = world.board.tokens
+    return None if not tokens else tokens[-1] if random.random() < 0.6 else random.choice(tokens)
+
+
+def complete(world: World, process: Process, random: Random) -> object:
+    """Fetch a leased message and complete it."""
+    text, leases = _pick(world, random), world.queue(process).leases
+    if text is None:
+        return None
+    payload = leases.fetch(text)
+    return leases.complete(text, done(payload))
+
+
+def complete_in_transaction(world: World, process: Process, random: Random) -> object:
+    """Complete a message within a transaction of the caller; commit, or roll back."""
+    text, queue = _pick(world, random), world.queue(process)
+    if text is None or is_parent(queue.leases.fetch(text)):
+        return None
+    return _within(world, process, random, lambda connection: queue.commands(connection).complete(text).execute())
+
+
+def transfer(world: World, process: Process, random: Random) -> object:
+    """Hand a leased message on to another queue, in a transaction of its own or of the caller."""
+    text, queue = _pick(world, random), world.queue(process)
+    if text is None:
+        return None
+    if random.random() < 0.5:
+        return queue.leases.transfer(text, "onward").count
+    return _within(
+        world, process, random, lambda connection: queue.commands(connection).transfer(text, "onward").execute()
+    )
+
+
+def _within(world: World, process: Process, random: Random, act: Callable[[Any], object]) -> object:
+    commits, connection = random.random() < 0.75, world.own_connection(process)
+    try:
+        connection.execute("BEGIN IMMEDIATE" if world.is_file else "BEGIN")
+        act(connection)
+        connection.execute("COMMIT" if commits else "ROLLBACK")
+        return commits
+    except Exception:
+        process.is_shaken = True
+        raise
+    finally:
+        if not process.is_gone:
+            connection.close()
+
+
+def give_back(world: World, process: Process, random: Random) -> object:
+    """Return a message to its queue."""
+    text = _pick(world, random)
+    return text and world.queue(process).leases.give_back(text)
+
+
+def renew_token(world: World, process: Process, random: Random) -> object:
+    """Extend the lease of a message."""
+    text = _pick(world, random)
+    return text and world.queue(process).leases.renew(text, 90.0)

@@ -1,0 +1,40 @@
+"""Processing: what processors answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from airflow_mq import BadFormat, Done, Outcome, Overweight, Unsupported, Weight, Yield
+
+from ..messages import child_of, is_parent
+
+
+def done(payload: bytes) -> Done:
+    """Return the answer for a message that was processed; a parent sends one more."""
+    return Done(enqueue=[("children", child_of(payload))]) if is_parent(payload) else Done()
+
+
+def answers(random: Random, payloads: Sequence[bytes]) -> list[Outcome]:
+    """Return the answers for neighbours: those behind one that is not done are not tried."""
+    found: list[Outcome] = []
+    for payload in payloads:
+        is_behind = bool(found) and isinstance(found[-1], (Yield, Overweight))
+        found.append(Yield("behind another") if is_behind else answer(random, payload))
+    return found
+
+
+def answer(random: Random, payload: bytes) -> Outcome:
+    """Return the answer of a processor that has bad days."""
+    draw = random.random()
+    if draw < 0.75:
+        return done(payload)
+    if draw < 0.85:
+        return Yield("not now")
+    if draw < 0.9:
+        return BadFormat()
+    if draw < 0.93:
+        return Unsupported()
+    if draw < 0.97:
+        return Overweight(Weight(random.choice((5, 500)), 10))
+    return Done(success=False, used=Weight(30, 30)) if not is_parent(payload) else done(payload)

@@ -1,0 +1,52 @@
+"""Services: processors that run in place, in slices, with pauses between two messages."""
+
+from __future__ import annotations
+
+from random import Random
+
+from airflow_mq import Batch, Delivery, Outcome, batch_processor
+
+from ..messages import Violation
+from ..scheduler import Process
+from ..world import World
+from .processing import answer, answers
+
+
+def _in_flight(world: World) -> set[tuple[str, int, int]]:
+    from ..invariants import check_holds
+
+    with world.scheduler.checking():
+        return set(check_holds(world))
+
+
+def serve(world: World, process: Process, random: Random) -> object:
+    """Service the ring, message by message."""
+
+    def processor(delivery: Delivery) -> Outcome:
+        process.arrive(commits=False)
+        place = delivery.book, delivery.page, delivery.index
+        if world.observer.config.ordered and place in _in_flight(world) and _still_holds(world, process):
+            raise Violation("I4 one holder", f"{delivery.address} is processed in place, and a block holds it")
+        return answer(random, delivery.payload)
+
+    return world.queue(process).service_queues(
+        processor, slice_messages=random.choice((1, 2, 5, 50)), seed=random.randbytes(8)
+    )
+
+
+def _still_holds(world: World, process: Process) -> bool:
+    """Return whether the process has the ring: one that lost its lease repeats what others do, and commits nothing."""
+    (row,) = world.rows("state", "lease_holder")
+    return process.name in str(row[0])
+
+
+def serve_batches(world: World, process: Process, random: Random) -> object:
+    """Service the ring, batch by batch."""
+
+    def processor(batch: Batch) -> list[Outcome]:
+        process.arrive(commits=False)
+        return answers(random, batch.payloads)
+
+    return world.queue(process).service_queues(
+        batch_processor(processor), slice_messages=random.choice((2, 5, 50)), seed=random.randbytes(8)
+    )

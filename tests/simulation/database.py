@@ -1,0 +1,346 @@
+"""The seam between the package and its databases: every statement of an actor is a border of the simulation.
+
+`sqlite3.connect` returns connections whose cursors ask the scheduler before each statement. For PostgreSQL, the
+methods of psycopg's cursor do, and `Connection.wait` lets other actors run while a lock blocks a statement. Both
+databases read the simulated clock. What no actor runs, for example a check, goes through unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+from unittest import mock
+
+import psycopg
+from psycopg import waiting
+
+from .clock import SECOND, Clock
+from .scheduler import Process, ProcessGone, Scheduler
+from .script import Fault
+
+Result = TypeVar("Result")
+COMMITS = re.compile(r"\s*(COMMIT|RELEASE)\b", re.IGNORECASE)
+ROLLS_BACK = re.compile(r"\s*ROLLBACK\b", re.IGNORECASE)
+READS = re.compile(r"\s*(SELECT|PRAGMA)\b", re.IGNORECASE)
+BUSY_TIMEOUT = re.compile(r"\s*PRAGMA busy_timeout\s*=\s*(\d+)", re.IGNORECASE)
+#: Settings that a simulated file does not need: it survives no power failure, and its clock is a function of ours.
+SKIPPED = re.compile(r"\s*PRAGMA (trusted_schema|synchronous)\b", re.IGNORECASE)
+#: Statements that end the work of an actor. A database that refuses these has ended the connection, too.
+HARMLESS = ("gone", "gone after", "slow", "jump", "dst", "skew")
+#: Real seconds after which a statement that does not end is looked at.
+PATIENCE = 0.003
+
+
+class Seam:
+    """Where faults happen and actors pause."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+        self.scheduler, self.clock = scheduler, clock
+
+    def before(self, process: Process, text: str) -> Fault | None:
+        """Stop at the border before a statement; return a fault that the database has to show."""
+        fault = process.arrive(bool(COMMITS.match(text)))
+        if fault is None or (ROLLS_BACK.match(text) and fault.kind not in HARMLESS):
+            return None
+        process.fire(fault)
+        if fault.kind == "gone":
+            process.is_gone = True
+            raise ProcessGone()
+        if fault.kind == "slow":
+            self.clock.advance((5, 20, 45, 120)[process.step.seed % 4])
+        elif fault.kind == "jump":
+            self.clock.jump(3_600 if process.step.seed % 2 else -3_600)
+        elif fault.kind == "dst":
+            self.clock.shift = 3_600 if process.step.seed % 2 else -3_600
+        elif fault.kind == "skew":
+            process.skew = 300 if process.step.seed % 2 else -300
+        else:
+            process.is_shaken = True
+            return fault
+        return None
+
+    def after(self, process: Process, fault: Fault | None) -> None:
+        """End the process after a statement, if that is the fault."""
+        if fault is not None and fault.kind == "gone after":
+            process.is_gone = True
+            raise ProcessGone()
+
+
+# SQLite.
+
+
+class SqliteSeam(Seam):
+    """The seam of SQLite: a writer that finds the file locked is blocked until another actor's transaction ends."""
+
+    def connect(self, path: Any, timeout: float = 5.0, **options: Any) -> sqlite3.Connection:
+        """Return a simulated connection that never waits for a lock by itself."""
+        options["factory"] = SimulatedConnection
+        connection = REAL_CONNECT(path, timeout=0, **options)
+        connection.seam, connection.patience = self, timeout
+        connection.create_function("julianday", 1, lambda _: self.clock.database / SECOND / 86_400 + 2_440_587.5)
+        if process := self.scheduler.running:
+            process.connections.append(connection.close)
+        return connection
+
+    def run(self, connection: SimulatedConnection, text: str, call: Callable[[], Result]) -> Result:
+        """Run a statement for whichever process runs."""
+        process = self.scheduler.running
+        if process is None:
+            return call()
+        fault = self.before(process, text)
+        self._raise(fault)
+        wrote = connection.in_transaction or not READS.match(text)
+        result = self._until_free(process, connection, call)
+        if wrote and not connection.in_transaction:
+            self.scheduler.released()
+        self.after(process, fault)
+        return result
+
+    def _raise(self, fault: Fault | None) -> None:
+        if fault is None or fault.kind == "gone after":
+            return
+        text, name = "disk I/O error", "SQLITE_IOERR"
+        if fault.kind == "busy":
+            text, name = "database is locked", "SQLITE_BUSY"
+        error = sqlite3.OperationalError(text)
+        error.sqlite_errorname = name
+        raise error
+
+    def _until_free(self, process: Process, connection: SimulatedConnection, call: Callable[[], Result]) -> Result:
+        until = self.clock.elapsed + connection.patience
+        while True:
+            try:
+                return call()
+            except sqlite3.OperationalError as error:
+                # SQLite waits only to begin; a transaction that has read already fails at once.
+                if "locked" not in str(error) or connection.in_transaction or connection.patience <= 0:
+                    raise
+                seen = self.scheduler.releases
+                if not process.block(lambda seen=seen: self.scheduler.releases != seen, until):
+                    raise
+
+
+class SimulatedCursor(sqlite3.Cursor):
+    """A cursor whose statements are borders."""
+
+    def execute(self, text: str, values: Any = ()) -> SimulatedCursor:
+        """Run a statement."""
+        connection: Any = self.connection
+        if found := BUSY_TIMEOUT.match(text):
+            connection.patience = int(found[1]) / 1000
+            text = "SELECT 1"
+        elif SKIPPED.match(text):
+            text = "SELECT 1"
+        connection.seam.run(connection, text, lambda: super(SimulatedCursor, self).execute(text, values))
+        return self
+
+    def executemany(self, text: str, values: Any) -> SimulatedCursor:
+        """Run a statement for many rows."""
+        rows, connection = list(values), self.connection
+        connection.seam.run(connection, text, lambda: super(SimulatedCursor, self).executemany(text, rows))  # type: ignore[attr-defined]
+        return self
+
+
+class SimulatedConnection(sqlite3.Connection):
+    """A connection whose statements are borders."""
+
+    seam: SqliteSeam
+    #: Simulated seconds to wait for another writer.
+    patience = 5.0
+
+    def cursor(self, factory: Any = None) -> Any:
+        """Return a cursor; `execute` of a connection makes one, too."""
+        return super().cursor(SimulatedCursor)
+
+    def execute(self, text: str, values: Any = ()) -> Any:
+        """Run a statement."""
+        return self.cursor().execute(text, values)
+
+    def executemany(self, text: str, values: Any) -> Any:
+        """Run a statement for many rows."""
+        return self.cursor().executemany(text, values)
+
+    def close(self) -> None:
+        """Close; a transaction that is open is rolled back."""
+        super().close()
+        self.seam.scheduler.released()
+
+
+REAL_CONNECT = sqlite3.connect
+
+
+@contextmanager
+def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
+    """Simulate every connection to SQLite that is opened meanwhile."""
+    seam = SqliteSeam(scheduler, clock)
+    with mock.patch("sqlite3.connect", seam.connect):
+        yield
+
+
+# PostgreSQL.
+
+REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
+
+
+class Monitor:
+    """A second connection that watches the others, and sets the database's clock."""
+
+    def __init__(self, uri: str) -> None:
+        self.connection = psycopg.connect(uri, autocommit=True)
+        self._time: int | None = None
+
+    def ask(self, text: str, *values: object) -> Any:
+        """Return the first value that a query finds."""
+        cursor = psycopg.Cursor(self.connection)
+        row = REAL_EXECUTE(cursor, text, values).fetchone()
+        return row and row[0]
+
+    def set_clock(self, clock: Clock) -> None:
+        """Set the database's clock, if it changed."""
+        if self._time != clock.database:
+            self._time = clock.database
+            self.ask("SELECT setval('sim.clock', %s)", clock.database)
+
+    def is_blocked(self, pid: int) -> bool:
+        """Return whether a session waits for a lock of another one."""
+        return bool(self.ask("SELECT cardinality(pg_blocking_pids(%s)) > 0", pid))
+
+    def await_end(self, pid: int) -> None:
+        """Wait until a session of the server has ended, and with it its transaction."""
+        for _ in range(5_000):
+            if not self.ask("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", pid):
+                return
+            time.sleep(0.001)
+        raise AssertionError(f"session {pid} does not end")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+class PostgresSeam(Seam):
+    """The seam of PostgreSQL: an actor whose statement waits for a lock is blocked until it has its answer."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock, monitor: Monitor) -> None:
+        super().__init__(scheduler, clock)
+        self.monitor = monitor
+        self._known: set[int] = set()
+
+    def execute(self, cursor: Any, query: Any, values: Any = None, **options: Any) -> Any:
+        """Run a statement for whichever process runs."""
+        connection = cursor.connection
+        if connection is self.monitor.connection:
+            return REAL_EXECUTE(cursor, query, values, **options)
+        query = self.timed(query)
+        process = self.scheduler.running
+        if process is None:
+            self.monitor.set_clock(self.clock)
+            return REAL_EXECUTE(cursor, query, values, **options)
+        self._know(process, connection)
+        fault = self.before(process, query.decode() if isinstance(query, bytes) else str(query))
+        self._raise(fault, connection)
+        self.monitor.set_clock(self.clock)
+        result = REAL_EXECUTE(cursor, query, values, **options)
+        if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            self.scheduler.released()
+        self._lose(fault, connection)
+        self.after(process, fault)
+        return result
+
+    def timed(self, query: Any) -> Any:
+        """Return a statement that reads the simulated clock."""
+        if isinstance(query, bytes):
+            return query.replace(b"clock_timestamp()", b"sim.now()")
+        return query.replace("clock_timestamp()", "sim.now()") if isinstance(query, str) else query
+
+    def _know(self, process: Process, connection: Any) -> None:
+        if id(connection) not in self._known:
+            self._known.add(id(connection))
+            process.connections.append(lambda: self.finish(connection))
+            # It lives as long as the run: another connection may not get its id.
+            process.scheduler.kept.append(connection)
+
+    def _raise(self, fault: Fault | None, connection: Any) -> None:
+        if fault is None:
+            return
+        if fault.kind == "error":
+            raise psycopg.errors.DiskFull("could not extend file: No space left on device")
+        if fault.kind == "busy":
+            raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
+        if fault.kind == "cut":
+            self.finish(connection)
+
+    def _lose(self, fault: Fault | None, connection: Any) -> None:
+        if fault is not None and fault.kind == "lost":
+            self.finish(connection)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def finish(self, connection: Any) -> None:
+        """Cut a connection, and wait until the server has noticed."""
+        if connection.pgconn.status == psycopg.pq.ConnStatus.OK:
+            pid = connection.pgconn.backend_pid
+            connection.pgconn.finish()
+            self.monitor.await_end(pid)
+        # Otherwise psycopg would warn of it.
+        connection.close()
+
+    def wait(self, connection: Any, gen: Any, *arguments: Any, **options: Any) -> Any:
+        """Wait for an answer of the server, while other actors run if a lock is in the way."""
+        process = self.scheduler.running
+        if process is None or connection is self.monitor.connection:
+            return REAL_WAIT(connection, gen, *arguments, **options)
+        try:
+            wanted = next(gen)
+            while True:
+                wanted = gen.send(self._ready(process, connection, wanted))
+        except StopIteration as done:
+            return done.value
+
+    def _ready(self, process: Process, connection: Any, wanted: int) -> int:
+        socket, pid = connection.pgconn.socket, connection.pgconn.backend_pid
+        while not (ready := _poll(socket, wanted, PATIENCE)):
+            if self.monitor.is_blocked(pid):
+                process.block(lambda: self._is_free(socket, wanted, pid), None)
+        return ready
+
+    def _is_free(self, socket: int, wanted: int, pid: int) -> bool:
+        """Return whether the answer is there, once that is certain: the lock may have been freed just now."""
+        while not _poll(socket, wanted, 0):
+            if self.monitor.is_blocked(pid):
+                return False
+            _poll(socket, wanted, PATIENCE)
+        return True
+
+
+def _poll(socket: int, wanted: int, seconds: float) -> int:
+    reads, writes = wanted & waiting.WAIT_R, wanted & waiting.WAIT_W
+    readable, writable, _ = select.select([socket] if reads else [], [socket] if writes else [], [], seconds)
+    return (waiting.READY_R if readable else 0) | (waiting.READY_W if writable else 0)
+
+
+@contextmanager
+def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator[None]:
+    """Simulate every statement on PostgreSQL meanwhile."""
+    monitor = Monitor(uri)
+    seam = PostgresSeam(scheduler, clock, monitor)
+    with ExitStack() as stack:
+        stack.callback(monitor.close)
+        stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", lambda *a, **o: seam.execute(*a, **o)))
+        stack.enter_context(mock.patch.object(psycopg.Connection, "wait", lambda *a, **o: seam.wait(*a, **o)))
+        yield
+
+
+#: Makes the server's clock a value that the monitor sets. A sequence is not transactional: all see it at once.
+POSTGRES_CLOCK = """
+CREATE SCHEMA sim;
+CREATE SEQUENCE sim.clock;
+CREATE FUNCTION sim.now() RETURNS timestamptz LANGUAGE sql VOLATILE
+AS $$ SELECT 'epoch'::timestamptz + (SELECT c.last_value FROM sim.clock c) * interval '1 microsecond' $$;
+ALTER TABLE airflow_mq.mail ALTER sent_at SET DEFAULT sim.now();
+ALTER TABLE airflow_mq.ring ALTER created_at SET DEFAULT sim.now();
+"""

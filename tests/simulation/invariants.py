@@ -1,0 +1,139 @@
+"""Invariants: what must be true of a ring after every turn, whatever the actors are in the middle of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_mq import Block
+from airflow_mq.core.claims import Verdict
+from airflow_mq.core.errors import UnknownBlock
+from airflow_mq.core.message import message_id
+
+from .messages import ACCEPTED, FINAL, OPEN, REFUSED, Violation
+from .world import ORIGINS, OTHERS, World
+
+#: Blocks of one message on lease have this order; they have no page in the ledger.
+VIEWED = "view"
+
+
+def check_all(world: World) -> None:
+    """Raise `Violation` for the first invariant that does not hold."""
+    held = check_holds(world)
+    take_events(world, held)
+    check_conservation(world)
+    violations = world.observer.check()
+    if violations:
+        raise Violation("check()", "; ".join(map(str, violations[:3])))
+
+
+def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
+    """Take in what happened since the last turn."""
+    messages, config = world.messages, world.observer.config
+    for event in world.observer.inspect.events(after=world.seen):
+        world.seen = event.seq
+        world.met[f"event {event.name}"] += 1
+        ordered = config.ordered and event.origin not in world.relaxed
+        messages.note(event, ordered, {})
+        place = event.address.book, event.page, event.index
+        if event.fate in FINAL and place in held and event.block != held[place]:
+            raise Violation("I4 one holder", f"block {held[place]} holds a message that ended outside of it: {event}")
+
+
+def live_blocks(world: World) -> Iterator[Block]:
+    """Yield the blocks that hold messages now."""
+    for row in world.observer.blocks.list("planned", limit=1_000):
+        if row.deadline.timestamp() * 1_000_000 > world.clock.database:
+            try:
+                yield world.observer.blocks.get(row.token)
+            except UnknownBlock:
+                continue
+
+
+def check_holds(world: World) -> dict[tuple[str, int, int], int]:
+    """Check that no message is in two live blocks (I4), and that each block keeps its limit (I3)."""
+    held: dict[tuple[str, int, int], int] = {}
+    for block in live_blocks(world):
+        if block.planned.plus(block.overhead).exceeds(block.limit):
+            raise Violation("I3 weight", f"block {block.id} plans {block.planned} and {block.overhead} of {block.limit}")
+        for claim in block.claims:
+            for run in claim.runs:
+                for item in run.handed_out():
+                    place = claim.origin, run.page, item
+                    if place in held:
+                        raise Violation("I4 one holder", f"blocks {held[place]} and {block.id} hold {place}")
+                    held[place] = block.id
+    return held
+
+
+def check_conservation(world: World) -> None:
+    """Check that every accepted message is in one place, or has ended once (I1)."""
+    messages = world.messages
+    stored, times, delayed = world.look()
+    for payload, count in times.items():
+        if count > 1:
+            raise Violation("I1 conservation", f"{payload!r} lies in {count} places")
+    ids = {}
+    for payload, peeked in stored.items():
+        if peeked.state == "set aside":
+            name = next((one.id for one in (messages.by_id.get(message_id(payload)),) if one), None)
+            if name:
+                messages.displaced.add(name)
+        ids[message_id(payload)] = peeked
+    outside = {message_id(payload) for payload in _whole(world, delayed)}
+    messages.end_lost({*ids, *outside})
+    for name, sent in messages.by_id.items():
+        there, gone = name in ids or name in outside, bool(messages.finals[name])
+        reported = name in ids and ids[name].state == "reported"
+        if sent.state == ACCEPTED and not there and not gone:
+            raise Violation("I1 conservation", f"{sent.payload!r} of {sent.origin!r} is lost ({messages.last.get(name)})")
+        if there and gone and not reported:
+            raise Violation("I1 conservation", f"{sent.payload!r} ended and is still there: {messages.last.get(name)}")
+        if sent.state == REFUSED and (there or gone):
+            raise Violation("I1 conservation", f"{sent.payload!r} is stored, though its call was refused")
+    for name, peeked in ids.items():
+        if name not in messages.by_id:
+            raise Violation("I1 conservation", f"{peeked.payload!r} is stored, and no actor sent it")
+        if peeked.state != "set aside" and peeked.attempts != messages.tries[name]:
+            _check_tries(world, name, peeked.attempts)
+
+
+def _check_tries(world: World, name: bytes, attempts: int) -> None:
+    sent, tries = world.messages.by_id[name], world.messages.tries[name]
+    if attempts < tries and name not in world.messages.displaced:
+        raise Violation("I1 attempts", f"{sent.payload!r} counts {attempts} attempts, its events {tries}")
+
+
+def _whole(world: World, payloads: set[bytes]) -> Iterator[bytes]:
+    """Yield payloads as they were sent: what was read from a heap has no padding."""
+    by_head = {one.payload.rstrip(b"."): one.payload for one in world.messages.by_id.values()}
+    for payload in payloads:
+        yield by_head.get(payload, payload)
+
+
+def check_ledger(world: World) -> None:
+    """Check that ledger, blocks and events agree about what was granted and what is left (I10)."""
+    queue, pages = world.observer, {page.block: page for page in world.observer.inspect.ledger(limit=1_000)}
+    for block in queue.blocks.list(limit=1_000):
+        page = pages.get(block.id)
+        if page is None:
+            continue
+        if block.state == "planned":
+            runs = [run for claim in queue.blocks.get(block.token).claims for run in claim.runs]
+            expired = sum(one.verdict is Verdict.EXPIRED for run in runs for one in run.decisions.values())
+            messages = sum(entry.messages for entry in page.entries)
+            if messages != block.messages + expired:
+                raise Violation("I10 ledger", f"block {block.id}: {block.messages} + {expired} messages, ledger {messages}")
+        granted = [sum(entry.granted[part] for entry in page.entries) for part in (0, 1)]
+        if tuple(granted) != tuple(block.planned):
+            raise Violation("I10 ledger", f"block {block.id} plans {block.planned}, its ledger {granted}")
+    alive = sum(
+        1 for name, one in world.messages.by_id.items()
+        if one.state != REFUSED and not world.messages.finals[name] and (one.state != OPEN)
+    )  # fmt: skip
+    counted = sum(queue.footprint(origin).count for origin in (*ORIGINS, *OTHERS))
+    stored, _, delayed = world.look()
+    waiting = len({*stored} - {one for one in stored if stored[one].state == "reported"})
+    if counted != waiting:
+        raise Violation("I10 ledger", f"footprints count {counted} messages, {waiting} are there")
+    if alive > len(stored) + len(delayed):
+        raise Violation("I10 ledger", f"events leave {alive} messages, {len(stored)} and {len(delayed)} are there")

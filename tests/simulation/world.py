@@ -1,0 +1,199 @@
+"""World of a run: one ring, what was sent to it, and an observer that no fault can reach."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import psycopg
+
+from airflow_mq import MessageQueue, Peeked, RingConfig, Weight
+from airflow_mq.store import parse, upgrade
+from tests.crash.states import TABLES
+
+from .clock import Clock, simulated_time
+from .database import POSTGRES_CLOCK, simulated_postgres, simulated_sqlite
+from .messages import PAYLOAD, Messages
+from .scheduler import Process, Scheduler
+
+ORIGINS = ("a", "b", "c", "d/1", "d/2")
+#: Origins to which messages are transferred, and those of children.
+OTHERS = ("children", "onward", "landed")
+#: Tables of the caller's own rows.
+OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
+
+
+def draw_config(seed: int) -> RingConfig:
+    """Return the settings of a ring."""
+    random = Random(f"setup {seed}")
+    order = random.choice(("deficit", "deficit", "deficit", "rotation", "shuffle"))
+    return RingConfig(
+        heap_size=random.choice((80, 120, 200, 400)),
+        service_weight=Weight(random.choice((12, 30, 60)), 4_000),
+        order=order,
+        paths=order == "deficit" and random.random() < 0.3,
+        ordered=random.random() < 0.75,
+        max_stale=random.choice((0, 1, 3)),
+        max_attempts=random.choice((None, None, 2, 4)),
+        backoff=random.choice((0.0, 0.0, 30.0)),
+        lease=random.choice((30.0, 60.0, 300.0)),
+        set_aside_expires=random.choice((None, None, 3_600.0)),
+        max_message_size=random.choice((None, None, 60)),
+        rounds_per_block=random.choice((3, 10)),
+    )
+
+
+class Stores:
+    """The stores on which runs take place, prepared once."""
+
+    def __init__(self, folder: Path, postgres: str | None = None) -> None:
+        """:param postgres: the address of a fresh database."""
+        self.folder = folder
+        self.uris: dict[str, str] = {"sqlite": f"sqlite:///{folder / 'template.db'}"}
+        upgrade(parse(self.uris["sqlite"]))
+        connection = sqlite3.connect(folder / "template.db")
+        with connection:
+            connection.execute(OWN_TABLE.format("sim_own"))
+        connection.close()
+        if postgres:
+            self.uris["postgres"] = f"{postgres}?statement_timeout=120"
+            upgrade(parse(self.uris["postgres"]))
+            with psycopg.connect(postgres) as opened:
+                opened.execute(POSTGRES_CLOCK + OWN_TABLE.format("sim.own"))
+        self._number = 0
+
+    def fresh(self, store: str) -> tuple[str, str]:
+        """Return the address of a store, and the name of a ring that it does not have."""
+        self._number += 1
+        if store == "sqlite":
+            path = self.folder / "run.db"
+            for old in self.folder.glob("run.db*"):
+                old.unlink()
+            shutil.copy(self.folder / "template.db", path)
+            return f"sqlite:///{path}", "r"
+        return self.uris[store], f"r{self._number}"
+
+
+@dataclass
+class Board:
+    """What actors pass on to each other, as an Airflow database would."""
+
+    #: Tokens of blocks.
+    blocks: list[str] = field(default_factory=list)
+    #: Tokens of leased messages.
+    tokens: list[str] = field(default_factory=list)
+
+
+@dataclass
+class World:
+    """One ring and everything around it."""
+
+    uri: str
+    ring: str
+    clock: Clock
+    scheduler: Scheduler
+    observer: MessageQueue
+    landing: Path
+    messages: Messages = field(default_factory=Messages)
+    board: Board = field(default_factory=Board)
+    met: Counter[str] = field(default_factory=Counter)
+    #: Results of the steps, to compare stores.
+    results: list[str] = field(default_factory=list)
+    #: Origins whose order was relaxed, at any time.
+    relaxed: set[str] = field(default_factory=set)
+    #: Last event that was taken in.
+    seen: int = 0
+    #: Number of ended transactions at the last check.
+    checked: int = -1
+    #: Whether the store is a file.
+    is_file: bool = True
+
+    def queue(self, process: Process) -> MessageQueue:
+        """Return the queue of a process, opened if it has none."""
+        queue = process.memory.get("queue")
+        if queue is None:
+            queue = MessageQueue(self.uri, self.ring, actor=process.name)
+            process.memory["queue"] = queue
+            process.connections.insert(0, queue.close)
+        assert isinstance(queue, MessageQueue)
+        return queue
+
+    def own_connection(self, process: Process) -> Any:
+        """Return a connection of the caller's own, beside the queue."""
+        if self.is_file:
+            path = self.uri.removeprefix("sqlite:///")
+            return sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+        connection = psycopg.connect(self.uri.partition("?")[0], autocommit=True)
+        return connection
+
+    # What the observer sees.
+
+    def stored(self) -> list[Peeked]:
+        """Return every message that lies in a queue."""
+        inspect, found = self.observer.inspect, {}
+        for origin in (*ORIGINS, *OTHERS):
+            found.update({one.address: one for one in inspect.peek(origin, limit=5_000)})
+        aside = (one.address for one in self.observer.set_aside.list(limit=5_000))
+        behind = {(at.origin, at.page, at.priority) for at in aside if at not in found}
+        for origin, page, priority in sorted(behind):
+            found.update({one.address: one for one in inspect.peek(origin, page=page, limit=5_000, priority=priority)})
+        return list(found.values())
+
+    def look(self) -> tuple[dict[bytes, Peeked], Counter[bytes], set[bytes]]:
+        """Return the messages in queues, how often each lies there, and those that wait outside."""
+        with self.scheduler.checking():
+            stored, delayed = self.stored(), self.delayed()
+        # What is reported elsewhere is as good as gone.
+        times = Counter(one.payload for one in stored if one.state != "reported")
+        order = sorted(stored, key=lambda one: one.state != "reported")
+        return {one.payload: one for one in order}, times, delayed
+
+    def rows(self, table: str, columns: str = "count(*)") -> list[Any]:
+        """Return rows of the ring from a table."""
+        store = self.observer.store
+        with self.scheduler.checking(), store.reading() as unit:
+            text = f"SELECT {columns} FROM {store.prefix}{table} WHERE ring = {self.observer.session.ring_id}"
+            return unit.connection.execute(text).fetchall()  # type: ignore[attr-defined]
+
+    def delayed(self) -> set[bytes]:
+        """Return the payloads that have not joined their queues."""
+        heaps = (bytes(heap) for (heap,) in self.rows("delayed", "heap"))
+        return {payload for heap in heaps for payload in PAYLOAD.findall(heap)}
+
+    def leftovers(self) -> dict[str, int]:
+        """Return the numbers of rows in tables that an empty ring does not need."""
+        return {
+            table: count
+            for table in TABLES
+            if table in ("mail", "delayed", "page", "aside", "loan") and (count := self.rows(table)[0][0])
+        }
+
+
+@contextmanager
+def a_world(stores: Stores, store: str, setup: int, scheduler: Scheduler, clock: Clock) -> Iterator[World]:
+    """Yield a world with a fresh ring, in simulated time."""
+    uri, ring = stores.fresh(store)
+    landing = stores.folder / "landing"
+    shutil.rmtree(landing, ignore_errors=True)
+    landing.mkdir()
+    names = Random(f"names {setup}")
+    with ExitStack() as stack:
+        stack.enter_context(simulated_time(clock))
+        stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
+        if store == "sqlite":
+            stack.enter_context(simulated_sqlite(scheduler, clock))
+        else:
+            stack.enter_context(simulated_postgres(scheduler, clock, uri))
+        with MessageQueue(uri) as maker:
+            maker.admin.create_ring(ring, draw_config(setup))
+        observer = stack.enter_context(MessageQueue(uri, ring, actor="observer"))
+        stack.callback(scheduler.close)
+        yield World(uri, ring, clock, scheduler, observer, landing, is_file=store == "sqlite")
