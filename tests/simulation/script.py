@@ -47,7 +47,7 @@ NUMBERS: Mapping[str, Sequence[int]] = {
 BUSYNESS: Mapping[str, float] = {
     "sender": 3, "planner": 3, "settler": 2, "holder": 2, "upgrader": 0.2, "reaper": 0.7, "landing": 1,
 }  # fmt: skip
-STEPS = 70
+STEPS = 60
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,6 @@ from .messages import PAYLOAD, Messages
 from .scheduler import Process, Scheduler
 
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
-#: Origins to which messages are transferred, and those of children.
-OTHERS = ("children", "onward", "landed")
 #: Tables of the caller's own rows.
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
@@ -113,8 +111,13 @@ class World:
     seen: int = 0
     #: Number of ended transactions at the last check.
     checked: int = -1
-    #: Whether the store is a file.
-    is_file: bool = True
+    checks: int = 0
+    store: str = "sqlite"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the store is a file."""
+        return self.store == "sqlite"
 
     def queue(self, process: Process) -> MessageQueue:
         """Return the queue of a process, opened if it has none."""
@@ -139,7 +142,7 @@ class World:
     def stored(self) -> list[Peeked]:
         """Return every message that lies in a queue."""
         inspect, found = self.observer.inspect, {}
-        for origin in (*ORIGINS, *OTHERS):
+        for origin, _ in self.observer.footprints(limit=100):
             found.update({one.address: one for one in inspect.peek(origin, limit=5_000)})
         aside = (one.address for one in self.observer.set_aside.list(limit=5_000))
         behind = {(at.origin, at.page, at.priority) for at in aside if at not in found}
@@ -196,4 +199,4 @@ def a_world(stores: Stores, store: str, setup: int, scheduler: Scheduler, clock:
             maker.admin.create_ring(ring, draw_config(setup))
         observer = stack.enter_context(MessageQueue(uri, ring, actor="observer"))
         stack.callback(scheduler.close)
-        yield World(uri, ring, clock, scheduler, observer, landing, is_file=store == "sqlite")
+        yield World(uri, ring, clock, scheduler, observer, landing, store=store)
