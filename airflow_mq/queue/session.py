@@ -305,8 +305,8 @@ class RingSession:
     def tell_listeners(self) -> None:
         """Cut sent messages into pages, and call the listeners."""
         if self.listeners:
-            # If another process holds the ring, that process cuts the pages.
-            with suppress(Busy), self.transaction(patience=0):
+            # If another process holds the ring, that process cuts the pages. The messages are stored in any case.
+            with suppress(Busy, StoreError), self.transaction(patience=0):
                 pass
 
     def refuse_nested(self) -> None:

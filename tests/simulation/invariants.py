@@ -58,7 +58,9 @@ def check_holds(world: World) -> dict[tuple[str, int, int], int]:
     held: dict[tuple[str, int, int], int] = {}
     for block in live_blocks(world):
         if block.planned.plus(block.overhead).exceeds(block.limit):
-            raise Violation("I3 weight", f"block {block.id} plans {block.planned} and {block.overhead} of {block.limit}")
+            raise Violation(
+                "I3 weight", f"block {block.id} plans {block.planned} and {block.overhead} of {block.limit}"
+            )
         for claim in block.claims:
             for run in claim.runs:
                 for item in run.handed_out():
@@ -89,7 +91,9 @@ def check_conservation(world: World) -> None:
         there, gone = name in ids or name in outside, bool(messages.finals[name])
         reported = name in ids and ids[name].state == "reported"
         if sent.state == ACCEPTED and not there and not gone:
-            raise Violation("I1 conservation", f"{sent.payload!r} of {sent.origin!r} is lost ({messages.last.get(name)})")
+            raise Violation(
+                "I1 conservation", f"{sent.payload!r} of {sent.origin!r} is lost ({messages.last.get(name)})"
+            )
         if there and gone and not reported:
             raise Violation("I1 conservation", f"{sent.payload!r} ended and is still there: {messages.last.get(name)}")
         if sent.state == REFUSED and (there or gone):
@@ -126,7 +130,9 @@ def check_ledger(world: World) -> None:
             expired = sum(one.verdict is Verdict.EXPIRED for run in runs for one in run.decisions.values())
             messages = sum(entry.messages for entry in page.entries)
             if messages != block.messages + expired:
-                raise Violation("I10 ledger", f"block {block.id}: {block.messages} + {expired} messages, ledger {messages}")
+                raise Violation(
+                    "I10 ledger", f"block {block.id}: {block.messages} + {expired} messages, ledger {messages}"
+                )
         granted = [sum(entry.granted[part] for entry in page.entries) for part in (0, 1)]
         if tuple(granted) != tuple(block.planned):
             raise Violation("I10 ledger", f"block {block.id} plans {block.planned}, its ledger {granted}")

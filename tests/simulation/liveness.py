@@ -73,4 +73,3 @@ def _execute_aside(queue: MessageQueue) -> int:
         except Refused as error:
             raise Violation("liveness", f"{one.address} cannot be executed: {error}") from error
     return executed
-

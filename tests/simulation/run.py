@@ -34,7 +34,7 @@ LEDGER_EVERY = {"sqlite": 10, "postgres": 40}
 
 @dataclass
 class Figures:
-    """What runs came to."""
+    """Sums over runs."""
 
     runs: int = 0
     steps: int = 0

@@ -94,21 +94,19 @@ class Script:
 
     @property
     def plain(self) -> Script:
-        """The same steps one after the other, without faults."""
+        """Its steps one after the other, without faults."""
         return Script(self.setup, [Step(one.actor, one.action, one.seed, one.wait) for one in self.steps])
 
     def as_test(self, name: str, failure: str, store: str) -> str:
         """Return the text of a module with a test that runs this script."""
         lines = "\n".join(f"        {step!r}," for step in self.steps)
-        summary = failure.splitlines()[0][:160]
+        fixture = "sqlite_stores" if store == "sqlite" else "both_stores"
         return (
-            f'"""{name.replace("_", " ").capitalize()}: {summary}"""\n\n'
+            f'"""{failure.partition(chr(10))[0][:100]}"""\n\n'
             "from tests.simulation.run import assert_survives\n"
             "from tests.simulation.script import Fault, Script, Step  # noqa: F401\n\n"
-            f'STORE = "{store}"\n'
-            "SCRIPT = Script(\n"
-            f"    {self.setup},\n    [\n{lines}\n    ],\n)  # fmt: skip\n\n\n"
-            f"def test_{name}(stores) -> None:\n    assert_survives(SCRIPT, stores[STORE])\n"
+            f"SCRIPT = Script(\n    {self.setup},\n    [\n{lines}\n    ],\n)  # fmt: skip\n\n\n"
+            f'def test_{name}({fixture}) -> None:\n    assert_survives(SCRIPT, {fixture}, "{store}")\n'
         )
 
 

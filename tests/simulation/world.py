@@ -82,7 +82,7 @@ class Stores:
 
 @dataclass
 class Board:
-    """What actors pass on to each other, as an Airflow database would."""
+    """Tokens that actors pass on to each other, as tasks do through XCom."""
 
     #: Tokens of blocks.
     blocks: list[str] = field(default_factory=list)
@@ -187,7 +187,8 @@ def a_world(stores: Stores, store: str, setup: int, scheduler: Scheduler, clock:
     landing = stores.folder / "landing"
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir()
-    names = Random(f"names {setup}")
+    # A store refuses a token that it knows.
+    names = Random(f"names {setup} {ring}")
     with ExitStack() as stack:
         stack.enter_context(simulated_time(clock))
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple, TypedDict
 
 from ... import tracing
 from ...core.blob import Reference
 from ...core.config import HEADER_SIZE
-from ...core.errors import BlobMissing, InvalidInput, KeyConflict
+from ...core.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
 from ...core.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
 from ...core.priority import REGULAR, book_name, check_priority
 from ...core.weight import Weight
@@ -206,7 +206,9 @@ class Sender:
         with packed_call(session, origin, given, terms) as call:
             sent = self._send(call)
         if call.first_high:
-            session.reread_config()
+            # The messages are stored: no error from here on may look as if they were not.
+            with suppress(StoreError):
+                session.reread_config()
         if session.listeners:
             session.tell_listeners()
         return sent
