@@ -25,8 +25,8 @@ class Clock:
         self.elapsed = 0.0
         #: Seconds by which the local time of all clients is moved.
         self.shift = 0.0
-        #: Called after each change.
-        self.changed: Callable[[int], object] = lambda now: None
+        #: Latest time that the database's clock showed.
+        self.latest = START
         #: The error of the clock of the client that runs.
         self.skew: Callable[[], float] = lambda: 0.0
         #: Called when a client sleeps.
@@ -42,7 +42,7 @@ class Clock:
         """Set the database's clock, forward or back, though no time passes."""
         # SQLite's clock counts whole milliseconds.
         self.database += round(seconds * 1_000) * 1_000
-        self.changed(self.database)
+        self.latest = max(self.latest, self.database)
 
     @property
     def client(self) -> float:

@@ -27,7 +27,32 @@ def check_all(world: World) -> None:
 
 def check_events(world: World) -> None:
     """Check what live blocks and events show: weight, holders, order, and that every message ends once."""
+    check_lease(world)
     take_events(world, check_holds(world))
+
+
+def check_lease(world: World) -> None:
+    """Check that no process took the ring from one whose lease had not run out (I4)."""
+    (row,) = world.rows("state", "lease_token, lease_until, lease_holder")
+    token, until, holder = None if row[0] is None else bytes(row[0]), int(row[1]), str(row[2])
+    before, ends, owner = world.lease
+    world.lease = token, until, holder
+    runner = world.scheduler.last
+    if before is None or token == before or ends <= world.clock.database or runner is None:
+        return
+    if f" by {runner.name}," not in owner and not world.scheduler.has_ended(owner):
+        raise Violation("I4 lease", f"{runner.name} took the ring from its holder ({owner}) before the lease ran out")
+
+
+def check_ends(world: World, live: dict[str, int]) -> None:
+    """Check that a block ends by its own token, or past its deadline (I4)."""
+    before, world.live = world.live, live
+    for token, deadline in before.items():
+        if token in live or token in world.asked or deadline <= world.clock.latest:
+            continue
+        row = world.observer.blocks.get(token)
+        if row.state != "planned":
+            raise Violation("I4 block", f"block {row.id} was {row.state} before its deadline, and no actor asked for it")
 
 
 def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
@@ -38,6 +63,9 @@ def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
         world.met[f"event {event.name}"] += 1
         ordered = config.ordered and event.origin not in world.relaxed
         messages.note(event, ordered, {})
+        sent = messages.by_id.get(event.id or b"")
+        if event.fate in FINAL and sent is not None and sent.due > world.clock.latest:
+            raise Violation("due time", f"{sent.payload!r} ended before it was due: {event}")
         place = event.address.book, event.page, event.index
         if event.fate in FINAL and place in held and event.block != held[place]:
             raise Violation("I4 one holder", f"block {held[place]} holds a message that ended outside of it: {event}")
@@ -56,7 +84,9 @@ def live_blocks(world: World) -> Iterator[Block]:
 def check_holds(world: World) -> dict[tuple[str, int, int], int]:
     """Check that no message is in two live blocks (I4), and that each block keeps its limit (I3)."""
     held: dict[tuple[str, int, int], int] = {}
-    for block in live_blocks(world):
+    blocks = list(live_blocks(world))
+    check_ends(world, {one.token: int(one.deadline.timestamp() * 1_000_000) for one in blocks})
+    for block in blocks:
         if block.planned.plus(block.overhead).exceeds(block.limit):
             raise Violation(
                 "I3 weight", f"block {block.id} plans {block.planned} and {block.overhead} of {block.limit}"

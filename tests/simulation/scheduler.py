@@ -135,6 +135,8 @@ class Scheduler:
         self._checking = False
         #: Connections of this run, open or not.
         self.kept: list[object] = []
+        #: The process whose turn was the last.
+        self.last: Process | None = None
         #: Grows whenever a transaction or a connection ends.
         self.releases = 0
         clock.sleeping = self.sleep
@@ -162,6 +164,10 @@ class Scheduler:
     def released(self) -> None:
         """Wake those who wait for a writer of SQLite."""
         self.releases += 1
+
+    def has_ended(self, holder: str) -> bool:
+        """Return whether a holder of the ring is in no step: its lease is left over."""
+        return not any(f" by {one.name}," in holder and one.is_busy for one in self.processes.values())
 
     def sleep(self, seconds: float) -> None:
         """Advance the clock; a process gives others a turn."""
@@ -237,7 +243,7 @@ class Scheduler:
         process.greenlet.process = process  # type: ignore[attr-defined]
 
     def _continue(self, process: Process) -> None:
-        process.blocked = None
+        process.blocked, self.last = None, process
         assert process.greenlet is not None
         process.greenlet.switch()
         if process.greenlet.dead:

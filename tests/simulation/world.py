@@ -107,6 +107,12 @@ class World:
     results: list[str] = field(default_factory=list)
     #: Origins whose order was relaxed, at any time.
     relaxed: set[str] = field(default_factory=set)
+    #: Tokens of blocks that an actor asked to end.
+    asked: set[str] = field(default_factory=set)
+    #: Live blocks at the last check, with their deadlines.
+    live: dict[str, int] = field(default_factory=dict)
+    #: Token, end and holder of the ring's lease at the last check.
+    lease: tuple[bytes | None, int, str] = (None, 0, "")
     #: Last event that was taken in.
     seen: int = 0
     #: Number of ended transactions at the last check.

@@ -43,6 +43,7 @@ def execute_as_block(world: World, process: Process, random: Random) -> object:
         if random.random() < 0.3:
             world.board.blocks.append(block.token)
             return block.id
+        world.asked.add(block.token)
         return queue.blocks.settle(block)
     return None
 

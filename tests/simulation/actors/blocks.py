@@ -112,12 +112,14 @@ def renew(world: World, process: Process, random: Random) -> object:
 def settle(world: World, process: Process, random: Random) -> object:
     """Settle a block."""
     token = _pick(world, random)
+    world.asked.add(token or "")
     return token and world.queue(process).blocks.settle(token)
 
 
 def release(world: World, process: Process, random: Random) -> object:
     """Abandon a block."""
     token = _pick(world, random)
+    world.asked.add(token or "")
     return token and world.queue(process).blocks.release(token)
 
 

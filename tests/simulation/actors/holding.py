@@ -31,12 +31,18 @@ def _pick(world: World, random: Random) -> str | None:
     return None if not tokens else tokens[-1] if random.random() < 0.6 else random.choice(tokens)
 
 
+def _ask(world: World, text: str) -> None:
+    """Note that the block behind a token may end now."""
+    world.asked.update(text.split("/")[1:2])
+
+
 def complete(world: World, process: Process, random: Random) -> object:
     """Fetch a leased message and complete it."""
     text, leases = _pick(world, random), world.queue(process).leases
     if text is None:
         return None
     payload = leases.fetch(text)
+    _ask(world, text)
     return leases.complete(text, done(payload))
 
 
@@ -45,6 +51,7 @@ def complete_in_transaction(world: World, process: Process, random: Random) -> o
     text, queue = _pick(world, random), world.queue(process)
     if text is None or is_parent(queue.leases.fetch(text)):
         return None
+    _ask(world, text)
     return _within(world, process, random, lambda connection: queue.commands(connection).complete(text).execute())
 
 
@@ -53,6 +60,7 @@ def transfer(world: World, process: Process, random: Random) -> object:
     text, queue = _pick(world, random), world.queue(process)
     if text is None:
         return None
+    _ask(world, text)
     if random.random() < 0.5:
         return queue.leases.transfer(text, "onward").count
     return _within(
@@ -78,6 +86,7 @@ def _within(world: World, process: Process, random: Random, act: Callable[[Any],
 def give_back(world: World, process: Process, random: Random) -> object:
     """Return a message to its queue."""
     text = _pick(world, random)
+    _ask(world, text or "")
     return text and world.queue(process).leases.give_back(text)
 
 

@@ -11,6 +11,7 @@ from airflow_mq import Message, Weight
 from airflow_mq.core.errors import CommitInDoubt, MessageQueueError, Refused
 from airflow_mq.queue import Inline
 
+from ..clock import SECOND
 from ..messages import Call, Sent
 from ..scheduler import Process, ProcessGone
 from ..world import ORIGINS, World
@@ -94,7 +95,8 @@ def send_keyed(world: World, process: Process, random: Random) -> object:
 def send_delayed(world: World, process: Process, random: Random) -> object:
     """Send messages that join their queue later."""
     queue, delay = world.queue(process), random.choice((0, 1, 30, 600))
-    some = _several(world, process, random, 3, in_order=False, delayed=True)
+    due = world.clock.database + delay * SECOND
+    some = _several(world, process, random, 3, in_order=False, delayed=True, due=due)
     payloads = [one.payload for one in some]
     return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, payloads, not_before=delay))
 
