@@ -52,7 +52,9 @@ def check_ends(world: World, live: dict[str, int]) -> None:
             continue
         row = world.observer.blocks.get(token)
         if row.state != "planned":
-            raise Violation("I4 block", f"block {row.id} was {row.state} before its deadline, and no actor asked for it")
+            raise Violation(
+                "I4 block", f"block {row.id} was {row.state} before its deadline, and no actor asked for it"
+            )
 
 
 def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
