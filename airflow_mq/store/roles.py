@@ -28,6 +28,8 @@ _SECRET = {"mail": {"heap"}, "delayed": {"heap"}, "state": {"lease_token"}}
 #: Tables that readers do not get at all.
 _UNREADABLE = ("chunk", "upload", "outcome", "sent_key", "sender")
 _FUNCTIONS = ("send", "send_many")
+#: Columns of the view that these functions insert into. A role that could set the others would choose who it is.
+SENT = ("ring", "origins", "payloads", "keys", "headers", "weight", "not_before", "expires", "priority")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def grant(
     with postgres.translated(), postgres.connect(address) as connection, connection.transaction():
         statements = list(_statements(connection, address.schema, kind, role))
         if kind == "sender":
-            statements.append(_sender_grant(connection, address, SenderGrant(role, ring, origins, _priority(high))))
+            statements += _sender_grant(connection, address, SenderGrant(role, ring, origins, _priority(high)))
         for statement in statements:
             connection.execute(statement)
         return [statement.as_string(connection) for statement in statements]
@@ -65,7 +67,7 @@ def revoke(address: StoreAddress, role: str) -> list[str]:
     name = Identifier(role)
     with postgres.translated(), postgres.connect(address) as connection, connection.transaction():
         if not _exists(connection, role):
-            raise InvalidInput(f"unknown role {role!r}: expected a role of the database server")
+            return _revoke_dropped(connection, schema, role)
         later = Identifier(_owner(connection, address.schema)), schema, name
         statements = [
             SQL("DELETE FROM {}.sender WHERE role = {}::regrole").format(schema, _role_text(connection, role)),
@@ -83,6 +85,14 @@ def revoke(address: StoreAddress, role: str) -> list[str]:
         for statement in statements:
             connection.execute(statement)
         return [statement.as_string(connection) for statement in statements]
+
+
+def _revoke_dropped(connection: postgres.Connection, schema: Identifier, number: str) -> list[str]:
+    """Delete the grants of a dropped role, which has only its number left."""
+    text = SQL("DELETE FROM {}.sender WHERE role::oid::text = {}").format(schema, SqlLiteral(number))
+    if not connection.execute(text).rowcount:
+        raise InvalidInput(f"unknown role {number!r}: expected a role of the database server")
+    return [text.as_string(connection)]
 
 
 def sender_grants(address: StoreAddress) -> list[SenderGrant]:
@@ -105,6 +115,11 @@ def like_patterns(origins: str) -> list[str]:
     return escaped.replace("*", "%").replace("?", "_").split("|")
 
 
+def is_secret(table: str, column: str = "") -> bool:
+    """Return whether readers may not read a column; without a column, whether they may not read all columns."""
+    return table in _UNREADABLE or (table in _SECRET and (not column or column in _SECRET[table]))
+
+
 def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: str) -> Iterator[Composed]:
     name, place = Identifier(role), Identifier(schema)
     if not _exists(connection, role):
@@ -121,6 +136,7 @@ def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: 
         return
     for function in _FUNCTIONS:
         yield SQL("GRANT EXECUTE ON FUNCTION {}.{} TO {}").format(place, Identifier(function), name)
+    yield SQL("GRANT INSERT ({}), SELECT (stored) ON {}.outbox TO {}").format(_joined(SENT), place, name)
     if kind == "runtime":
         rights = SQL("SELECT, INSERT, UPDATE, DELETE")
         yield SQL("GRANT {} ON ALL TABLES IN SCHEMA {} TO {}").format(rights, place, name)
@@ -138,8 +154,9 @@ def _new_owner(connection: postgres.Connection, schema: str, role: Identifier) -
     place = Identifier(schema)
     yield SQL("ALTER SCHEMA {} OWNER TO {}").format(place, role)
     rows = connection.execute(
-        "SELECT CASE c.relkind WHEN 'r' THEN 'TABLE' ELSE 'SEQUENCE' END, c.relname::text FROM pg_class c "
-        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND (c.relkind = 'r' OR c.relkind = 'S' "
+        "SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.relname::text "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND (c.relkind IN ('r', 'v') OR c.relkind = 'S' "
         "AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('a', 'i'))) ORDER BY 2",
         (schema,),
     )
@@ -154,12 +171,18 @@ def _new_owner(connection: postgres.Connection, schema: str, role: Identifier) -
         yield SQL("ALTER FUNCTION {}.{} OWNER TO {}").format(place, Identifier(function), role)
 
 
-def _sender_grant(connection: postgres.Connection, address: StoreAddress, wanted: SenderGrant) -> Composed:
+def _sender_grant(connection: postgres.Connection, address: StoreAddress, wanted: SenderGrant) -> Iterator[Composed]:
     place = Identifier(address.schema)
     row = connection.execute(SQL("SELECT id FROM {}.ring WHERE name = %s").format(place), (wanted.ring,)).fetchone()
     if row is None:
         raise UnknownRing(f"unknown ring {wanted.ring!r}: create it with `airflow-mq ring create {wanted.ring}`")
-    return SQL(
+    if wanted.priority == "high":
+        # Else the sender of the first high message would lock the row of the ring until its transaction ends.
+        yield SQL(
+            "UPDATE {}.ring SET config = config || '{{\"high\": true}}' "
+            "WHERE id = {} AND NOT coalesce((config ->> 'high')::boolean, false)"
+        ).format(place, row[0])
+    yield SQL(
         "INSERT INTO {}.sender (role, ring, origins, patterns, high) VALUES ({}::regrole, {}, {}, {}, {}) "
         "ON CONFLICT (role, ring) DO UPDATE SET origins = excluded.origins, patterns = excluded.patterns, "
         "high = excluded.high"

@@ -87,7 +87,7 @@ def test_a_runtime_role_does_what_tasks_do_and_no_more(owner: StoreAddress, role
             "DELETE FROM airflow_mq.migration",
             "TRUNCATE airflow_mq.migration",
             "INSERT INTO airflow_mq.sender SELECT 'pg_monitor', 1, '*', '{%}', true",
-            "CREATE OR REPLACE FUNCTION airflow_mq.sender_name() RETURNS name LANGUAGE sql AS 'SELECT session_user'",
+            "CREATE OR REPLACE FUNCTION airflow_mq.accept() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
         )
 
 
@@ -120,7 +120,8 @@ def test_a_sender_sends_with_its_origins_and_touches_no_table(owner: StoreAddres
             "INSERT INTO airflow_mq.mail (ring, size, origin, heap) VALUES (1, 1, 'acme', 'x')",
             "SELECT * FROM airflow_mq.sender",
             "SELECT config FROM airflow_mq.ring",
-            "SELECT airflow_mq.check_room(1::smallint, '{a}')",
+            "SELECT airflow_mq.check_room(1::smallint, '{a}', true)",
+            "SELECT airflow_mq.store_messages('postgres', 'default', '{a}', '{x}', NULL, NULL, NULL, NULL, NULL, 'high')",
             "SELECT nextval('airflow_mq.id_seq')",
         )
         refuses(connection, "SELECT airflow_mq.send('default', E'\\x01acme', 'x')")

@@ -1,7 +1,8 @@
 -- Sending by SQL: functions that any client of the database can call, and grants of roles to send.
 --
--- A sender needs no right on a table. The functions run with the rights of their owner and check every value as the
--- Python client does. Errors have their own SQLSTATEs, which docs/sql.md lists.
+-- A sender needs no right on a table. The functions `send` and `send_many` run with the rights of their caller and insert
+-- into the view `outbox`. Its trigger runs with the rights of its owner, and checks every value as the Python client
+-- does. Errors have their own SQLSTATEs, which docs/sql.md lists.
 
 -- Origins and priorities that a role may send with, in one ring.
 CREATE TABLE {s}sender (
@@ -13,11 +14,6 @@ CREATE TABLE {s}sender (
     high boolean NOT NULL DEFAULT true,
     PRIMARY KEY (role, ring)
 );
-
-CREATE FUNCTION {s}sender_name() RETURNS name LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- The role that the session chose by SET ROLE, else the one that logged in.
-    SELECT coalesce(nullif(current_setting('role'), 'none'), session_user)::name
-$$;
 
 CREATE FUNCTION {s}check_headers(headers jsonb, most integer) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -94,8 +90,9 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY 1
 $$;
 
--- Raise an error if these origins would be too many for the ring or for a group of it.
-CREATE FUNCTION {s}check_room(ring_id smallint, origins text[]) RETURNS void
+-- Raise an error if these origins would be too many for the ring or for a group of it. The error of a caller that may
+-- read the tables has figures. Those of others have none, because they would reveal how many origins others have.
+CREATE FUNCTION {s}check_room(ring_id smallint, origins text[], is_reader boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     config jsonb;
@@ -117,9 +114,10 @@ BEGIN
             UNION ALL SELECT {s}stored_origins(ring_id, E'\x02', E'\U0010FFFF', most + 1)
         ) s;
         IF cardinality(fresh) > greatest(most - stored, 0) THEN
-            RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = format(
+            RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = CASE WHEN is_reader THEN format(
                 'origin limit reached (max_origins=%s): cannot add origin %L', most,
-                left(fresh[greatest(most - stored, 0) + 1], 80)),
+                left(fresh[greatest(most - stored, 0) + 1], 80))
+                ELSE 'origin limit reached: cannot add all origins of this call' END,
                 HINT = 'Drain or remove an origin, or raise max_origins. Nothing of this call was stored.';
         END IF;
     END IF;
@@ -135,9 +133,10 @@ BEGIN
                 FROM unnest(ARRAY['', E'\x01']) mark
             ) s;
             IF cardinality(part.members) > greatest(most - stored, 0) THEN
-                RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = format(
+                RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = CASE WHEN is_reader THEN format(
                     'origin limit of group %L reached (max_origins_per_group=%s): cannot add origin %L', part.name,
-                    most, left(part.members[greatest(most - stored, 0) + 1], 80)),
+                    most, left(part.members[greatest(most - stored, 0) + 1], 80))
+                    ELSE format('origin limit of group %L reached: cannot add all origins of this call', part.name) END,
                     HINT = 'Drain or remove an origin, or raise max_origins_per_group. '
                            'Nothing of this call was stored.';
             END IF;
@@ -159,18 +158,19 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM int4send(cardinality(lengths)) n
 $$;
 
--- Enqueue many messages, in order. Return how many were stored: messages whose keys were used before are not.
-CREATE FUNCTION {s}send_many(
+-- Enqueue the messages of one call of a role. Return how many were stored.
+CREATE FUNCTION {s}store_messages(
+    caller name,
     ring text,
     origins text[],
     payloads bytea[],
-    keys text[] DEFAULT NULL,
-    headers jsonb[] DEFAULT NULL,
-    weight numeric[] DEFAULT NULL,
-    not_before timestamptz DEFAULT NULL,
-    expires timestamptz DEFAULT NULL,
-    priority text DEFAULT 'regular'
-) RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    keys text[],
+    headers jsonb[],
+    weight numeric[],
+    not_before timestamptz,
+    expires timestamptz,
+    priority text
+) RETURNS integer LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     -- 5 bytes of header for each message in a page.
@@ -179,11 +179,12 @@ DECLARE
     config jsonb;
     heap integer;
     total integer := coalesce(cardinality(origins), 0);
-    sender name;
+    is_writer boolean := has_table_privilege(caller, '{s}mail', 'INSERT');
+    patterns text[];
     refused text;
     shared jsonb := '{}';
     own jsonb;
-    mark text := CASE send_many.priority WHEN 'high' THEN E'\x01' ELSE '' END;
+    mark text := CASE store_messages.priority WHEN 'high' THEN E'\x01' ELSE '' END;
     moment bigint;
     given record;
     stored bytea;
@@ -198,15 +199,29 @@ DECLARE
     part_attributes text;
     part_size integer;
 BEGIN
-    SELECT r.id, r.config INTO ring_id, config FROM {s}ring r WHERE r.name = send_many.ring;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'MQ104', MESSAGE = format('unknown ring %L', left(send_many.ring, 80)),
+    SELECT r.id, r.config INTO ring_id, config FROM {s}ring r WHERE r.name = store_messages.ring;
+    -- Who may send. A role that may write the table itself needs no grant. Without a grant, a ring looks like none.
+    IF NOT is_writer THEN
+        SELECT array_agg(p) INTO patterns FROM {s}sender g JOIN pg_roles r ON r.oid = g.role, unnest(g.patterns) p
+        WHERE g.ring = ring_id AND pg_has_role(caller, g.role, 'USAGE')
+          AND (g.high OR store_messages.priority IS DISTINCT FROM 'high');
+        -- Longer ones are invalid; no pattern meets them, because matching takes long.
+        SELECT o INTO refused FROM unnest(origins) o
+        WHERE patterns IS NULL OR o IS NOT NULL AND octet_length(o) <= 255 AND NOT o LIKE ANY (patterns) LIMIT 1;
+        IF FOUND OR patterns IS NULL THEN
+            RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format(
+                'role %I may not send with origin %L and priority %s to ring %L: expected a grant that covers them',
+                caller, left(refused, 80), left(store_messages.priority, 40), left(store_messages.ring, 80)),
+                HINT = format('To grant it: airflow-mq store grant sender %I --origins PATTERN', caller);
+        END IF;
+    ELSIF ring_id IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ104', MESSAGE = format('unknown ring %L', left(store_messages.ring, 80)),
             HINT = 'Create it: airflow-mq ring create NAME';
     END IF;
     heap := coalesce((config ->> 'heap_size')::integer, 65536);
-    IF send_many.priority IS NULL OR send_many.priority NOT IN ('regular', 'high') THEN
+    IF store_messages.priority IS NULL OR store_messages.priority NOT IN ('regular', 'high') THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
-            'invalid priority %L: expected regular or high', left(send_many.priority, 40));
+            'invalid priority %L: expected regular or high', left(store_messages.priority, 40));
     END IF;
     IF coalesce(cardinality(payloads), 0) <> total OR cardinality(keys) <> total OR cardinality(headers) <> total
             OR array_ndims(origins) > 1 OR array_ndims(payloads) > 1 THEN
@@ -215,28 +230,11 @@ BEGIN
             'message', total, cardinality(payloads), cardinality(keys), cardinality(headers));
     END IF;
 
-    -- Who may send. A role that may write the table itself needs no grant.
-    sender := {s}sender_name();
-    IF NOT has_table_privilege(sender, '{s}mail', 'INSERT') THEN
-        SELECT o INTO refused FROM unnest(origins) o
-        WHERE o IS NOT NULL AND NOT EXISTS (
-            SELECT FROM {s}sender g JOIN pg_roles r ON r.oid = g.role
-            WHERE g.ring = ring_id AND pg_has_role(sender, g.role, 'USAGE') AND o LIKE ANY (g.patterns)
-              AND (g.high OR send_many.priority = 'regular')
-        ) LIMIT 1;
-        IF FOUND THEN
-            RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format(
-                'role %I may not send with origin %L and priority %s to ring %L: expected a grant that covers them',
-                sender, left(refused, 80), send_many.priority, left(send_many.ring, 80)),
-                HINT = format('To grant it: airflow-mq store grant sender %I --origins PATTERN', sender);
-        END IF;
-    END IF;
-
     -- Common attributes of all messages.
     IF weight IS NOT NULL THEN
-        IF cardinality(weight) <> 2 OR array_position(weight, NULL) IS NOT NULL OR EXISTS (
+        IF cardinality(weight) <> 2 OR array_ndims(weight) <> 1 OR array_lower(weight, 1) <> 1 OR EXISTS (
                 SELECT FROM unnest(weight) w
-                WHERE w <> trunc(w) OR w < 0 OR w > 18446744073709551615 OR w = 'NaN') THEN
+                WHERE w IS NULL OR w <> trunc(w) OR w < 0 OR w > 18446744073709551615 OR w = 'NaN') THEN
             RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
                 'invalid weight %s: expected two whole numbers, time and size, from 0 to 18446744073709551615', weight);
         END IF;
@@ -327,7 +325,8 @@ BEGIN
 
     IF config ->> 'max_origins' IS NOT NULL OR config ->> 'max_origins_per_group' IS NOT NULL THEN
         PERFORM {s}check_room(ring_id, ARRAY(
-            SELECT DISTINCT m.origin FROM unnest(origins, skipped) m(origin, is_skipped) WHERE NOT m.is_skipped));
+            SELECT DISTINCT m.origin FROM unnest(origins, skipped) m(origin, is_skipped) WHERE NOT m.is_skipped),
+            is_writer);
     END IF;
 
     -- The transaction id is drawn before the ids of rows, as by every sender.
@@ -362,6 +361,47 @@ BEGIN
 END
 $$;
 
+-- What senders insert into. They may not set `caller`, so its default is the role whose code sends: also in an index, a trigger or
+-- a function that PostgreSQL runs as its owner in the session of another role.
+CREATE VIEW {s}outbox AS
+SELECT NULL::name AS caller, NULL::text AS ring, NULL::text[] AS origins, NULL::bytea[] AS payloads, NULL::text[] AS keys,
+       NULL::jsonb[] AS headers, NULL::numeric[] AS weight, NULL::timestamptz AS not_before, NULL::timestamptz AS expires,
+       NULL::text AS priority, NULL::integer AS stored
+WHERE false;
+ALTER VIEW {s}outbox ALTER COLUMN caller SET DEFAULT current_user;
+
+CREATE FUNCTION {s}accept() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.stored := {s}store_messages(NEW.caller, NEW.ring, NEW.origins, NEW.payloads, NEW.keys, NEW.headers, NEW.weight,
+                                    NEW.not_before, NEW.expires, NEW.priority);
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER accept INSTEAD OF INSERT ON {s}outbox FOR EACH ROW EXECUTE FUNCTION {s}accept();
+
+-- Enqueue many messages, in order. Return how many were stored: messages whose keys were used before are not.
+CREATE FUNCTION {s}send_many(
+    ring text,
+    origins text[],
+    payloads bytea[],
+    keys text[] DEFAULT NULL,
+    headers jsonb[] DEFAULT NULL,
+    weight numeric[] DEFAULT NULL,
+    not_before timestamptz DEFAULT NULL,
+    expires timestamptz DEFAULT NULL,
+    priority text DEFAULT 'regular'
+) RETURNS integer LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    count integer;
+BEGIN
+    INSERT INTO {s}outbox AS o (ring, origins, payloads, keys, headers, weight, not_before, expires, priority)
+    VALUES (ring, origins, payloads, keys, headers, weight, not_before, expires, priority)
+    RETURNING o.stored INTO count;
+    RETURN count;
+END
+$$;
+
 -- Enqueue one message. Return 1, or 0 if its key was used before.
 CREATE FUNCTION {s}send(
     ring text,
@@ -373,11 +413,18 @@ CREATE FUNCTION {s}send(
     not_before timestamptz DEFAULT NULL,
     expires timestamptz DEFAULT NULL,
     priority text DEFAULT 'regular'
-) RETURNS integer LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT {s}send_many(
-        ring, ARRAY[origin], ARRAY[payload], CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
-        CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END, weight, not_before, expires, priority)
+) RETURNS integer LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    count integer;
+BEGIN
+    INSERT INTO {s}outbox AS o (ring, origins, payloads, keys, headers, weight, not_before, expires, priority)
+    VALUES (ring, ARRAY[origin], ARRAY[payload], CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
+            CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END, weight, not_before, expires, priority)
+    RETURNING o.stored INTO count;
+    RETURN count;
+END
 $$;
 
-REVOKE ALL ON FUNCTION {s}send, {s}send_many, {s}check_headers, {s}check_origin, {s}check_room, {s}new_origins,
-    {s}stored_origins, {s}packed_lengths, {s}sender_name FROM PUBLIC;
+-- Every function of the schema, also those of earlier versions.
+REVOKE ALL ON FUNCTION {s}send, {s}send_many, {s}accept, {s}store_messages, {s}check_headers, {s}check_origin,
+    {s}check_room, {s}new_origins, {s}stored_origins, {s}packed_lengths, {s}use_blobs, {s}leave_blobs FROM PUBLIC;
