@@ -14,6 +14,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.cli import doctor
 from airflow_mq.cli.doctor import postgres as doctor_postgres
 from airflow_mq.cli.doctor import sqlite as doctor_sqlite
+from airflow_mq.store import grant, parse
 from tests.cli.conftest import Terminal
 from tests.model.clock import SECOND, stopped_clock
 
@@ -219,3 +220,64 @@ def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
 
     assert found["check"] == "servers of default" and "DAG 'orders', task 'plan' takes a*" in found["what"]
     assert "DAG 'orders', task 'plan' services the origins a* with a limit of" in mq("doctor", code=1).out
+
+
+@pytest.mark.postgres
+def test_rights_that_are_wider_than_needed(postgres: Terminal) -> None:
+    address = parse(postgres.uri)
+    with psycopg.connect(postgres.uri, autocommit=True) as connection:
+        database = connection.info.dbname
+        sender, reader, runtime, group, former = (
+            f"{kind} {database}" for kind in ("sender", "reader", "runtime", "group", "former")
+        )
+
+        def findings(code: int = 0) -> dict[str, str]:
+            found = [one for one in postgres.json("doctor", code=code)["findings"] if one["check"] == "grants"]
+            return {one["do"]: f"{one['level']}: {one['what']}" for one in found}
+
+        try:
+            for kind, role in (("sender", sender), ("sender", group), ("reader", reader), ("runtime", runtime)):
+                grant(address, kind, role)  # type: ignore[arg-type]
+            assert findings() == {"": "ok: no role has more rights on the tables than its kind needs"}
+
+            grant(address, "sender", former)
+            ((number,),) = connection.execute("SELECT oid FROM pg_roles WHERE rolname = %s", (former,)).fetchall()
+            connection.execute(f'DROP OWNED BY "{former}"; DROP ROLE "{former}"')
+            for statement in (
+                f'GRANT SELECT, DELETE ON airflow_mq.mail TO "{sender}"',
+                f'GRANT INSERT ON airflow_mq.outbox TO "{sender}"',
+                f'GRANT SELECT (data) ON airflow_mq.chunk TO "{sender}"',
+                f'GRANT pg_read_all_data TO "{group}"',
+                f'GRANT SELECT (heap) ON airflow_mq.mail TO "{reader}"',
+                f'GRANT SELECT ON airflow_mq.chunk TO "{reader}"',
+                "GRANT SELECT ON airflow_mq.event TO PUBLIC",
+                "GRANT EXECUTE ON FUNCTION airflow_mq.send TO PUBLIC",
+            ):
+                connection.execute(statement.encode())
+            found = findings(code=1)
+            tables = "airflow_mq.chunk, airflow_mq.mail"
+            assert set(found) == {
+                "REVOKE SELECT ON airflow_mq.event FROM PUBLIC",
+                "REVOKE EXECUTE ON FUNCTION airflow_mq.send FROM PUBLIC",
+                f'REVOKE DELETE, INSERT, SELECT ON {tables}, airflow_mq.outbox FROM "{sender}"',
+                f'REVOKE pg_read_all_data FROM "{group}"',
+                f'REVOKE SELECT ON {tables} FROM "{reader}", then airflow-mq store grant reader "{reader}"',
+                f"airflow-mq store revoke {number}",
+            }
+            for statement, what in found.items():
+                is_note = "reader" in statement or "store revoke" in statement
+                assert what.startswith("note: " if is_note else "wrong: ")
+                if statement.startswith("airflow-mq "):
+                    postgres(*statement.split()[1:])
+                else:
+                    connection.execute(statement.split(", then")[0].encode())
+            for kind, role in (("sender", sender), ("reader", reader)):
+                grant(address, kind, role)  # type: ignore[arg-type]
+            assert findings() == {"": "ok: no role has more rights on the tables than its kind needs"}
+
+            connection.execute(f'GRANT INSERT, UPDATE ON airflow_mq.sender TO "{runtime}"')
+            rights = [one for one in postgres.json("doctor")["findings"] if one["check"] == "rights"]
+            assert [one["do"] for one in rights] == [f'REVOKE INSERT, UPDATE ON airflow_mq.sender FROM "{runtime}"']
+        finally:
+            for role in (sender, reader, runtime, group):
+                connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')

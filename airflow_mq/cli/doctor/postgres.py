@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from . import rights
 from .findings import Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
@@ -33,35 +34,13 @@ _SETTINGS = (
     ("track_counts", "off", "autovacuum cannot find the tables that need it", "set track_counts = on"),
 )
 
-#: Privileges of other roles on the schema: CREATE there, TRIGGER on any table, writing on the table of migrations.
-_GRANTED = """
-WITH granted AS (
-    SELECT a.privilege_type AS kind, '' AS place, a.grantee, n.nspowner AS owner
-    FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = %(schema)s AND a.privilege_type = 'CREATE'
-    UNION ALL
-    SELECT a.privilege_type, c.relname, a.grantee, c.relowner
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) a
-    WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND (
-        a.privilege_type = 'TRIGGER'
-        OR c.relname = 'migration' AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
-    )
-), named AS (
-    SELECT g.kind, g.place, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(g.grantee)::text END AS role
-    FROM granted g
-    WHERE g.grantee <> g.owner
-    AND (g.place = 'migration' OR g.grantee <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user))
-)
-SELECT string_agg(kind, ', ' ORDER BY kind), place, role, CASE role WHEN 'PUBLIC' THEN role ELSE quote_ident(role) END
-FROM named GROUP BY place = 'migration' AND kind <> 'TRIGGER', place, role ORDER BY place, role
-"""
-
 
 def look(store: Store[Connection]) -> Iterator[Finding]:
     """Yield the findings of all checks."""
     with store.loose():
         connection = store.connection()
         yield from _settings(connection)
-        yield from _rights(connection, store.address.schema)
+        yield from rights.look(connection, store.address.schema)
         yield from _bloat(connection, store.address.schema)
         yield from _transactions(connection)
         yield from _prepared(connection)
@@ -81,24 +60,6 @@ def _settings(connection: Connection) -> Iterator[Finding]:
             yield wrong("settings", f"{name} is {bad}: {what}", do)
     if sound:
         yield fine("settings", "none that hurt")
-
-
-def _rights(connection: Connection, schema: str) -> Iterator[Finding]:
-    """Grants by which other roles run code with the rights of the store's users, or fake its version."""
-    rows = connection.execute(_GRANTED, {"schema": schema}).fetchall()
-    sound = True
-    for kind, table, role, quoted in rows:
-        sound = False
-        name = f"{schema}.{table}" if table else f"SCHEMA {schema}"
-        revoke = f"REVOKE {kind} ON {name} FROM {quoted}"
-        if table == "migration":
-            yield note("rights", f"{role} may write the table of applied migrations", revoke)
-        elif table:
-            yield wrong("rights", f"{role} may put triggers, which run with the rights of senders, on {name}", revoke)
-        else:
-            yield wrong("rights", f"{role} may create tables and functions in the schema of the store", revoke)
-    if sound:
-        yield fine("rights", f"no other role may create anything in the schema {schema}")
 
 
 def _bloat(connection: Connection, schema: str) -> Iterator[Finding]:
