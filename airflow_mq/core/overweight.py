@@ -108,7 +108,7 @@ def after_removal(working_set: WorkingSet, book: Book, page: Page, item: int) ->
     if page.is_complete:
         working_set.remove_page(book, page)
         _close_hollow_window(working_set, book, page)
-    working_set.tell_changed(book)
+    working_set.note_changed(book)
     return costs.execute_overweight_page_removed if page.is_complete else costs.execute_overweight_page_updated
 
 
@@ -195,7 +195,7 @@ def reap_page(working_set: WorkingSet, origin: str, index: int, why: str = "", a
     book.message_count -= page.remaining
     book.size -= page.remaining_size
     working_set.remove_page(book, page)
-    working_set.tell_changed(book)
+    working_set.note_changed(book)
     working_set.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=detail)
 
 

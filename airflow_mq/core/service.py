@@ -1,8 +1,7 @@
-"""Servicing ladder: service a queue, a page of it, an item of that.
+"""Servicing ladder: three steps that service a queue, its pages and the items of a page.
 
-Each step pays its cost before it is taken and returns its own result. The module `orders` decides where to begin and
-which queue is next. An `Attempt` decides how a message is tried: by a processor that executes it now, or by a weigher
-that claims it for a block.
+Each step charges its fixed cost to the meter before it runs. The module `orders` decides where to begin and which queue
+is next. An `Attempt` decides how a message is tried: a processor executes it now, or a weigher claims it for a block.
 """
 
 from __future__ import annotations
@@ -68,9 +67,10 @@ class Attempt(Protocol):
 class Visited:
     """Result of servicing one queue."""
 
-    #: Number of processed messages; any is progress.
     processed: int
+    #: Next queue of the ring; None if the meter could not pay for the visit, or the queue left the ring.
     successor: str | None
+    #: Reason why the last page stopped; None if no page was serviced.
     status: PageStatus | None = None
 
     @property
@@ -85,21 +85,22 @@ class Ladder:
     def __init__(self, working_set: WorkingSet, meter: Meter, limit: Weight, attempt: Attempt) -> None:
         self.working_set = working_set
         self.meter = meter
-        #: Bounds of message weights, for the ring and for the origin being visited.
+        #: Bounds of message weights by the ring alone, and for the origin being visited.
         self.ring_bounds = self.bounds = bounds_of(working_set.config, limit)
+        #: `Bounds.bar` of the origin being visited.
         self.bar = self.bounds.bar
         self.attempt = attempt
         self.costs = working_set.config.costs
-        #: Weight that the whole call leaves for one message. A heavier message is not started in it.
+        #: Largest weight of a message that this call may start, after the fixed costs of one visit.
         self.room = max_message_weight(meter.limit, self.costs) or ZERO
-        #: Weights that processors requested in this call, for messages at which their queues stopped.
+        #: Requested weight of the message at which a queue stopped, by origin.
         self.asked: dict[str, Weight] = {}
         self.visit_cost = self.costs.visit
         self.page_cost = self.costs.page
         self.item_cost = self.costs.service_page_item
         self.credit: Credit | None = None
-        #: Serviced queues, and their largest number; None: no limit.
         self.serviced: set[str] = set()
+        #: Largest number of serviced queues; None for no limit.
         self.most_queues: int | None = None
 
     @property
@@ -108,13 +109,13 @@ class Ladder:
         return self.most_queues is not None and len(self.serviced) >= self.most_queues
 
     def service_queue(self, origin: str) -> Visited:
-        """Service one queue as long as it goes on. No successor: the visit could not be paid."""
+        """Service one queue until it is empty, blocked, or a meter or credit is used up."""
         if not self.meter.consume(self.visit_cost):
             return Visited(0, None)
         self.asked.pop(origin, None)
         ring, book = self.working_set.circle(origin), self.working_set.book(origin)
         if origin not in ring:
-            # The only queue of the ring just left it; the visit was paid all the same.
+            # The queue left the ring after the caller chose it; the meter was charged nevertheless.
             return Visited(0, None)
         if book.skipped:
             return Visited(0, ring.successor(origin))
@@ -127,7 +128,7 @@ class Ladder:
         if not book.is_ready:
             self.working_set.unknit(book)
         if processed:
-            self.working_set.tell_serviced(book)
+            self.working_set.note_serviced(book)
         return Visited(processed, successor, status)
 
     def note_asked(self, book: Book, outcome: Outcome) -> None:
@@ -153,8 +154,8 @@ class Ladder:
         page = self.working_set.page(book.origin, book.begin)
         if page is None:
             if book.begin == book.end - 1:
-                # Messages sent since that page was removed open the next one.
-                self.working_set.pull_some(book, 16)
+                # The last page of the window was removed: cut messages that arrived since into a new page.
+                self.working_set.pull_some(book, FEW)
             return 0, PageStatus.NO_MORE
         processed, status = self.attempt.run(self, book, page)
         if page.is_complete:
@@ -162,11 +163,11 @@ class Ladder:
         return processed, status
 
     def next_item(self, book: Book, page: Page) -> PageStatus | None:
-        """Pay for a look at the next item. Return a status if there is none, or if the look was not paid."""
+        """Charge for the next item. Return a status if no item is left or the meter cannot pay, else None."""
         page.advance()
         if page.is_attempted and page.index == book.end - 1:
-            # Messages sent meanwhile may still go into this page.
-            self.working_set.pull_some(book, 16)
+            # Messages that arrived meanwhile may still fit this page.
+            self.working_set.pull_some(book, FEW)
         if page.is_complete:
             return PageStatus.NO_MORE
         if not self.meter.consume(self.item_cost):
@@ -174,6 +175,8 @@ class Ladder:
         return PageStatus.NO_MORE if page.is_attempted else None
 
 
+#: Messages to cut when a page may be the last: enough to continue, without a read of the whole inbox.
+FEW = 16
 #: Largest length of a processor's reason in an event.
 MOST_WHY = 200
 #: Executor of one message: takes the page, its item, and the meter to consume from.
@@ -202,7 +205,7 @@ class OneByOne:
             status = ladder.next_item(book, page)
             if status:
                 return processed, status
-            status, done = self._item(ladder, book, page, credit)
+            status, done = self._try_item(ladder, book, page, credit)
             processed += done
             if status:
                 return processed, status
@@ -212,14 +215,15 @@ class OneByOne:
         weight = self.scales.weight(book.origin, page, item)
         return bool(ladder.bounds.exceeded(weight, page.extent(item)) or credit.covering([weight]))
 
-    def _item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
+    def _try_item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
+        """Try one message; return the reason to stop, if any, and the number of processed messages."""
         item = page.first_index
         note = page.notes.get(item)
         if note and note.expires is not None and note.expires <= ladder.working_set.now:
             drop_expired(ladder.working_set, book, page, item)
             page.first_index += 1
             return None, 1
-        if self._is_barred(ladder, book, page, item):
+        if self._set_aside_if_barred(ladder, book, page, item):
             page.first_index += 1
             return None, 0
         before = ladder.meter.consumed
@@ -228,15 +232,15 @@ class OneByOne:
         used = Weight(after[0] - before[0], after[1] - before[1])
         if credit:
             credit.spend(used)
-        verdict = apply_outcome(ladder.working_set, book, page, item, outcome, used, ladder.bounds)
-        if verdict is None:
+        is_processed = apply_outcome(ladder.working_set, book, page, item, outcome, used, ladder.bounds)
+        if is_processed is None:
             ladder.note_asked(book, outcome)
             return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0
         page.first_index += 1
-        return None, int(verdict)
+        return None, int(is_processed)
 
-    def _is_barred(self, ladder: Ladder, book: Book, page: Page, item: int) -> bool:
-        """Return whether the ring's thresholds set a message aside before a processor that meters itself gets it."""
+    def _set_aside_if_barred(self, ladder: Ladder, book: Book, page: Page, item: int) -> bool:
+        """Set a message aside before its execution if it exceeds a threshold of the ring; return whether it did."""
         bounds = ladder.ring_bounds
         if bounds.size is None and bounds.fraction is None:
             return False
@@ -252,7 +256,7 @@ class OneByOne:
 def apply_outcome(
     working_set: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
-    """Record a processor's outcome: true, processed; false, set aside; None, it goes back.
+    """Record a processor's outcome. Return True if it finishes the message, False if set aside, None if requeued.
 
     Pallet: `process_message_payload` and the end of `service_page_item`.
     """
@@ -280,8 +284,8 @@ def apply_outcome(
     return True
 
 
-def done_run(working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
-    """Record that a row of messages was processed with equal outcomes."""
+def record_done(working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
+    """Record that consecutive messages were processed successfully."""
     count = len(weights)
     payloads = working_set.payloads(book.origin, page)[first : first + count]
     ids = message_ids(payloads)
@@ -292,20 +296,20 @@ def done_run(working_set: WorkingSet, book: Book, page: Page, first: int, weight
 
 
 def skip_gone(working_set: WorkingSet, book: Book) -> None:
-    """Move the window past pages that were settled and removed before the page in front of them."""
+    """Move the window past removed pages. Settling may remove a page before the pages in front of it."""
     while book.is_ready and working_set.page(book.origin, book.begin) is None:
         if book.begin == book.end - 1:
-            # Messages sent since that page was removed open the next one.
+            # The last page of the window was removed: cut messages that arrived since into a new page.
             working_set.pull(book)
         book.begin += 1
         working_set.changes.books.add(book.origin)
 
 
 def note_loan(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
-    """Note in every page that holds a part of an item's inbox row that its bytes are lent.
+    """Mark every page that holds a part of an item's inbox row: another queue now uses the row's payloads.
 
-    The process that removes such a page looks for loans. An inbox row is at most a page of messages, so it lies in at
-    most three pages.
+    An operation that removes a marked page keeps payloads on loan. An inbox row has at most one page of messages, so it
+    lies in at most three pages.
     """
     row_id = page.row_id_of(item)
     for index in range(max(page.index - 2, 0), page.index + 3):
@@ -333,14 +337,14 @@ def put_aside(
     :param error: error of its last attempt, if its attempts are exhausted.
     """
     reason, limit = exceeded
-    name, size = id_ or working_set.id_of(book.origin, page, item), page.extent(item)
+    id_, size = id_ or working_set.id_of(book.origin, page, item), page.extent(item)
     why = in_words(reason, weight, limit, size)
     if error:
         why = with_error(why, page.note(item).attempts, error[:MOST_WHY])
     fate = Fate.ATTEMPTS_EXHAUSTED if reason == ATTEMPTS else Fate.SET_ASIDE
-    working_set.emit(fate, book.origin, page.index, item, name, detail=why)
+    working_set.emit(fate, book.origin, page.index, item, id_, detail=why)
     page.marks[item] = ASIDE
-    working_set.set_aside(book, page, item, Aside(name, size, weight, limit, reason))
+    working_set.set_aside(book, page, item, Aside(id_, size, weight, limit, reason))
 
 
 def drop_expired(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
@@ -351,7 +355,7 @@ def drop_expired(working_set: WorkingSet, book: Book, page: Page, item: int) -> 
 
 
 def went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: str = "") -> bool | None:
-    """Count an attempt without an outcome; set the message aside if its attempts are exhausted."""
+    """Count an attempt without an outcome. Return False if the message is set aside for its attempts, else None."""
     config = working_set.config
     note = page.note(item)
     note = note._replace(attempts=note.attempts + 1)
@@ -369,7 +373,7 @@ def went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: s
 
 
 def record_went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
-    """Record that a message was tried and went back."""
+    """Record that a message was tried without an outcome and requeued."""
     id_ = working_set.id_of(book.origin, page, item)
     working_set.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
@@ -381,6 +385,9 @@ def remember_weight(working_set: WorkingSet, book: Book, page: Page, item: int, 
 
 
 def overweight_limit(working_set: WorkingSet, limit: Weight) -> Weight:
-    """Return the weight above which a message is set aside: by the ring's limit or, as configured, by this one."""
+    """Return the weight above which a message is set aside.
+
+    The setting `set_aside_above` chooses between the ring's service weight and the limit of this call.
+    """
     configured = working_set.config.service_weight if working_set.config.set_aside_above == "ring" else None
     return max_message_weight(configured if configured is not None else limit, working_set.config.costs) or ZERO

@@ -27,9 +27,9 @@ from .outcome import (
 from .page import Page
 from .service import (
     apply_outcome,
-    done_run,
     drop_expired,
     put_aside,
+    record_done,
     record_went_back,
     remember_weight,
     skip_gone,
@@ -165,7 +165,7 @@ class ClaimSettler:
         if not book.is_ready and claim.origin not in working_set.circle(claim.origin).unknitted:
             working_set.unknit(book)
         if result.processed or result.failed or result.expired:
-            working_set.tell_changed(book)
+            working_set.note_changed(book)
         return result
 
     def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
@@ -174,7 +174,7 @@ class ClaimSettler:
         if not run.count or run.decisions or any(page.marks[start:stop]) or not answers.all_done(run):
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        done_run(self.working_set, book, page, start, weights)
+        record_done(self.working_set, book, page, start, weights)
         result.processed += run.count
         result.used = result.used.plus(total_weight(weights))
         self._turn_pages(book, page, run)

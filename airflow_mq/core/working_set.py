@@ -226,7 +226,7 @@ class WorkingSet:
         if not was_ready:
             self._knit(book.origin, inbox_row.id)
         if inbox_row.last:
-            self.tell_changed(book)
+            self.note_changed(book)
         return True
 
     def pull_all(self, book: Book) -> None:
@@ -344,12 +344,12 @@ class WorkingSet:
         self.changes.asides[Address(book.origin, page.index, item)] = aside
         self.touch(book, page)
 
-    def tell_serviced(self, book: Book) -> None:
+    def note_serviced(self, book: Book) -> None:
         """Record a call of the queue-changed hook after a visit, unless the visit only planned."""
         if not self.planning:
-            self.tell_changed(book)
+            self.note_changed(book)
 
-    def tell_changed(self, book: Book) -> None:
+    def note_changed(self, book: Book) -> None:
         """Record a call of the queue-changed hook if there are listeners."""
         if self.listening:
             footprint, (high, regular) = book.footprint, books_of(origin_of(book.origin))

@@ -1,7 +1,7 @@
-"""Message queue: the rules of the core over a store.
+"""Message queue of one ring: the entry point of DAGs, Spark jobs, services and the command line.
 
-`MessageQueue` is the entry point of DAGs, Spark jobs, services and the command line. It composes collaborators for
-sending, servicing in place, blocks, leases, set-aside messages, administration, reading and external payloads.
+`MessageQueue` applies the rules of the core to a store. It composes collaborators for sending, servicing in place,
+blocks, leases, set-aside messages, administration, reading and external payloads.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class MessageQueue:
     :param listeners: called after a commit for each queue that changed, with its footprint.
     :param busy_timeout: seconds to wait for another process that services the ring.
     :param actor: recorded with decisions; by default, the user's name.
-    :param traces: record the trace that is active when a message is sent (`airflow_mq.tracing`); by default, as the
-        environment variable `AIRFLOW_MQ_TRACES` is set.
+    :param traces: record the trace that is active when a message is sent (`airflow_mq.tracing`); by default, the value
+        of the environment variable `AIRFLOW_MQ_TRACES`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class MessageQueue:
         #: `Admin.sweep_queue`: set all messages of an origin aside.
         self.sweep_queue = self.admin.sweep_queue
         #: `batches_footprints(origin, messages, max_ready_pages)` returns what the first 1, 2, 3 … messages would add.
-        #: A sender uses this to keep a bound of its own: the queue itself never refuses.
+        #: The queue never rejects a message because it is full; a sender with its own bound checks it by this method.
         self.batches_footprints = self._sender.batches_footprints
 
     @property
@@ -185,8 +185,9 @@ class MessageQueue:
         :param limit: the largest weight of this call; by default, the ring's service weight.
         :param slice_messages: commit results after this many messages, or after `slice_seconds`. After a crash, only
             messages of the last slice are tried again.
+        :param seed: determines the order of a ring with the order `shuffle`; by default, random bytes.
         :param progress: called after each commit with the results so far.
-        :param server: the DAG that calls, as `explain` and `doctor` name it; by default, the queue's actor.
+        :param server: the name of the calling DAG in `explain` and `doctor`; by default, the queue's actor.
         """
         return service_ring(
             self.session, self._settler, processor, limit, slice_messages, slice_seconds, seed, progress, server
@@ -197,9 +198,10 @@ class MessageQueue:
     ) -> Weight:
         """Execute one set-aside message now, within a weight, and return the weight that it used.
 
-        :param for_everything: the limit also pays for the bookkeeping, and the errors are the coarser ones of the
-            pallet's outer entry point. Only this entry point records that a processor reached its stack limit; the
-            other one rolls back everything when it fails.
+        :param for_everything: behave as the pallet's extrinsic `execute_overweight`. The limit also pays for the
+            bookkeeping (`costs.execution`), and a message that cannot be processed now raises `Refused`. If the
+            processor reaches its stack limit, an event records it. Otherwise, behave as the pallet's function of
+            the same name, which changes nothing when it fails.
         """
         return Execution(self.session).execute(address, processor, limit, for_everything=for_everything)
 
@@ -222,17 +224,17 @@ class MessageQueue:
         return check_ring(self.session, progress)
 
     def repair(self, *, dry_run: bool = False) -> list[Repair]:
-        """Return stranded messages to their queues, and return what was repaired.
+        """Put stranded messages back in their queues, and return the repairs.
 
-        A message is stranded when the check reports that its inbox row "is in no page, and would never be cut". The
-        next service or block tries it behind the messages of its origin that lie in pages already.
+        A message is stranded when the check reports that its inbox row "is in no page, and would never be cut". After
+        the repair, it is tried after the messages of its origin that are in pages.
 
-        :param dry_run: return the repairs without doing them
+        :param dry_run: return the repairs without making them.
         """
         return repair_inboxes(self.session, dry_run=dry_run)
 
     def __len__(self) -> int:
-        """Return the number of unprocessed messages, leased ones included. Never waits."""
+        """Return the number of unprocessed messages, leased ones included. Does not wait for the ring lock."""
         return self.leases.count(None)
 
     def __bool__(self) -> bool:

@@ -16,7 +16,7 @@ from ..core.claims import Decision, Scales, Stretches, Verdict
 from ..core.errors import BlobMissing, InvalidOutcome
 from ..core.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..core.page import Page
-from ..core.service import Ladder, apply_outcome, done_run, drop_expired, put_aside
+from ..core.service import Ladder, apply_outcome, drop_expired, put_aside, record_done
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from ..core.working_set import WorkingSet
@@ -224,7 +224,7 @@ class Calling(InPlace):
         """Record the plain successes since the last call."""
         start = page.first_index
         if stop > start:
-            done_run(working_set, book, page, start, weights[start - first : stop - first])
+            record_done(working_set, book, page, start, weights[start - first : stop - first])
             page.first_index = stop
         return stop - start
 
@@ -274,7 +274,7 @@ class Batching(InPlace):
             answers = [going_on(outcome, headers) for outcome, headers in zip(answers, batch.headers)]
         working_set.post_all(sent)
         if answers is None:
-            done_run(ladder.working_set, book, page, first, weights)
+            record_done(ladder.working_set, book, page, first, weights)
             page.first_index += count
             return count, None
         return self._apply(ladder, book, page, weights, answers)

@@ -1,4 +1,4 @@
-"""Settling: give each message of a block its outcome, and report what the block came to."""
+"""Operator that settles a block: give each message its outcome, and return a summary of the block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Notifier: TypeAlias = "Callable[[Context], object]"
 #: XCom with the summary of the settled block.
 SETTLED = "settled"
-#: Live blocks that are checked for one of this run's.
+#: Largest number of live blocks that are searched for blocks of this run.
 MOST_BLOCKS = 1_000
 
 
@@ -41,7 +41,7 @@ class SettleBlockOperator(QueueOperator):
 
     :param plan_task_id: the task that planned the block
     :param process_task_id: the mapped task that processed it
-    :param outlet: an asset to emit while anything is ready, so that a DAG scheduled by it runs again
+    :param outlet: an asset to emit while messages are ready, so that a DAG scheduled on it runs again
     :param notifiers: called when the block set messages aside, with `airflow_mq` in their context
     :param exchange: the path by which messages and outcomes travelled; the block's folder there is deleted (templated)
     :param processors: the rules of the plan: measured costs are stored by processor, to fit the weigher
@@ -62,7 +62,7 @@ class SettleBlockOperator(QueueOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "all_done")
-        # Through an alias, because Airflow emits a plain outlet in any case.
+        # An alias, because Airflow emits a plain outlet even if nothing is ready.
         alias = None if outlet is None else AssetAlias(f"airflow_mq ready: {outlet.name}"[:1500])
         if alias is not None:
             kwargs["outlets"] = [*(kwargs.get("outlets") or ()), alias]
@@ -83,7 +83,7 @@ class SettleBlockOperator(QueueOperator):
         with self.opened(context, planned["ring"] if planned else None) as queue:
             summary = self._summary = self._settle(queue, context, planned)
             if self.exchange and planned:
-                self._clear_folder(queue, str(planned["token"]), self.exchange)
+                self._clear_folder(queue, planned, self.exchange)
             self._emit_again(queue, context, summary)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:
@@ -92,9 +92,10 @@ class SettleBlockOperator(QueueOperator):
         if failed:
             names = part_names(context, self.plan_task_id, self.process_task_id)
             shown = [f"{names[task]} ({task})" if task in names else task for task in failed[:10]]
+            settled = "The block is settled: messages without an outcome are back in their queues, for a later block"
             raise AirflowFailException(
-                f"{', '.join(shown)} failed. {'The block is settled' if summary else 'There was no block'}; "
-                "messages without an outcome are back in their queues, and a later block takes them"
+                f"{', '.join(shown)} failed. {settled if summary else 'There is no block to settle'}. "
+                "See the logs of the failed tasks"
             )
         return summary
 
@@ -108,25 +109,27 @@ class SettleBlockOperator(QueueOperator):
             try:
                 summary = self._settle_block(queue, planned, planned.get("trace"))
             except TokenRefused as error:
-                summary = self._released_whole(queue, planned)
+                summary = self._summary_of_released(queue, planned)
                 refusal = None if summary else error
             except UnknownBlock as error:
                 refusal = error
         for block in queue.blocks.list("planned", limit=MOST_BLOCKS):
-            # Of a plan that was cleared afterwards, or whose XCom was lost: no task processes it.
+            # The plan was cleared, or its XCom was lost: no task processes such a block.
             if block.key == key_of(context, self.plan_task_id):
                 more = self._settle_block(queue, block_as_xcom(queue, block))
                 summary = summary or more
         if refusal is not None:
-            raise AirflowFailException(f"{refusal}. Messages without an outcome are back in their queues") from None
+            raise AirflowFailException(
+                f"{refusal}. Messages without an outcome are back in their queues, for a later block"
+            ) from None
         if summary is None:
             self.log.info("There is no block to settle.")
         return summary
 
-    def _released_whole(self, queue: MessageQueue, planned: PlannedBlock) -> Summary | None:
-        """Return the summary of a block that was released past its lease, if no message of it went back.
+    def _summary_of_released(self, queue: MessageQueue, planned: PlannedBlock) -> Summary | None:
+        """Return the summary of a released block if all its outcomes were reported, else None.
 
-        Releasing settles the reported outcomes, so that nothing is lost or repeated after a pause.
+        A release settles the reported outcomes, so this block is complete, and the task need not fail.
         """
         # The block has ended: releasing it again only returns its result.
         result = queue.blocks.release(str(planned["token"]))
@@ -158,7 +161,7 @@ class SettleBlockOperator(QueueOperator):
         return lambda origin: getattr(route(origin), "name", "")
 
     def _emit_again(self, queue: MessageQueue, context: Context, summary: Summary | None) -> None:
-        """Emit the outlet while anything is ready; not after a block in which nothing moved, which would repeat."""
+        """Emit the outlet if messages are ready. After a block that finished none, emit nothing: it would repeat."""
         if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
             return
         pulse = queue.inspect.pulse()
@@ -167,13 +170,14 @@ class SettleBlockOperator(QueueOperator):
             ready = visible(str(list(pulse.ready))) if pulse.ready else None
             self.log.info("Emitted %s: there is more to do for %s.", self.outlet.name, ready or "later")
 
-    def _clear_folder(self, queue: MessageQueue, token: str, path: str) -> None:
+    def _clear_folder(self, queue: MessageQueue, planned: PlannedBlock, path: str) -> None:
         from airflow_mq.spark.exchange import clear
 
         try:
-            clear(queue, token, path)
+            clear(queue, str(planned["token"]), path)
         except Exception as error:
-            self.log.warning("The block's folder below %s could not be deleted (%s).", path, type(error).__name__)
+            problem = type(error).__name__
+            self.log.warning("Could not delete the folder of block %s below %s (%s).", planned["id"], path, problem)
 
     def _notify(self, context: Context, summary: Summary) -> None:
         for notifier in self.notifiers:
@@ -233,7 +237,7 @@ def readable(summary: Summary) -> str:
     }
     counts = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)
     return (
-        f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'} of "
-        f"{many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
+        f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'}; "
+        f"planned {many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
         f"weight {used} of {limit} ({share:.0f} %)."
     )

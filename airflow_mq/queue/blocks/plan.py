@@ -21,19 +21,19 @@ from ..servers import server_record, servers_of
 from ..session import RingSession, limit_of
 from ..walk import renewing, walk_ring, warn_of_stuck, write_ledger
 
-#: The order of a block that is one message on lease, held by a token.
+#: Value of `order` in the details of a block that holds one leased message (`queue.leases`).
 VIEWED = "view"
 
 
 class Planned(NamedTuple):
-    """A block as it was written, and its claims."""
+    """Stored row of a block, and its claims."""
 
     row: BlockRow
     claims: Sequence[Claim]
 
 
 class Planner:
-    """One plan: a walk with a weigher, then one short write."""
+    """One plan: a walk that weighs and claims messages, then one short write."""
 
     def __init__(
         self, session: RingSession, key: str | None, limit: Weight | None, lease: float,
@@ -44,7 +44,7 @@ class Planner:
         self.session, self.key, self.lease, self.weigher, self.seed = session, key, lease, weigher, seed
         self.patterns = patterns
         self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
-        #: The debt of high messages of these origins to regular ones; None until it is looked up.
+        #: Parts of a block that high messages owe to regular ones; None until it is read.
         self.debt: int | None = None
         self.meter = Meter(limit_of(session.config, limit))
 
@@ -94,24 +94,24 @@ class Planner:
             self.debt = self.server["debt"] = working_set.own_debt
 
     def _debt(self, unit: Unit) -> int:
-        """Return what high messages owe to regular ones, by the latest block of this server."""
+        """Return the debt that the latest block of this server recorded."""
         if self.debt is None:
             servers = servers_of(unit, self.session.ring_id)
-            self.debt = next((one.debt for one in servers if one.name == self.server["name"]), 0)
+            self.debt = next((server.debt for server in servers if server.name == self.server["name"]), 0)
         return self.debt
 
-    def held(self) -> tuple[list[Claim], Weight, Weight]:
+    def claimed(self) -> tuple[list[Claim], Weight, Weight]:
         """Return the claims of the walk, their planned weight, and the weight of servicing itself."""
         for claim in self.claiming.claims:
             claim.runs = [run for run in claim.runs if run.count or run.closed]
-        # A queue whose next message did not fit is not in flight.
+        # A claim without runs claims no message, so its queue is not in flight.
         claims = [claim for claim in self.claiming.claims if claim.runs]
         planned = total_weight([claim.planned for claim in claims])
         consumed = self.meter.consumed
         return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
 
     def _write(self, unit: Unit, working_set: StoredSet) -> Planned:
-        claims, _, overhead = self.held()
+        claims, _, overhead = self.claimed()
         details: dict[str, object] = {"order": working_set.config.order, "server": self.server}
         if self.seed:
             details["seed"] = self.seed.hex()
@@ -126,7 +126,7 @@ class Planner:
 
 
 def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
-    """Return the block that lives under this key, whichever actor planned it."""
+    """Return the live block with this key, or None. A repeated plan with the same key returns this block."""
     row = None if key is None else unit.blocks.by_key(ring, key)
     return None if row is None else Planned(row, claims_of(unit, row))
 
@@ -149,7 +149,7 @@ def new_block(
     *,
     by_hand: bool = False,
 ) -> BlockRow:
-    """Write a block that begins now, and its claims in the order of the visits."""
+    """Store a block that begins now, and its claims in the order of the visits."""
     token, id_, number = secrets.token_bytes(16), unit.fresh_ids(1)[0], unit.blocks.next_number(session.ring_id)
     stored = {
         **(details or {}),

@@ -221,7 +221,7 @@ class Foresight:
         planner.debt = self.debt
         planner.walk(working_set, self.overlay.unit)
         self.debt = planner.debt
-        claims, planned, overhead = planner.held()
+        claims, planned, overhead = planner.claimed()
         self._keep(working_set)
         return ForecastBlock(
             self.number, planner.meter.limit, planned, overhead, self.config.order,

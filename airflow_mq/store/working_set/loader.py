@@ -1,4 +1,4 @@
-"""Loader of a working set from a store: one part for each kind of row, each fetching ahead for the walk."""
+"""Loader of a working set from a store: one part for each kind of row. Each part reads ahead of the walk."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .source import Source
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Choice of the rows that a loader brings, beside those that every operation needs."""
+    """Rows that a loader reads in addition to those that every operation needs."""
 
-    #: Skip a queue with messages in flight even if it is not ordered.
+    #: Skip all queues with messages in flight. If false, skip only ordered ones.
     skip_in_flight: bool = True
     #: Fetch payloads with rows and pages, for an operation that processes messages.
     with_payloads: bool = False
-    #: Bring delayed rows that are due, for an operation that does not write.
+    #: Include delayed rows that are due, for an operation that does not write.
     with_due: bool = False
 
 
@@ -63,7 +63,7 @@ class StoreLoader:
         self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
         self.next_inbox_row, self.take_singles = self.inboxes.next_inbox_row, self.inboxes.take_singles
 
-    # Parts that many operations do without.
+    # Parts that are made on first use, because many operations do not need them.
 
     @cached_property
     def ring(self) -> RingLoader:
@@ -91,7 +91,7 @@ class StoreLoader:
         self.payloads.load(origin, page)
 
     def expect(self, claims: Iterable[Claim]) -> None:
-        """Fetch the rows that settling these claims will need, payloads included: events name messages by them."""
+        """Fetch the rows that settling these claims needs. Events contain message ids, which are hashes of payloads."""
         self.payloads.expect(claims)
 
     def headers(
@@ -103,7 +103,7 @@ class StoreLoader:
         return self.payloads.sent_at(origin, page)
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
-        """Return the place in the order of arrivals; None behind all, for a message that this operation enqueued."""
+        """Return the place in the order of arrivals; None (the last) for a row that this operation enqueued."""
         floor = 0 if is_high(origin) else self.state.ticket_floor
         return ticket_of(origin, row_id) if floor <= row_id < POSTED else None
 
@@ -120,9 +120,9 @@ class StoreLoader:
     # Operations that span several transactions.
 
     def refresh(self, state: StateRow, keep: str | None) -> None:
-        """Reload the skipped books with messages in flight: a block ended meanwhile.
+        """Reload the books with messages in flight after a block ended, all except `keep`.
 
-        All other books belong to this operation alone, and their changes are still to be written.
+        No other process may change the remaining books, and their changes are still to be written.
         """
         self.state = state
         working_set, stored = self.working_set, self.books.stored
@@ -136,11 +136,11 @@ class StoreLoader:
             book.__dict__.update({**working_set.books[origin].__dict__, "deficit": book.deficit})
             working_set.books[origin] = book
             if not book.is_ready:
-                # The block took its last message, and it out of the ring: a message posted to it knits it anew.
+                # The block finished its last message, and the book left the ring; a new message knits it again.
                 working_set.circle(origin).drop(origin)
 
     def begin_again(self) -> None:
-        """Go on after a save."""
+        """Forget what a save stored, before the operation continues."""
         for (origin, _), page in self.working_set.changes.removed_pages.items():
             for part in page.slices:
                 self.cache.payloads.pop((origin, part.row_id), None)
