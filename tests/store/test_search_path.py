@@ -201,7 +201,6 @@ def _look_at(queue: MessageQueue) -> None:
         queue.inspect.ring_order,
         queue.inspect.ring,
         queue.inspect.queues,
-        queue.inspect.blocks,
         queue.blocks.list,
         queue.payloads.list,
         queue.inspect.fairness,
