@@ -185,4 +185,4 @@ def test_a_trigger_logs_why_it_cannot_look(
         await looking.aclose()
 
     timed(lambda: asyncio.run(look()))
-    assert f"connection 'mq_stage': {known.LOGIN.text}. Trying again" in caplog.text and "c4n4ry" not in caplog.text
+    assert f"connection 'mq_stage': {known.LOGIN.text}; trying again" in caplog.text and "c4n4ry" not in caplog.text
