@@ -52,7 +52,7 @@ class Process:
         self.fired: Fault | None = None
         #: Whether a fault of an earlier step may show in this one.
         self.is_shaken = False
-        #: Error of its wall clock, in seconds.
+        #: Error of its machine's wall clock, in seconds.
         self.skew = 0.0
         #: Closes its connections.
         self.connections: list[Callable[[], object]] = []
@@ -118,7 +118,7 @@ class Process:
         for close in connections:
             close()
         self.memory.clear()
-        self.blocked, self.is_gone, self.skew = None, False, 0.0
+        self.blocked, self.is_gone = None, False
         self.scheduler.released()
 
 

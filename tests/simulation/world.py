@@ -15,7 +15,7 @@ from unittest import mock
 
 import psycopg
 
-from airflow_mq import MessageQueue, Peeked, RingConfig, Weight
+from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
 from airflow_mq.store import parse, upgrade
 from tests.crash.states import TABLES
 
@@ -88,6 +88,8 @@ class Board:
     blocks: list[str] = field(default_factory=list)
     #: Tokens of leased messages.
     tokens: list[str] = field(default_factory=list)
+    #: Addresses of messages that were set aside, then or now.
+    aside: list[Address] = field(default_factory=list)
 
 
 @dataclass

@@ -15,7 +15,12 @@ ENOUGH = Weight(1 << 30, 1 << 30)
 
 def _pick(world: World, process: Process, random: Random, most: int = 1) -> list[Address]:
     """Return addresses of set-aside messages, mostly the first: executors meet there."""
+    seen = world.board.aside
+    if seen and random.random() < 0.3:
+        # From a list that was read a while ago.
+        return random.sample(seen, min(most, len(seen)))
     found = [one.address for one in world.queue(process).set_aside.list(limit=20)]
+    seen += [address for address in found if address not in seen]
     return found[:most] if random.random() < 0.6 else random.sample(found, min(most, len(found)))
 
 
@@ -40,7 +45,7 @@ def execute_as_block(world: World, process: Process, random: Random) -> object:
         for batch in block.batches():
             process.arrive(commits=False)
             queue.blocks.report(block, batch.answers([done(payload) for payload in batch.payloads]))
-        if random.random() < 0.3:
+        if random.random() < 0.4:
             world.board.blocks.append(block.token)
             return block.id
         world.asked.add(block.token)

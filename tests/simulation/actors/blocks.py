@@ -11,6 +11,7 @@ from airflow_mq import Batch, Outcome, Overweight, Report, Weight, Yield
 from ..scheduler import Process
 from ..world import World
 from .processing import answer
+from .services import stall
 
 #: Tokens that actors keep in mind, dead ones included.
 KEPT = 12
@@ -32,7 +33,7 @@ def plan_weighing(world: World, process: Process, random: Random) -> object:
     """Plan with a weigher of the caller's, which runs outside of any transaction."""
 
     def weigh(origin: str, payloads: Sequence[bytes]) -> list[Weight]:
-        process.arrive(commits=False)
+        stall(world, process, random, 0.15)
         return [Weight(2, len(payload)) for payload in payloads]
 
     return _planned(world, world.queue(process).blocks.plan(weigher=weigh, seed=random.randbytes(8)).token)

@@ -111,8 +111,16 @@ def send_expiring(world: World, process: Process, random: Random) -> object:
 
 def send_heavy(world: World, process: Process, random: Random) -> object:
     """Send a message that is too heavy for any block, or nearly."""
-    queue, sent, weight = world.queue(process), _new(world, process, random), Weight(random.choice((8, 25, 5_000)), 10)
+    queue, sent, weight = world.queue(process), _new(world, process, random), Weight(random.choice((8, 25, 5_000, 5_000)), 10)
     return _sending(world, process, [sent], lambda: queue.enqueue_message(sent.origin, sent.payload, weight=weight))
+
+
+def send_overweight(world: World, process: Process, random: Random) -> object:
+    """Send messages of one origin, some of which no block can carry."""
+    queue, some = world.queue(process), _several(world, process, random)
+    heavy, light = Weight(5_000, 10), Weight(2, 10)
+    messages = [Message(one.payload, weight=random.choice((heavy, heavy, light))) for one in some]
+    return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, messages))
 
 
 def send_high(world: World, process: Process, random: Random) -> object:

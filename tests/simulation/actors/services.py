@@ -19,11 +19,20 @@ def _in_flight(world: World) -> set[tuple[str, int, int]]:
         return set(check_holds(world))
 
 
+def stall(world: World, process: Process, random: Random, often: float = 0.04) -> None:
+    """Give others a turn; now and then stop for longer than any lease, as a process does that swaps or is stopped."""
+    process.arrive(commits=False)
+    if world.scheduler.cutting and random.random() < often:
+        world.met["stalls"] += 1
+        world.clock.advance(45.0)
+        process.pause(random.choice((2, 4, 8)))
+
+
 def serve(world: World, process: Process, random: Random) -> object:
     """Service the ring, message by message."""
 
     def processor(delivery: Delivery) -> Outcome:
-        process.arrive(commits=False)
+        stall(world, process, random)
         place = delivery.book, delivery.page, delivery.index
         if world.observer.config.ordered and place in _in_flight(world) and _still_holds(world, process):
             raise Violation("I4 one holder", f"{delivery.address} is processed in place, and a block holds it")
@@ -44,7 +53,7 @@ def serve_batches(world: World, process: Process, random: Random) -> object:
     """Service the ring, batch by batch."""
 
     def processor(batch: Batch) -> list[Outcome]:
-        process.arrive(commits=False)
+        stall(world, process, random)
         return answers(random, batch.payloads)
 
     return world.queue(process).service_queues(
