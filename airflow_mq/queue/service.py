@@ -33,6 +33,10 @@ log = logging.getLogger("airflow_mq.service")
 
 #: Bytes of messages that a service holds in memory; then it commits its results, however few.
 HELD = 64 << 20
+_TAKEN_OVER = (
+    "the ring was taken over while a message was processed for longer than the lease: outcomes since the last commit are "
+    "lost, and their messages will be tried again"
+)
 
 
 def service_ring(
@@ -98,7 +102,8 @@ class Service:
                 self.cache = self.working_set.loader.payloads.cache
                 if session.listeners:
                     self.working_set.loader.inboxes.cut_everything()
-                with renewing(session, self.token):
+                gaps = session.explaining_gaps(unit, self.working_set, TokenRefused(_TAKEN_OVER))
+                with gaps, renewing(session, self.token):
                     yield
             self._save(last=True)
         except BaseException:
@@ -170,10 +175,7 @@ class Service:
         session, working_set = self.session, self.working_set
         with session.hold(token=self.token) as (unit, locked):
             if locked.state.lease_token != self.token:
-                raise TokenRefused(
-                    "the ring was taken over while a message was processed for longer than the lease: outcomes since "
-                    "the last commit are lost, and their messages will be tried again"
-                )
+                raise TokenRefused(_TAKEN_OVER)
             self._count()
             working_set.save_in(unit, locked, self.current)
             if last:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from .. import tracing
 from ..core.config import RingConfig
-from ..core.errors import Busy, InvalidInput, RecursiveDisallowed, Refused, StoreBusy, StoreError
+from ..core.errors import Busy, InvalidInput, RecursiveDisallowed, Refused, StoreBusy, StoreCorrupt, StoreError
 from ..core.message import MOST_PID, Footprint, check_origin, check_text, check_visible, read_number
 from ..core.permit import OPEN
 from ..core.weight import Weight
@@ -210,6 +210,16 @@ class RingSession:
             unit.rings.drop_lease(self.ring_id, held_by)
         self.store.promote_due(unit, self.ring_id, locked.now)
         unit.last_id = max(unit.last_id, locked.horizon - 1)
+
+    @contextmanager
+    def explaining_gaps(self, unit: Unit, working_set: StoredSet, error: Refused) -> Iterator[None]:
+        """Raise this error for rows that are missing because the lease expired and another process changed the ring."""
+        try:
+            yield
+        except StoreCorrupt:
+            if unit.rings.floors(self.ring_id).version == working_set.loader.state.version:
+                raise
+            raise error from None
 
     def release_lease(self, token: bytes) -> None:
         """Release the ring. If the store cannot be reached, other processes wait until the lease expires."""

@@ -23,6 +23,7 @@ from ..walk import renewing, walk_ring, warn_of_stuck, write_ledger
 
 #: Value of `order` in the details of a block that holds one leased message (`queue.leases`).
 VIEWED = "view"
+_CHANGED = "the ring changed while the weigher ran; plan again"
 
 
 class Planned(NamedTuple):
@@ -64,10 +65,11 @@ class Planner:
         try:
             with session.store.loose() as unit, renewing(session, token):
                 working_set = session.working_set(unit, locked, LoadOptions(skip_in_flight=False), planning=True)
-                self.walk(working_set, unit)
+                with session.explaining_gaps(unit, working_set, InFlight(_CHANGED)):
+                    self.walk(working_set, unit)
             with session.hold(token=token) as (unit, locked):
                 if locked.state.lease_token != token or locked.state.version != working_set.loader.state.version:
-                    raise InFlight("the ring changed while the weigher ran; plan again")
+                    raise InFlight(_CHANGED)
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin

@@ -111,7 +111,11 @@ def send_expiring(world: World, process: Process, random: Random) -> object:
 
 def send_heavy(world: World, process: Process, random: Random) -> object:
     """Send a message that is too heavy for any block, or nearly."""
-    queue, sent, weight = world.queue(process), _new(world, process, random), Weight(random.choice((8, 25, 5_000, 5_000)), 10)
+    queue, sent, weight = (
+        world.queue(process),
+        _new(world, process, random),
+        Weight(random.choice((8, 25, 5_000, 5_000)), 10),
+    )
     return _sending(world, process, [sent], lambda: queue.enqueue_message(sent.origin, sent.payload, weight=weight))
 
 
