@@ -34,8 +34,8 @@ log = logging.getLogger("airflow_mq.service")
 #: Bytes of messages that a service holds in memory; then it commits its results, however few.
 HELD = 64 << 20
 _TAKEN_OVER = (
-    "the ring was taken over while a message was processed for longer than the lease: outcomes since the last commit are "
-    "lost, and their messages will be tried again"
+    "the ring was taken over while a message was processed for longer than the lease: outcomes since the last commit "
+    "are lost, and their messages will be tried again"
 )
 
 
