@@ -61,13 +61,19 @@ class Server:
     """A PostgreSQL server with its own data that tests start, stop and kill."""
 
     def __init__(
-        self, label: str, bindir: Path, settings: Mapping[str, str] | None = None, *, volatile: bool = False
+        self,
+        label: str,
+        bindir: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        volatile: bool = False,
+        parent: Path | None = None,
     ) -> None:
         self.label = label
         self.password = secrets.token_urlsafe(12)
         self.is_volatile = volatile
         self._owner = Owner.choose()
-        self._home = self._owner.make_directory(f"mq-{label}-", in_memory() if volatile else None)
+        self._home = self._owner.make_directory(f"mq-{label}-", parent or (in_memory() if volatile else None))
         self.bindir = reachable_bindir(bindir, self._owner, self._home)
         self.data_dir = self._home / "data"
         self.log_path = self._home / "server.log"
@@ -90,6 +96,13 @@ class Server:
 
     def uri(self, database: str) -> str:
         return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the running server."""
+        if self._process is None:
+            raise RuntimeError(f"{self!r} does not run: start it first")
+        return self._process.pid
 
     @property
     def version(self) -> int:

@@ -1,0 +1,37 @@
+"""A client process: `python -m tests.chaos.client ROLE NUMBER URI FOLDER`.
+
+It works until the folder has a file `stop`, or until its parent ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from .journal import Journal
+from .workloads import ROLES, Desk
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_client(role: str, number: int, uri: str, folder: Path) -> None:
+    """Work in this process, which is a fork of a warm one: a fork needs milliseconds."""
+    with (folder / "stderr").open("ab") as errors:
+        os.dup2(errors.fileno(), 2)
+    journal = Journal(folder, f"{role}-{number}")
+    journal.write("started")
+    ROLES[role](Desk(uri, folder, number, journal)).run()
+    journal.write("ended")
+
+
+def run_program(role: str, number: int, uri: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Work in a program of its own, which starts with more environment variables than this process."""
+    command = [sys.executable, "-m", "tests.chaos.client", role, str(number), uri, str(folder)]
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **environment})
+
+
+if __name__ == "__main__":
+    run_client(sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
