@@ -63,10 +63,10 @@ test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 	  wait $$live || failed=1; \
 	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
 
-soak: $(STAMP) ## Random models, crashes, recorded and simulated runs in full, in hours (EXAMPLES=1000 SEEDS=20000 for more)
+soak: $(STAMP) ## Random models, crashes, chaos, recorded and simulated runs in full, in hours (EXAMPLES=1000 SEEDS=20000 for more)
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
-	  tests/model tests/conformance tests/crash tests/queue tests/simulation tests/store $(PYTEST_ARGS)
+	  tests/chaos tests/model tests/conformance tests/crash tests/queue tests/simulation tests/store $(PYTEST_ARGS)
 
 quick: $(STAMP) ## The tests that are not slow, on SQLite, without Airflow, Spark and Kafka
 	$(BIN)/python -m pytest -m "not slow and not postgres and not airflow and not spark and not kafka" -n $(JOBS) $(PYTEST_ARGS)

@@ -86,7 +86,7 @@ def judge(
     _compare(verdict, entries, events, kept, forgotten)
     verdict.torn = _torn(uri, entries, events)
     verdict.weight_exceeded = sum(bool(entry.values.get("over")) for entry in entries)
-    verdict.recovered_in = _recovery(entries, faults)
+    verdict.recovered_in = recovery(entries, faults)
     errors = Counter(f"{entry.text('action')}: {entry.text('error')}" for entry in entries if entry.kind == "error")
     verdict.errors = dict(errors.most_common())
     return verdict
@@ -178,7 +178,8 @@ def _torn(uri: str, entries: Iterable[Entry], events: Iterable[Event]) -> int:
     return len(orders ^ stored)
 
 
-def _recovery(entries: Sequence[Entry], faults: Sequence[Fault]) -> float | None:
+def recovery(entries: Sequence[Entry], faults: Sequence[Fault]) -> float | None:
+    """Return the largest time from the end of a fault until each role made progress; None if one made none."""
     progress: dict[str, list[float]] = defaultdict(list)
     for entry in entries:
         if entry.kind == "progress":

@@ -6,6 +6,6 @@ from airflow_mq import MessageQueue
 from airflow_mq.store import postgres
 from tests import postgres_server
 
-from . import client, verdict
+from . import client, scenarios, table
 
-__all__ = ["MessageQueue", "client", "postgres", "postgres_server", "verdict"]
+__all__ = ["MessageQueue", "client", "postgres", "postgres_server", "scenarios", "table"]

@@ -1,0 +1,56 @@
+"""Copies of a server: a streaming replica, and the restore of a base backup."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg
+
+from tests.postgres_server import USER, Server
+
+STANDBY = "standby"
+PATIENCE = 60.0
+
+
+class Copy(Server):
+    """A server that starts from a base backup of another one."""
+
+    #: Options of pg_basebackup beside the usual ones.
+    options: tuple[str, ...] = ()
+
+    def __init__(self, original: Server, settings: Mapping[str, str] | None = None) -> None:
+        self._original = original
+        super().__init__(original.label, original.bindir, settings)
+
+    def _initdb(self, password_file: Path) -> None:
+        self.password = self._original.password
+        place = ("-h", "127.0.0.1", "-p", str(self._original.port), "-U", USER)
+        self.run("pg_basebackup", "-D", str(self.data_dir), *place, "-X", "stream", "-c", "fast", *self.options)
+
+
+class Replica(Copy):
+    """A streaming replica, for which each commit of the original waits."""
+
+    options = ("-R", "-C", "-S", STANDBY)
+
+    def __init__(self, original: Server) -> None:
+        # The standby sends this name; the original waits for it by the same name.
+        super().__init__(original, {"cluster_name": STANDBY})
+
+    def follow(self) -> None:
+        """Start, and return when the original's commits wait for this server."""
+        self.start()
+        with psycopg.connect(self._original.dsn, autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
+            connection.execute("SELECT pg_reload_conf()")
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline:
+                if ("sync",) in connection.execute("SELECT sync_state FROM pg_stat_replication").fetchall():
+                    return
+                time.sleep(0.1)
+        raise RuntimeError(f"the replica does not follow:\n{self.log_tail()}")
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "-D", str(self.data_dir), "-w", "promote")

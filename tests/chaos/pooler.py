@@ -1,0 +1,56 @@
+"""PgBouncer in transaction mode, in front of a server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from airflow_mq.testing.loopback import free_port
+from tests.postgres_programs import Owner
+from tests.postgres_server import USER, Server
+
+PROGRAM = "pgbouncer"
+CONFIGURATION = """
+[databases]
+* = host=127.0.0.1 port={port} user={user} password={password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {own_port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 8
+max_client_conn = 200
+ignore_startup_parameters = extra_float_digits,options
+"""
+
+
+class Pooler:
+    """A running PgBouncer."""
+
+    def __init__(self, server: Server) -> None:
+        self._owner = Owner.choose()
+        self._home = self._owner.make_directory("mq-pooler-")
+        self.own_port = free_port()
+        self._path: Path = self._home / "pgbouncer.ini"
+        values = {"port": server.port, "user": USER, "password": server.password, "own_port": self.own_port}
+        self._path.write_text(CONFIGURATION.format(**values))
+        self._owner.give(self._path)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self._home / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [shutil.which(PROGRAM) or PROGRAM, str(self._path)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._owner.popen_arguments(),
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
