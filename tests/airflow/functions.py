@@ -20,3 +20,8 @@ def process(payload: bytes, origin: str) -> Any:
         b"used": Done(used=Weight(7, 4)), b"next": Done(enqueue=[("stage-2", b"sent on")]),
     }  # fmt: skip
     return answers.get(payload)
+
+
+def quote(payload: bytes, origin: str) -> None:
+    """Fail with an error that quotes the payload."""
+    int(payload)
