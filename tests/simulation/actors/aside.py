@@ -41,7 +41,7 @@ def execute_as_block(world: World, process: Process, random: Random) -> object:
     """Execute a set-aside message by a block of its own."""
     queue = world.queue(process)
     for address in _pick(world, process, random):
-        block = queue.blocks.plan_overweight(address, ENOUGH, lease=random.choice((None, 10.0)))
+        block = queue.blocks.plan_overweight(address, ENOUGH, lease=random.choice((10.0, 900.0, 3_600.0)))
         for batch in block.batches():
             process.arrive(commits=False)
             queue.blocks.report(block, batch.answers([done(payload) for payload in batch.payloads]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from airflow_mq import Batch, Delivery, Outcome, batch_processor
+from airflow_mq import Batch, Delivery, Outcome, Overweight, Weight, batch_processor
 
 from ..messages import Violation
 from ..scheduler import Process
@@ -38,6 +38,20 @@ def serve(world: World, process: Process, random: Random) -> object:
             raise Violation("I4 one holder", f"{delivery.address} is processed in place, and a block holds it")
         return answer(random, delivery.payload)
 
+    return world.queue(process).service_queues(
+        processor, slice_messages=random.choice((1, 2, 5, 50)), seed=random.randbytes(8)
+    )
+
+
+def serve_metering(world: World, process: Process, random: Random) -> object:
+    """Service the ring with a processor that meters itself."""
+
+    def processor(delivery: Delivery) -> Outcome:
+        stall(world, process, random)
+        weight = Weight(random.choice((1, 3, 5_000)) if random.random() < 0.1 else 1, len(delivery.payload))
+        return answer(random, delivery.payload) if delivery.meter.consume(weight) else Overweight(weight)
+
+    processor.meters_itself = True  # type: ignore[attr-defined]
     return world.queue(process).service_queues(
         processor, slice_messages=random.choice((1, 2, 5, 50)), seed=random.randbytes(8)
     )

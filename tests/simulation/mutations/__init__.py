@@ -159,10 +159,6 @@ MUTATIONS: Sequence[Mutation] = (
         "            page.first_index += 1\n            return None, 0\n        page.first_index += 1\n",
     ),
     _bug(
-        "outcome applied to a message that is gone", "core/settle.py",
-        "        if page.marks[item]:\n            return\n        stopped", "        stopped",
-    ),
-    _bug(
         "messages of an outcome are not sent", "core/settle.py",
         "                self.working_set.post_all(outcome.enqueue)\n", "                pass\n",
     ),
