@@ -96,7 +96,7 @@ _ALL = (
     Metric("origin.oldest_age", GAUGE, "seconds", "since the oldest message of the origin was sent"),
     Metric("origin.share_error", GAUGE, "part", "deviation of the origin's share; below 0 it received too little"),
     Metric("origin.longest_wait", GAUGE, "blocks", "consecutive blocks that skipped the origin while it had messages"),
-)  # fmt: skip
+)
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ..core.priority import told
 from ..words import many
-from .command import UsageError, command, option
+from .command import command, option
+from .errors import UsageError
 from .session import Session
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..core.errors import MessageQueueError
-from .command import PROGRAM_NAME, UsageError, command, option
+from .command import PROGRAM_NAME, command, option
+from .errors import UsageError
 from .session import Session
 
 SHELLS = ("bash", "zsh", "fish")

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import NO, UsageError, command, option
+from .command import NO, command, option
+from .errors import UsageError
 from .output import error_line, shown
 from .session import VARIABLE, Session
 from .signals import sigterm_as_interrupt

@@ -12,7 +12,8 @@ from ..core.errors import InvalidInput
 from ..core.message import check_origin
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT
-from .command import UsageError, command, option
+from .command import command, option
+from .errors import UsageError
 from .ndjson import Lines
 from .payload import enqueue_files
 from .progress import Tell

@@ -13,7 +13,8 @@ from ..core.blob import extent
 from ..core.events import NAMES, Event
 from ..words import many
 from .arguments import ORIGIN, limit
-from .command import Group, UsageError, command, option
+from .command import Group, command, option
+from .errors import UsageError
 from .output import Columns, shown
 from .receive import receive_folder, receive_kafka
 from .serialisation import address_fields, payload_fields, record

@@ -11,7 +11,7 @@ from ..core.errors import InvalidInput, InvalidMessage
 from ..core.message import Message, check_origin
 from ..core.priority import check_priority
 from ..core.weight import Weight
-from .command import UsageError
+from .errors import UsageError
 
 _KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers", "priority"}
 

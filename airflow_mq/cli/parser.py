@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from .arguments import COMMON
-from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, UsageError, example_text
+from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, example_text
+from .errors import UsageError
 from .output import without_passwords
 from .session import Session
 from .tree import ABOUT, TREE

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .arguments import limit
-from .command import Group, UsageError, command, option
+from .command import Group, command, option
+from .errors import UsageError
 from .output import Columns
 from .progress import Tell
 from .session import Session

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ..core.message import Footprint
 from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
 from .arguments import ORIGIN, PRIORITY, limit, why
-from .command import Group, UsageError, command, option
+from .command import Group, command, option
+from .errors import UsageError
 from .output import Columns
 from .serialisation import record
 from .session import Session

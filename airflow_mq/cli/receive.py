@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.message import read_number
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT
-from .command import UsageError, command, option
+from .command import command, option
+from .errors import UsageError
 from .session import Session
 from .values import json_object
 

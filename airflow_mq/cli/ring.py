@@ -9,7 +9,8 @@ from ..core.config import ORDERS, RingConfig
 from ..core.priority import PRIORITIES, REGULAR
 from ..words import many
 from .arguments import limit
-from .command import Group, UsageError, command, option
+from .command import Group, command, option
+from .errors import UsageError
 from .session import Session
 from .values import json_object, positive, seed, setting, weight, words
 from .weights import fit_weigher, measure_costs

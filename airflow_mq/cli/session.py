@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..core.errors import AddressRefused, MessageQueueError
-from .command import UsageError
+from .errors import UsageError
 from .output import Output
 
 if TYPE_CHECKING:

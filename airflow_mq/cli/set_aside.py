@@ -9,7 +9,8 @@ from ..core.judging import REASONS
 from ..core.weight import UNLIMITED
 from ..words import many
 from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
-from .command import Group, UsageError, command, option
+from .command import Group, command, option
+from .errors import UsageError
 from .output import Columns
 from .processors import load_callable, stdout_kept_clean
 from .serialisation import address_fields, record

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ..core.config import ORDERS
 from ..core.weight import Weight
 from ..words import percent
-from .command import UsageError, command, option
+from .command import command, option
+from .errors import UsageError
 from .output import Columns
 from .serialisation import picked, record
 from .session import Session

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ..core.errors import InvalidInput
 from ..core.message import Address
 from ..core.weight import Weight
-from .command import UsageError
+from .errors import UsageError
 
 _CENTURY = 100 * 366 * 86400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -183,11 +183,9 @@ def rounds_of(
     wanting: list[set[str]] = [set() for _ in pages]
     lines = lines_of(pages)
     for origin in lines.keys() | ready.keys():
-        own = (
-            [at for at, services in enumerate(takes) if services is None or services(origin)]
-            if takes
-            else range(len(pages))
-        )
+        own: Sequence[int] = range(len(pages))
+        if takes:
+            own = [at for at, services in enumerate(takes) if services is None or services(origin)]
         mine = [(bisect_left(own, at), entry) for at, entry in lines.get(origin, ())]
         since = bisect_left(own, ready[origin]) if origin in ready else None
         for stretch in wanting_in(mine, since, len(own)):

@@ -117,9 +117,13 @@ class Message:
 
     @classmethod
     def of_blob(
-        cls, blob: Reference, key: str | None = None, weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None, priority: str | None = None,
-    ) -> Message:  # fmt: skip
+        cls,
+        blob: Reference,
+        key: str | None = None,
+        weight: Weight | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: str | None = None,
+    ) -> Message:
         """Return a message with an external payload that `queue.payloads.put` stored."""
         if not isinstance(blob, Reference):
             raise InvalidMessage(

@@ -99,9 +99,12 @@ class _Bench:
         self.store = store
         # Steps are equal in every order; the contract's takes each of them once.
         self.config = RingConfig(
-            order="rotation", service_weight=Weight(1 << 40, 1 << 40), heap_size=1 << 17, max_stale=0,
+            order="rotation",
+            service_weight=Weight(1 << 40, 1 << 40),
+            heap_size=1 << 17,
+            max_stale=0,
             weigher=LinearWeigher(Weight(1, 0), Weight(0, 0)),
-        )  # fmt: skip
+        )
         self.number = 0
 
     @contextmanager

@@ -63,8 +63,11 @@ class CheckFairnessOperator(QueueOperator):
         index = "no queue had more than it got" if report.jain is None else f"Jain's index is {report.jain:.3f}"
         self.log.info(
             "Over %d blocks, %s; the longest wait was %d blocks, the largest share error %.1f %%.",
-            report.blocks, index, report.longest_wait, 100 * report.most_error,
-        )  # fmt: skip
+            report.blocks,
+            index,
+            report.longest_wait,
+            100 * report.most_error,
+        )
         if broken:
             more = f"; and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
             raise AirflowFailException(
@@ -72,10 +75,13 @@ class CheckFairnessOperator(QueueOperator):
                 "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
             )
         return {
-            "blocks": report.blocks, "jain": report.jain, "longest_wait": report.longest_wait,
-            "most_late": report.most_late, "most_error": report.most_error,
+            "blocks": report.blocks,
+            "jain": report.jain,
+            "longest_wait": report.longest_wait,
+            "most_late": report.most_late,
+            "most_error": report.most_error,
             "origins": [asdict(origin) for origin in report.origins],
-        }  # fmt: skip
+        }
 
 
 def _count(value: object, name: str) -> int | None:

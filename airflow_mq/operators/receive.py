@@ -88,8 +88,11 @@ class ReceiveMessagesOperator(QueueOperator):
         if received.refused and self.fail_on_refused:
             raise AirflowFailException(f"{received}; the log lists what was refused, and why")
         return {
-            "count": received.count, "size": received.size, "repeated": received.repeated, "refused": received.refused,
-        }  # fmt: skip
+            "count": received.count,
+            "size": received.size,
+            "repeated": received.repeated,
+            "refused": received.refused,
+        }
 
     def _receive(self, queue: MessageQueue, most: int | None) -> Received:
         try:
@@ -147,8 +150,12 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
     """
 
     template_fields: Sequence[str] = (
-        *ReceiveMessagesOperator.template_fields, "folder", "storage_conn_id", "pattern", "regex",
-    )  # fmt: skip
+        *ReceiveMessagesOperator.template_fields,
+        "folder",
+        "storage_conn_id",
+        "pattern",
+        "regex",
+    )
 
     def __init__(
         self,
@@ -209,8 +216,12 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
     """
 
     template_fields: Sequence[str] = (
-        *ReceiveMessagesOperator.template_fields, "topics", "kafka_config_id", "origin", "group",
-    )  # fmt: skip
+        *ReceiveMessagesOperator.template_fields,
+        "topics",
+        "kafka_config_id",
+        "origin",
+        "group",
+    )
 
     def __init__(
         self,

@@ -80,9 +80,13 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             release_finished(queue, context["ti"], self.log)
             block = self._plan(queue, context, address, limit)
             self.part = Part(
-                name=f"{processor.name} {address}"[:200], processors=[processor.name], part=0, parts=1, messages=1,
+                name=f"{processor.name} {address}"[:200],
+                processors=[processor.name],
+                part=0,
+                parts=1,
+                messages=1,
                 where=processor.where,
-            )  # fmt: skip
+            )
             planned = block_as_xcom(queue, block)
             try:
                 self.process(context, processors, checked_part(self.part, processors), planned)

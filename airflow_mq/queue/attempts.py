@@ -178,7 +178,7 @@ class Calling(InPlace):
         """Call the processor until the stretch ends or an outcome stops the queue."""
         first, working_set, processor = page.first_index, ladder.working_set, self.processor
         payloads, is_full = working_set.payloads(book.origin, page), self.slices.is_full
-        stop, processed, status = first + len(weights), 0, None
+        stop, processed = first + len(weights), 0
         mark = current_delivery.set(None)
         try:
             for at in range(first, stop):
@@ -198,18 +198,10 @@ class Calling(InPlace):
                     continue
                 current_delivery.set(None)
                 processed += self._done(working_set, book, page, at, weights, first)
-                try:
-                    outcome = checked(answer, delivery, working_set)
-                except Exception as error:
-                    outcome = failed(delivery, error)
-                verdict = self._apply(ladder, book, page, at, outcome, weights[at - first], delivery)
-                if verdict is None:
-                    ladder.note_asked(book, outcome)
-                    self._give_back(ladder, weights[at + 1 - first :])
-                    status = PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
+                count, status = self._record(ladder, book, page, at, answer, weights[at - first :], delivery)
+                processed += count
+                if status:
                     return processed, status
-                page.first_index = at + 1
-                processed += verdict
             return processed + self._done(working_set, book, page, stop, weights, first), None
         except BaseException:
             # Interrupted during an attempt: the successes before it count.
@@ -217,6 +209,25 @@ class Calling(InPlace):
             raise
         finally:
             current_delivery.reset(mark)
+
+    def _record(
+        self, ladder: Ladder, book: Book, page: Page, at: int, answer: Answer, weights: list[Weight], delivery: Delivery
+    ) -> tuple[int, PageStatus | None]:
+        """Record an answer other than a plain success; return a status if the queue stops.
+
+        :param weights: weights of this message and of the rest of the stretch
+        """
+        try:
+            outcome = checked(answer, delivery, ladder.working_set)
+        except Exception as error:
+            outcome = failed(delivery, error)
+        verdict = self._apply(ladder, book, page, at, outcome, weights[0], delivery)
+        if verdict is None:
+            ladder.note_asked(book, outcome)
+            self._give_back(ladder, weights[1:])
+            return 0, PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
+        page.first_index = at + 1
+        return int(verdict), None
 
     def _done(
         self, working_set: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int

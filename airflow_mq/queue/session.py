@@ -245,7 +245,7 @@ class RingSession:
         :param planning: the operation only claims: its changes of books and pages are not saved.
         :param beside: another process holds the ring on lease.
         """
-        loader = StoreLoader(Source(unit, self.ring_id), locked.state, locked.horizon, options)
+        loader = StoreLoader(Source(self.store, unit, self.ring_id), locked.state, locked.horizon, options)
         return StoredSet(
             self.remember_config(locked.config),
             locked.now,
@@ -267,7 +267,7 @@ class RingSession:
         """Return a working set for reading: it is never saved."""
         ring = unit.rings.named(self.ring)
         unit.last_id = 0
-        loader = StoreLoader(Source(unit, self.ring_id), _UNKNOWN, 0, LoadOptions(with_due=True))
+        loader = StoreLoader(Source(self.store, unit, self.ring_id), _UNKNOWN, 0, LoadOptions(with_due=True))
         return StoredSet(self.remember_config(ring.config), ring.now, loader)
 
     def forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:

@@ -130,7 +130,7 @@ class Delivery:
 
     def enqueue(
         self, origin: str, payload: bytes, priority: str = REGULAR, headers: Mapping[str, str] | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Enqueue a message if, and only if, this one is done."""
         name = book_name(check_origin(origin), check_priority(priority))
         self.sent = (*self.sent, (name, payload, headers) if headers else (name, payload))

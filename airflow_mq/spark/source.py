@@ -264,9 +264,10 @@ class QueueWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[Sent | None]) -> None:
         """Log the counts: enqueued rows stay, and the same job, written again, enqueues the rest."""
         log.warning(
-            "the write failed after %d messages; written again under the same job (%s), these are not enqueued "
-            "twice", sum(m.count for m in messages if m), self.job,
-        )  # fmt: skip
+            "the write failed after %d messages; written again under the same job (%s), these are not enqueued twice",
+            sum(m.count for m in messages if m),
+            self.job,
+        )
 
 
 class RowKeys:

@@ -58,9 +58,13 @@ class SetAside(Repository):
     __slots__ = ()
 
     def save(
-        self, ring: int, asides: Mapping[Address, Aside | None], now: int, block: int | None = None,
+        self,
+        ring: int,
+        asides: Mapping[Address, Aside | None],
+        now: int,
+        block: int | None = None,
         arrivals: Mapping[Address, Arrival] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Record why messages were set aside, and when they arrived; delete the records of `None`."""
         arrived = arrivals or {}
         gone = [(at.book, at.page, at.index) for at, aside in asides.items() if aside is None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .blocks import Blocks
 from .books import Books, Pages
@@ -17,21 +17,26 @@ from .rings import Rings
 from .rows import Locked
 from .set_aside import SetAside
 
-if TYPE_CHECKING:
-    from .store import AnyStore
-
-
 Repo = TypeVar("Repo")
 
 
 class _Noun(Generic[Repo]):
-    """A repository of a unit."""
+    """A repository of a unit, made at its first use and kept in the unit's attributes."""
 
     def __init__(self, make: Callable[[Unit], Repo]) -> None:
         self.make = make
 
+    def __set_name__(self, owner: type[Unit], name: str) -> None:
+        self.name = name
+
     def __get__(self, unit: Unit, owner: type[Unit]) -> Repo:
-        return self.make(unit)
+        kept = vars(unit)
+        if "primitives" not in kept:
+            # Repositories refer to a copy that refers to none, so that no cycle of references keeps a connection alive.
+            unit.primitives = object.__new__(type(unit))
+            vars(unit.primitives).update(kept)
+        repository = kept[self.name] = self.make(unit.primitives)
+        return repository
 
 
 class Unit(Primitives):
@@ -39,8 +44,8 @@ class Unit(Primitives):
 
     #: The last id drawn when the ring was locked.
     last_id = 0
-    #: The store of this transaction.
-    store: AnyStore
+    #: A copy of this unit, through which its repositories run their statements.
+    primitives: Unit
 
     @abstractmethod
     def lock(self, ring: int) -> Locked:
@@ -50,7 +55,6 @@ class Unit(Primitives):
     def try_lock(self, ring: int) -> Locked | None:
         """Hold the ring lock; return `None` if another transaction holds it."""
 
-    # Repositories have no state: a unit makes one per use, so that no cycle of references keeps a connection alive.
     rings = _Noun(Rings)
     books = _Noun(Books)
     pages = _Noun(Pages)

@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..command import UsageError, command, option
+from ..command import command, option
+from ..errors import UsageError
 from ..session import Session
 from ..signals import sigterm_as_interrupt
 from ..values import positive

@@ -219,9 +219,12 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         """Return a hook with the job's secrets, for the master that the connection names."""
         connection = BaseHook.get_connection(self.spark_conn_id)
         hook = MessageSparkHook(
-            secrets=self._store, trace=self._trace, listener=self._listener, small=self.part["messages"] < SMALL,
+            secrets=self._store,
+            trace=self._trace,
+            listener=self._listener,
+            small=self.part["messages"] < SMALL,
             **merged(self._hook_arguments(), self._options),
-        )  # fmt: skip
+        )
         refuse_other_master(hook.master, connection, self.spark_conn_id)
         if hook.is_cluster and not self.exchange:
             raise AirflowFailException(

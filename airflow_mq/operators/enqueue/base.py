@@ -118,8 +118,11 @@ class EnqueueOperator(QueueOperator):
             sent = self._send(queue, addressed)
         self.log.info(
             "Enqueued %s of %d bytes on ring %r; %d were enqueued before.",
-            many(sent["count"], "message"), sent["size"], queue.ring, sent["repeated"],
-        )  # fmt: skip
+            many(sent["count"], "message"),
+            sent["size"],
+            queue.ring,
+            sent["repeated"],
+        )
         return sent
 
     def _send(self, queue: MessageQueue, addressed: Iterator[tuple[str, bytes | Message]]) -> dict[str, int]:

@@ -133,10 +133,13 @@ class Blocks:
 
     def _mark(self, token: str | Block, claims: Iterable[Claim], mark: Mark) -> None:
         runs = [(claim, run) for claim in claims for run in claim.runs if run.count]
-        self.report(token, [
-            Report(claim.whose, run.page, run.first, run.first + run.count - 1, mark, claim.priority)
-            for claim, run in runs
-        ])  # fmt: skip
+        self.report(
+            token,
+            [
+                Report(claim.whose, run.page, run.first, run.first + run.count - 1, mark, claim.priority)
+                for claim, run in runs
+            ],
+        )
 
     def reported(self, token: str | Block) -> dict[str, Answers]:
         """Return the reported outcomes of a live block by book: a worker that continues need not repeat them."""

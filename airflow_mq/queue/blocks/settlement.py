@@ -138,8 +138,9 @@ class BlockSettler:
         if drifting is not None:
             log.warning(
                 "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
-                quoted(origin), drifting,
-            )  # fmt: skip
+                quoted(origin),
+                drifting,
+            )
 
     def settle_by_hand(
         self, working_set: StoredSet, claim: Claim, answers: Mapping[str, Answers], limit: Weight

@@ -179,7 +179,7 @@ class Foresight:
                 "pass seed=b'…', or --seed HEX on the command line"
             )
         anew = self.config.paths != config.paths
-        self.overlay = Overlay(unit, session.ring_id, conditions.standings(), anew=anew)
+        self.overlay = Overlay(session.store, unit, session.ring_id, conditions.standings(), anew=anew)
         self._end_dead_blocks()
 
     def working_set(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:

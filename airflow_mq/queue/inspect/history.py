@@ -236,8 +236,9 @@ class _Reader:
         at = moment(arrival.at) if arrival else datetime.fromisoformat(path.sent) if path.sent else None
         before = self._first_time(path.steps) if at is None else None
         why = "" if before is None else f"some time before {when(before)}"
-        steps = [replace(step, at=self._planned_at(step.block)) if step.what == "planned" else step
-                 for step in path.steps]  # fmt: skip
+        steps = [
+            replace(step, at=self._planned_at(step.block)) if step.what == "planned" else step for step in path.steps
+        ]
         path.steps = [Step("enqueued", path.addresses[0], at, None, None, why), *steps]
         return state
 

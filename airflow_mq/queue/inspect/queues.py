@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 
+from ...core.book import Book
 from ...core.config import RingConfig
 from ...core.groups import SEPARATOR
 from ...core.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
@@ -161,31 +162,33 @@ def queue_states(
     in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data in claims)
     first = _first_sent(unit, working_set, names) if exact else {}
     states = []
-    for name, mails, items, size, oldest, new, set_aside in rows:
+    for name, rows_read, items, size, oldest, new, set_aside in rows:
         book = working_set.book(name)
         for _, cut_items, cut_size in unit.inbox.facts(working_set.ring_id, sorted(working_set.stored[name].cut.ahead)):
             items, size = items - cut_items, size - cut_size
         if book.message_count + items <= 0:
             continue
-        sent, wakes = first.get(name, oldest), working_set.stored[name].row.wake_at
+        state = _state(working_set, book, book.message_count + items, book.size + size, first.get(name, oldest))
         states.append(
-            QueueState(
-                origin_of(name),
-                priority_of(name),
-                messages=book.message_count + items,
-                size=book.size + size,
-                more=mails == most,
-                in_flight=in_flight.get(name, 0),
-                set_aside=set_aside,
-                oldest=None if sent is None else moment(sent),
-                age=_age(sent, working_set.now),
-                skipped=book.skipped,
-                wakes_at=moment(wakes) if book.skipped == "backoff" else None,
-                share=book.standing.share,
-                recent=new,
-            )
+            replace(state, more=rows_read == most, in_flight=in_flight.get(name, 0), set_aside=set_aside, recent=new)
         )
     return states
+
+
+def _state(working_set: StoredSet, book: Book, messages: int, size: int, sent: int | None) -> QueueState:
+    """Return the state of one book, by its settings and its first waiting message."""
+    wakes_at = moment(working_set.stored[book.origin].row.wake_at) if book.skipped == "backoff" else None
+    return QueueState(
+        origin_of(book.origin),
+        priority_of(book.origin),
+        messages=messages,
+        size=size,
+        oldest=None if sent is None else moment(sent),
+        age=_age(sent, working_set.now),
+        skipped=book.skipped,
+        wakes_at=wakes_at,
+        share=book.standing.share,
+    )
 
 
 def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -118,7 +118,7 @@ class Watcher:
         check_text(search, "what to search for")
         session = self.session
         with session.snapshot() as (unit, working_set):
-            now, config = working_set.now, working_set.config
+            now = working_set.now
             paused = len(unit.origins.paused(session.ring_id, now))
             names = in_order(unit, working_set, sort, limit, search)
             oldest = in_order(unit, working_set, "oldest", waits + paused, search)
@@ -131,14 +131,27 @@ class Watcher:
             latest = [block_of(row) for row in unit.blocks.latest(session.ring_id, limit=blocks)]
         turns = [states[name] for name in names if name in states]
         waiting = [states[name] for name in oldest if name in states and states[name].oldest]
+        turns = [state for state in turns if state.in_ring or sort != "turn"]
+        waiting.sort(key=lambda state: (state.oldest, state.origin))
+        return self._look_of(working_set, turns, waiting[:waits], latest, paused)
+
+    def _look_of(
+        self,
+        working_set: StoredSet,
+        turns: Sequence[QueueState],
+        waits: Sequence[QueueState],
+        blocks: Sequence[Block],
+        paused: int,
+    ) -> Look:
+        now, config = working_set.now, working_set.config
         return Look(
             at=moment(now),
-            ring=session.ring,
+            ring=self.session.ring,
             order=config.order,
             limit=config.service_weight,
-            turns=[state for state in turns if state.in_ring or sort != "turn"],
-            waits=sorted(waiting, key=lambda state: (state.oldest, state.origin))[:waits],
-            blocks=latest,
+            turns=turns,
+            waits=waits,
+            blocks=blocks,
             paused=paused,
             totals=self._totals,
             rate_in=self._rates.rate_in(now),

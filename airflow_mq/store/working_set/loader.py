@@ -55,9 +55,14 @@ class StoreLoader:
         self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
         self.pages = PageLoader(working_set, source, self.books)
         self.inboxes = InboxLoader(
-            working_set, source, self.books, cache, self._horizon,
-            with_payloads=options.with_payloads, with_due=options.with_due,
-        )  # fmt: skip
+            working_set,
+            source,
+            self.books,
+            cache,
+            self._horizon,
+            with_payloads=options.with_payloads,
+            with_due=options.with_due,
+        )
         self.cache = cache
         self.load_books, self.load_page = self.books.load, self.pages.load
         self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
@@ -74,9 +79,13 @@ class StoreLoader:
     def payloads(self) -> PayloadLoader:
         """The loader of payloads and headers."""
         return PayloadLoader(
-            self.working_set, self.source, self.pages, self.inboxes, self.cache,
+            self.working_set,
+            self.source,
+            self.pages,
+            self.inboxes,
+            self.cache,
             with_payloads=self._options.with_payloads,
-        )  # fmt: skip
+        )
 
     def more_ready(self) -> list[str]:
         return self.ring.more_ready()
@@ -115,7 +124,7 @@ class StoreLoader:
         return self.pages.arrivals([address])[address]
 
     def open_blob(self, reference: Reference) -> IO[bytes]:
-        return open_blob(self.source.unit.store, reference)
+        return open_blob(self.source.store, reference)
 
     # Operations that span several transactions.
 

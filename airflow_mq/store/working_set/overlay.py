@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core.claims import Claim
 from ...core.page import Page
@@ -17,7 +17,7 @@ from ..blocks import ClaimRow
 from ..books import LineRow, packed_page
 from ..origins import GroupRow, SettingsRow
 from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
-from ..store import Outgoing
+from ..store import AnyStore, Outgoing
 from ..unit import Unit
 from .loader import StoreLoader
 from .source import Source
@@ -25,6 +25,8 @@ from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
 FIRST_ID = 1 << 61
+#: Settings of origins by name.
+Standings: TypeAlias = "Mapping[str, Mapping[str, object]]"
 #: Number of rows that one look for the first remaining one brings.
 LOOK = 16
 
@@ -33,14 +35,14 @@ class Overlay(Source):
     """Reads of one moment, and above them the rows that operations would have stored since."""
 
     def __init__(
-        self, unit: Unit, ring_id: int, standings: Mapping[str, Mapping[str, Any]] | None = None, *, anew: bool = False
+        self, store: AnyStore, unit: Unit, ring_id: int, standings: Standings | None = None, *, anew: bool = False
     ) -> None:
         """Begin with what is stored, and with the rows that are due by now.
 
         :param standings: settings that replace stored ones, by origin: `{"acme": {"share": 3}}`.
         :param anew: read all deficits as if no queue had used anything yet.
         """
-        super().__init__(unit, ring_id)
+        super().__init__(store, unit, ring_id)
         self.standings_said = dict(standings or {})
         self.anew = anew
         self.now = unit.now()
@@ -103,8 +105,12 @@ class Overlay(Source):
     def arrive(self, rows: Iterable[Outgoing]) -> None:
         """Add rows as if they had been sent before the next block is planned."""
         rows = list(rows)
-        self._add([StoredInboxRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
-                   for id_, row in zip(self.fresh_ids(len(rows)), rows)])  # fmt: skip
+        self._add(
+            [
+                StoredInboxRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
+                for id_, row in zip(self.fresh_ids(len(rows)), rows)
+            ]
+        )
         self._last_id = self._next_id - 1
         self.horizon = self._next_id
 

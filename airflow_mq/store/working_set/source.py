@@ -9,13 +9,15 @@ from ..books import LineRow
 from ..inbox import AttributesRow, HeapRow
 from ..origins import GroupRow, SettingsRow
 from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
+from ..store import AnyStore
 from ..unit import Unit
 
 
 class Source:
     """Reads of one ring through a transaction, or through reads outside of one."""
 
-    def __init__(self, unit: Unit, ring_id: int) -> None:
+    def __init__(self, store: AnyStore, unit: Unit, ring_id: int) -> None:
+        self.store = store
         #: The transaction to read through. A service replaces it for the time of each commit.
         self.unit = unit
         self.ring_id = ring_id

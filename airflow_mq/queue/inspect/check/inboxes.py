@@ -61,9 +61,10 @@ def check_inbox(origin: str, known: StoredBook, uncut: set[int], bounds: InboxBo
     where = f"book {told(origin)}"
     if known.cut.floor > bounds.last + 1:
         yield Violation(
-            where, f"its floor is {known.cut.floor}, above the last id drawn ({bounds.last}): what is sent next "
+            where,
+            f"its floor is {known.cut.floor}, above the last id drawn ({bounds.last}): what is sent next "
             "would never be cut",
-        )  # fmt: skip
+        )
     unseen = [id_ for id_ in uncut if id_ < bounds.look_floor]
     if unseen and known.ticket is None and not is_high(origin):
         yield Violation(where, f"it is not in the ring, and no look would meet its inbox row {min(unseen)}")

@@ -58,10 +58,7 @@ def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[Attri
         places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
         left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
     named = _named(rows)
-    return {
-        place: hash_ for place, hash_ in named.items()
-        if place in left or not cut.has(place[0])
-    }  # fmt: skip
+    return {place: hash_ for place, hash_ in named.items() if place in left or not cut.has(place[0])}
 
 
 def _check_references(
