@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not kind.is_possible():
             print(f"{name}: skipped; it needs {kind.requirement}", file=sys.stderr)
             continue
-        row = Row(name, options.store)
+        row = Row(name, options.store, options.seconds)
         rows.append(row)
         for number in range(1, options.runs + 1):
             verdict = kind(options.store, options.seconds).run()

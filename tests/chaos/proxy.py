@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 MODES = ("pass", "delay", "reset", "black hole", "slow close")
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -32,7 +33,7 @@ class FaultyProxy:
         with suppress(OSError):
             while True:
                 client = self._listener.accept()[0]
-                _start(lambda client=client: self._connect(client))
+                _start(partial(self._connect, client))
 
     def _connect(self, client: socket.socket) -> None:
         try:
@@ -41,7 +42,7 @@ class FaultyProxy:
             client.close()
             return
         server.settimeout(None)
-        _start(lambda: self._pump(server, client))
+        _start(partial(self._pump, server, client))
         self._pump(client, server, may_reset=True)
 
     def _pump(self, source: socket.socket, target: socket.socket, *, may_reset: bool = False) -> None:

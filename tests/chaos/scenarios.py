@@ -296,7 +296,7 @@ class PooledTransactions(Scenario):
 
 
 class SkewedClocks(Scenario):
-    """Clients whose clocks are an hour ahead or behind, at random."""
+    """Clients whose clocks are an hour ahead or an hour behind, half of them each."""
 
     requirement = "a C compiler"
 

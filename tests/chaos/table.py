@@ -19,11 +19,13 @@ class Row:
 
     scenario: str
     store: str
+    seconds: float
     verdicts: list[Verdict] = field(default_factory=list)
 
     @property
     def command(self) -> str:
-        return f"python -m tests.chaos --scenario {self.scenario} --store {self.store} --runs {len(self.verdicts)}"
+        place = f"--scenario {self.scenario} --store {self.store}"
+        return f"python -m tests.chaos {place} --runs {len(self.verdicts)} --seconds {self.seconds:g}"
 
     def __str__(self) -> str:
         names = ("accepted", "lost", "settled_twice", "stored_twice", "order_broken", "weight_exceeded", "findings")

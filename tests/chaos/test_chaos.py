@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from airflow_mq import Event
+from airflow_mq.core.events import Fate
+from airflow_mq.core.message import message_id
 from tests.postgres_programs import find_bindirs
 
-from .journal import Journal, read_journals
+from .journal import Entry, Journal, read_journals
 from .letters import Call
 from .scenarios import SCENARIOS
-from .verdict import Fault, recovery
+from .verdict import Fault, Verdict, compare, recovery
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.crash]
 
@@ -57,3 +61,26 @@ def test_recovery_waits_for_each_kind_of_progress(tmp_path: Path) -> None:
     assert recovery(journal.entries(), [before]) == 5.0
     after = Fault("after", 0.0, time.monotonic())
     assert recovery(journal.entries(), [after]) is None
+
+
+def test_the_verdict_counts_what_is_wrong() -> None:
+    calls = [Call(1, number, "key", "acme", 1) for number in range(4)]
+    entries = [Entry(0.0, kind, "sender-1", asdict(call)) for call in calls for kind in ("intent", "accepted")]
+    # The first message ends twice, the second is stored twice and behind the third, and the fourth is lost.
+    places = [(0, 0), (0, 0), (1, 2), (2, 1), (3, 1)]
+    events = [
+        Event("Processed", Fate.PROCESSED, "acme", page, 0, message_id(calls[number].letters[0].payload))
+        for page, number in places
+    ]
+    verdict = Verdict()
+    compare(verdict, entries, events, set())
+    assert (verdict.accepted, verdict.lost, verdict.settled_twice) == (4, 1, 1)
+    assert (verdict.stored_twice, verdict.order_broken, verdict.is_clean) == (1, 1, False)
+
+
+def test_forgotten_acknowledgements_do_not_count() -> None:
+    call = Call(1, 0, "key", "acme", 1)
+    entries = [Entry(5.0, kind, "sender-1", asdict(call)) for kind in ("intent", "accepted")]
+    verdict = Verdict()
+    compare(verdict, entries, [], set(), forgotten=(4.0, 6.0))
+    assert (verdict.accepted, verdict.lost) == (0, 0)

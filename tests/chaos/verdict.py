@@ -83,7 +83,7 @@ def judge(
         verdict.examples += findings[:5]
         events = list(queue.inspect.events())
         kept = {row.id for row in queue.set_aside.list(limit=1_000)}
-    _compare(verdict, entries, events, kept, forgotten)
+    compare(verdict, entries, events, kept, forgotten)
     verdict.torn = _torn(uri, entries, events)
     verdict.weight_exceeded = sum(bool(entry.values.get("over")) for entry in entries)
     verdict.recovered_in = recovery(entries, faults)
@@ -122,13 +122,14 @@ def _calls(entries: Iterable[Entry], kind: str) -> dict[tuple[int, int], tuple[f
     return {(call.sender, call.number): (at, call) for at, call in found}
 
 
-def _compare(
+def compare(
     verdict: Verdict,
     entries: Sequence[Entry],
     events: Sequence[Event],
     kept: set[bytes | None],
-    forgotten: tuple[float, float] | None,
+    forgotten: tuple[float, float] | None = None,
 ) -> None:
+    """Count the accepted messages, and what the store recorded wrongly of them."""
     known: dict[bytes, Letter] = {}
     for _, call in _calls(entries, "intent").values():
         known.update({message_id(letter.payload): letter for letter in call.letters})
