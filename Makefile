@@ -27,7 +27,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo recording tour lint format test soak quick bench page pictures screenshots reference docs matrix constraints clean
+.PHONY: help venv demo recording tour lint format test soak quick bench page pictures screenshots reference docs matrix constraints audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,13 @@ matrix: $(STAMP) ## The quick tests under each Python and Airflow that is suppor
 constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	@$(uv_env) $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras \
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o constraints.txt
+	@$(uv_env) $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes -c constraints.txt \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o requirements.txt
+
+audit: $(STAMP) ## List what is shipped (SBOM), ask for known weaknesses, search the code; results in build/audit (needs npm)
+	@$(uv_env) [ -x build/audit/bin/bandit ] || { $(BIN)/uv venv --quiet build/audit; \
+	  $(BIN)/uv pip install --quiet --python build/audit/bin/python bandit cyclonedx-bom pip-audit; }
+	@$(uv_env) $(BIN)/python -m tests.audit build/audit/bin build/audit
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info \
