@@ -21,22 +21,13 @@ Repo = TypeVar("Repo")
 
 
 class _Noun(Generic[Repo]):
-    """A repository of a unit, made at its first use and kept in the unit's attributes."""
+    """A repository of a unit. It has no state: each use makes one, so that no cycle of references keeps a connection alive."""
 
     def __init__(self, make: Callable[[Unit], Repo]) -> None:
         self.make = make
 
-    def __set_name__(self, owner: type[Unit], name: str) -> None:
-        self.name = name
-
     def __get__(self, unit: Unit, owner: type[Unit]) -> Repo:
-        kept = vars(unit)
-        if "primitives" not in kept:
-            # Repositories refer to a copy that refers to none, so that no cycle of references keeps a connection alive.
-            unit.primitives = object.__new__(type(unit))
-            vars(unit.primitives).update(kept)
-        repository = kept[self.name] = self.make(unit.primitives)
-        return repository
+        return self.make(unit)
 
 
 class Unit(Primitives):
@@ -44,8 +35,6 @@ class Unit(Primitives):
 
     #: The last id drawn when the ring was locked.
     last_id = 0
-    #: A copy of this unit, through which its repositories run their statements.
-    primitives: Unit
 
     @abstractmethod
     def lock(self, ring: int) -> Locked:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-import gc
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import airflow_mq
-from airflow_mq.store import open_store, parse, upgrade
 from airflow_mq.store.primitives import Primitives, Repository
 from airflow_mq.store.statements import names
 from airflow_mq.store.unit import Unit, _Noun
@@ -98,21 +95,3 @@ def test_every_repository_is_on_the_unit_and_uses_primitives_only() -> None:
         kind.__name__ for kind in Repository.__subclasses__() if kind.__name__[0] != "_"
     )
     assert issubclass(Unit, Primitives) and not issubclass(Repository, Primitives)
-
-
-def test_unit_keeps_its_repositories_without_a_cycle_of_references(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/q.db"
-    upgrade(parse(uri))
-    store = open_store(uri)
-    with store.reading() as unit:
-        assert unit.books is unit.books and unit.inbox is not unit.books
-        repositories = [unit.books, unit.inbox]
-        assert all(repository.unit is not unit for repository in repositories)
-        reference = weakref.ref(unit)
-    gc.disable()
-    try:
-        del unit
-        assert reference() is None
-    finally:
-        gc.enable()
-        store.close()
