@@ -21,7 +21,10 @@ Repo = TypeVar("Repo")
 
 
 class _Noun(Generic[Repo]):
-    """A repository of a unit. It has no state: each use makes one, so that no cycle of references keeps a connection alive."""
+    """A repository of a unit.
+
+    A repository has no state. Each use makes one, so that no cycle of references keeps a connection alive.
+    """
 
     def __init__(self, make: Callable[[Unit], Repo]) -> None:
         self.make = make
