@@ -133,7 +133,9 @@ def check_conservation(world: World) -> None:
     for name, peeked in ids.items():
         if name not in messages.by_id:
             raise Violation("I1 conservation", f"{peeked.payload!r} is stored, and no actor sent it")
-        if peeked.state != "set aside" and peeked.attempts != messages.tries[name]:
+        # A message that was transferred begins anew in its new queue.
+        stays = peeked.address.origin == messages.by_id[name].origin
+        if stays and peeked.state != "set aside" and peeked.attempts != messages.tries[name]:
             _check_tries(world, name, peeked.attempts)
 
 
