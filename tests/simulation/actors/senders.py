@@ -84,7 +84,11 @@ def send_keyed(world: World, process: Process, random: Random) -> object:
     pairs = [(one.origin, Message(one.payload, key=f"key {one.serial}")) for one in some]
     for _ in range(4):
         try:
-            return _sending(world, process, some, lambda: queue.enqueue_messages(pairs))
+            result = _sending(world, process, some, lambda: queue.enqueue_messages(pairs))
+            if random.random() < 0.3:
+                # A task that is tried again sends what it has sent before.
+                queue.enqueue_messages(pairs)
+            return result
         except Refused:
             raise
         except MessageQueueError:
