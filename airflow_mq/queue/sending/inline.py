@@ -15,7 +15,7 @@ from itertools import chain, islice
 
 from ...core.book import Book
 from ...core.claims import Scales
-from ...core.errors import Busy, InvalidInput, StoreBusy, TokenRefused
+from ...core.errors import Busy, InvalidInput, Refused, StoreBusy, StoreError, TokenRefused
 from ...core.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, Unsupported
 from ...core.page import WAITING, Page
 from ...core.priority import told
@@ -60,8 +60,10 @@ def execute_inline(session: RingSession, inline: Inline, book: str, payload: byt
             once.execute(book, payload)
     except _StaysQueued:
         return False
-    except (Busy, StoreBusy, TokenRefused) as reason:
-        log.debug("kept a message of %s in its queue: %s", told(book), reason)
+    except (Refused, StoreError) as reason:
+        # The message is stored. An error would make its sender send it again.
+        level = logging.DEBUG if isinstance(reason, (Busy, StoreBusy, TokenRefused)) else logging.WARNING
+        log.log(level, "kept a message of %s in its queue: %s", told(book), reason)
         return False
     return True
 
