@@ -101,7 +101,7 @@ def grant(session: Session, args: Namespace) -> None:
         args.role,
         ring=session.ring or DEFAULT_RING,
         origins=args.origins,
-        high=args.priority == "high",
+        priority=args.priority,
     )
     if session.out.as_json:
         session.out.value({"role": args.role, "kind": args.kind, "statements": statements})

@@ -16,13 +16,7 @@ from .address import StoreAddress
 from .schema import schema_status
 
 Kind = Literal["installer", "runtime", "sender", "reader"]
-#: What a role of each kind may do.
-KINDS: dict[Kind, str] = {
-    "installer": "create and upgrade the tables",
-    "runtime": "send, plan, settle and change settings: all that tasks do",
-    "sender": "send with some origins, by SQL functions only",
-    "reader": "read counts, events and settings, no payloads",
-}
+Priority = Literal["regular", "high"]
 #: Columns that readers do not get. A block's token is of no use without the rights to write.
 _SECRET = {"mail": {"heap"}, "delayed": {"heap"}, "state": {"lease_token"}}
 #: Tables that readers do not get at all.
@@ -40,25 +34,29 @@ class SenderGrant:
     ring: str
     #: Shell patterns, separated by `|`.
     origins: str
-    priority: Literal["regular", "high"]
+    priority: Priority
 
 
 def grant(
-    address: StoreAddress, kind: Kind, role: str, *, ring: str = "default", origins: str = "*", high: bool = True
+    address: StoreAddress,
+    kind: Kind,
+    role: str,
+    *,
+    ring: str = "default",
+    origins: str = "*",
+    priority: Priority = "high",
 ) -> list[str]:
     """Create a role unless it exists, and grant it what its kind needs; return the statements that ran.
 
     :param origins: sender: shell patterns of origins, separated by `|`, with the wildcards `*` and `?`.
-    :param high: sender: whether the role may send with high priority.
+    :param priority: sender: the highest priority that the role may send with.
     """
     schema_status(_of_postgres(address)).require()
     with postgres.translated(), postgres.connect(address) as connection, connection.transaction():
         statements = list(_statements(connection, address.schema, kind, role))
         if kind == "sender":
-            statements += _sender_grant(connection, address, SenderGrant(role, ring, origins, _priority(high)))
-        for statement in statements:
-            connection.execute(statement)
-        return [statement.as_string(connection) for statement in statements]
+            statements += _sender_grant(connection, address, SenderGrant(role, ring, origins, priority))
+        return _executed(connection, statements)
 
 
 def revoke(address: StoreAddress, role: str) -> list[str]:
@@ -82,9 +80,14 @@ def revoke(address: StoreAddress, role: str) -> list[str]:
             SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA {} REVOKE ALL ON SEQUENCES FROM {}").format(*later),
             SQL("REVOKE ALL ON SCHEMA {} FROM {}").format(schema, name),
         ]
-        for statement in statements:
-            connection.execute(statement)
-        return [statement.as_string(connection) for statement in statements]
+        return _executed(connection, statements)
+
+
+def _executed(connection: postgres.Connection, statements: Sequence[Composed]) -> list[str]:
+    """Execute statements, and return their texts."""
+    for statement in statements:
+        connection.execute(statement)
+    return [statement.as_string(connection) for statement in statements]
 
 
 def _revoke_dropped(connection: postgres.Connection, schema: Identifier, number: str) -> list[str]:
@@ -194,10 +197,6 @@ def _sender_grant(connection: postgres.Connection, address: StoreAddress, wanted
         like_patterns(wanted.origins),
         wanted.priority == "high",
     )
-
-
-def _priority(high: bool) -> Literal["regular", "high"]:
-    return "high" if high else "regular"
 
 
 def _role_text(connection: postgres.Connection, role: str) -> Composable:

@@ -95,7 +95,7 @@ def test_a_runtime_role_does_what_tasks_do_and_no_more(owner: StoreAddress, role
 def test_a_sender_sends_with_its_origins_and_touches_no_table(owner: StoreAddress, roles: Roles) -> None:
     user = roles("sender")
     name = str(user.user)
-    grant(owner, "sender", name, origins="acme|acme/*|50%_a", high=False)
+    grant(owner, "sender", name, origins="acme|acme/*|50%_a", priority="regular")
     (granted,) = sender_grants(owner)
     assert (granted.role, granted.ring, granted.origins, granted.priority) == (
         name,

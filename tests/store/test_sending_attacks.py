@@ -25,7 +25,7 @@ def name(address: StoreAddress) -> Identifier:
 def acme(owner: StoreAddress, roles: Roles) -> StoreAddress:
     """The address of a sender of `acme` and its paths."""
     user = roles("acme")
-    grant(owner, "sender", str(user.user), origins="acme|acme/*", high=False)
+    grant(owner, "sender", str(user.user), origins="acme|acme/*", priority="regular")
     return user
 
 

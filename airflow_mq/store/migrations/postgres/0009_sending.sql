@@ -413,16 +413,10 @@ CREATE FUNCTION {s}send(
     not_before timestamptz DEFAULT NULL,
     expires timestamptz DEFAULT NULL,
     priority text DEFAULT 'regular'
-) RETURNS integer LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    count integer;
-BEGIN
-    INSERT INTO {s}outbox AS o (ring, origins, payloads, keys, headers, weight, not_before, expires, priority)
-    VALUES (ring, ARRAY[origin], ARRAY[payload], CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
-            CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END, weight, not_before, expires, priority)
-    RETURNING o.stored INTO count;
-    RETURN count;
-END
+) RETURNS integer LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT {s}send_many(
+        ring, ARRAY[origin], ARRAY[payload], CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
+        CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END, weight, not_before, expires, priority)
 $$;
 
 -- Every function of the schema, also those of earlier versions.
