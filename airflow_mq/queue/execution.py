@@ -18,6 +18,8 @@ from .session import RingSession
 from .values import Delivery
 from .walk import renewing
 
+_TAKEN_OVER = "the ring was taken over while the message was executed; look before you repeat"
+
 
 class Execution:
     """Executes set-aside messages in this process."""
@@ -50,19 +52,20 @@ class Execution:
         try:
             with self.store.loose() as unit, renewing(self.session, token):
                 working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
-                if self.session.listeners:
-                    working_set.loader.inboxes.cut_everything()
-                _, page = rules.find_set_aside(working_set, address)
-                refuse_claimed_by_hand(unit, self.ring_id, address)
-                meter = Meter(limit)
-                outcome = self._run(working_set, processor, address, page, meter)
-                sent = working_set.sent()
-                cost, refusal = self._settle_execution(
-                    working_set, address, outcome, meter.consumed, limit, keep_refusal
-                )
+                with self.session.explaining_gaps(unit, working_set, InFlight(_TAKEN_OVER)):
+                    if self.session.listeners:
+                        working_set.loader.inboxes.cut_everything()
+                    _, page = rules.find_set_aside(working_set, address)
+                    refuse_claimed_by_hand(unit, self.ring_id, address)
+                    meter = Meter(limit)
+                    outcome = self._run(working_set, processor, address, page, meter)
+                    sent = working_set.sent()
+                    cost, refusal = self._settle_execution(
+                        working_set, address, outcome, meter.consumed, limit, keep_refusal
+                    )
             with self.session.hold(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
-                    raise InFlight("the ring was taken over while the message was executed; look before you repeat")
+                    raise InFlight(_TAKEN_OVER)
                 if locked.state.version != working_set.loader.state.version:
                     # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
                     working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight, Yield
+from airflow_mq.core.errors import Busy
 from airflow_mq.core.events import Fate
 from airflow_mq.queue.values import Delivery, Report
 from airflow_mq.store import parse, upgrade
@@ -156,3 +157,31 @@ def test_block_ends_during_an_execution(pair: tuple[MessageQueue, MessageQueue],
     assert queue.set_aside.list() == []
     assert_all_processed(queue, 11)
     assert [event.fate for event in queue.inspect.events(name="OverweightEnqueued")] == [Fate.SET_ASIDE]
+
+
+def test_block_of_a_set_aside_message_waits_for_a_service(store_uri: str) -> None:
+    """The service may write the book of the message, so that the block ends when the service has."""
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as first:
+        first.admin.create_ring("small", RingConfig(heap_size=64, service_weight=Weight(1_000, 1 << 20)))
+    with MessageQueue(store_uri, "small") as queue, MessageQueue(store_uri, "small", busy_timeout=0.1) as other:
+        queue.enqueue_messages("a", [b"heavy 1", b"heavy 2"], weight=Weight(5_000, 0))
+        queue.enqueue_messages("a", [b"light %d" % n for n in range(4)])
+        queue.service_queues(lambda delivery: None, Weight(1, 1 << 20))
+        aside, late = queue.set_aside.list()
+        other.blocks.plan_overweight(late.address, Weight(9_000, 1 << 20), lease=0.001)
+        block = other.blocks.plan_overweight(aside.address, Weight(9_000, 1 << 20))
+        other.blocks.report(block, [batch.answer() for batch in block.batches()])
+
+        def settle() -> None:
+            with pytest.raises(Busy):
+                other.blocks.settle(block)
+            assert other.blocks.settle_completed() == 0
+            assert other.admin.housekeep() == 0
+
+        queue.service_queues(during_message(queue, settle))
+        assert queue.check() == []
+        assert other.blocks.settle(block).processed == 1
+        assert other.admin.housekeep() == 1
+        queue.execute_overweight(late.address, lambda delivery: None)
+        assert_all_processed(queue, 6)

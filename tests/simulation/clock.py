@@ -25,8 +25,8 @@ class Clock:
         self.elapsed = 0.0
         #: Seconds by which the local time of all clients is moved.
         self.shift = 0.0
-        #: Latest time that the database's clock showed.
-        self.latest = START
+        #: Latest time that the database's clock showed: ever, and since the ring's lease changed.
+        self.latest = self.latest_of_lease = START
         #: The error of the clock of the client that runs.
         self.skew: Callable[[], float] = lambda: 0.0
         #: Called when a client sleeps.
@@ -43,6 +43,7 @@ class Clock:
         # SQLite's clock counts whole milliseconds.
         self.database += round(seconds * 1_000) * 1_000
         self.latest = max(self.latest, self.database)
+        self.latest_of_lease = max(self.latest_of_lease, self.database)
 
     @property
     def client(self) -> float:

@@ -113,7 +113,8 @@ def block_of(
         by=str(details.get("by", "")),
         planned_at=moment(row.planned_at),
         ended_at=None if row.ended_at is None else moment(row.ended_at),
-        deadline=moment(row.deadline),
+        # A lease that was completed has no deadline any more.
+        deadline=moment(row.deadline or row.planned_at),
         limit=details["limit"],
         planned=details["planned"],
         overhead=details["overhead"],

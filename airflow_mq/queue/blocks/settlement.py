@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from ...core.characters import quoted
 from ...core.claims import Claim
-from ...core.errors import InsufficientWeight, TemporarilyUnprocessable, TokenRefused, UnknownBlock
+from ...core.errors import Busy, InsufficientWeight, TemporarilyUnprocessable, TokenRefused, UnknownBlock
 from ...core.orders import parts_of
 from ...core.outcome import Done, Outcome
 from ...core.overweight import settle_execution
@@ -30,6 +30,10 @@ from .reports import answers_of
 log = logging.getLogger("airflow_mq.blocks")
 
 
+class _Held(Exception):
+    """Another process holds the ring. It services the queue of a set-aside message, too, so its block has to wait."""
+
+
 class BlockSettler:
     """Settles and releases the blocks of a ring."""
 
@@ -40,8 +44,9 @@ class BlockSettler:
         """Release the blocks whose deadline has passed; return their number."""
         released = 0
         for row in self.dead_blocks():
-            # Its holder may have settled it meanwhile, and the store may have deleted it.
-            with suppress(TokenRefused, UnknownBlock):
+            # Its holder may have settled it meanwhile, and the store may have deleted it. The block of a set-aside
+            # message waits until no other process holds the ring.
+            with suppress(Busy, TokenRefused, UnknownBlock):
                 self.end(bytes(row.token), RELEASED)
                 released += 1
         return released
@@ -61,12 +66,22 @@ class BlockSettler:
 
     def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Settle or release a block; if it ended in the same way before, return the same result."""
-        with self.session.transaction(beside_lease=True) as (unit, working_set):
+        try:
+            return self._end(token, state, processor_of, beside_lease=True)
+        except _Held:
+            return self._end(token, state, processor_of, beside_lease=False)
+
+    def _end(
+        self, token: bytes, state: int, processor_of: Callable[[str], str] | None, *, beside_lease: bool
+    ) -> Serviced:
+        with self.session.transaction(beside_lease=beside_lease) as (unit, working_set):
             row = unit.blocks.locked(self.ring_id, token)
             if row is None:
                 raise UnknownBlock()
             if row.state != PLANNED:
                 return self._ended_before(row, state)
+            if row.by_hand and working_set.beside:
+                raise _Held()
             return self._end_held(unit, working_set, row, state, processor_of)
 
     def end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
@@ -76,7 +91,7 @@ class BlockSettler:
         """
         with self.session.try_transaction(beside_lease=True) as held:
             row = held and held[0].blocks.locked_if_free(self.ring_id, token)
-            if not held or not row or row.state != PLANNED:
+            if not held or not row or row.state != PLANNED or (row.by_hand and held[1].beside):
                 return False
             unit, working_set = held
             self._end_held(unit, working_set, row, RELEASED)

@@ -89,8 +89,9 @@ ORDER BY b.details -> 'server' ->> 'name', b.number DESC
 UPDATE {s}block SET deadline = :deadline WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
 
 -- name: close_block
--- Close a live block for reports: it may be settled as soon as this is committed.
-UPDATE {s}block SET deadline = :now WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
+-- Close a live block for reports: it may be settled as soon as this is committed. No clock shows a time before 0, so
+-- the block stays closed if the clock is set back, and for a transaction that read it earlier.
+UPDATE {s}block SET deadline = 0 WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
 
 -- name: end_block
 -- Record that a block was settled or released. Requires the ring lock.

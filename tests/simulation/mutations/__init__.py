@@ -66,7 +66,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "set-aside message executed in place beside a block", "queue/execution.py",
-        "                refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
+        "                    refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
     ),
     _bug(
         "message executed that was processed", "core/overweight.py",
