@@ -22,15 +22,19 @@ FAULTS: Mapping[str, int] = {
 #: Actors by name, with the actions of each and how often each is drawn.
 CASTS: Mapping[str, Mapping[str, int]] = {
     "sender": {
-        "send": 5, "send_many": 4, "send_pairs": 3, "send_keyed": 4, "send_delayed": 2, "send_expiring": 2,
-        "send_heavy": 2, "send_overweight": 3, "send_high": 2, "send_parents": 2, "send_in_transaction": 4, "send_inline": 1,
+        "send": 5, "send_many": 4, "send_pairs": 3, "send_keyed": 3, "send_again": 5, "send_delayed": 2,
+        "send_expiring": 2, "send_heavy": 2, "send_overweight": 3, "send_high": 2, "send_parents": 2,
+        "send_in_transaction": 4, "send_inline": 1,
     },
     "planner": {"plan": 6, "plan_keyed": 2, "plan_weighing": 2, "report": 3, "settle": 3},
     "reporter": {"report": 5, "renew": 1, "report_some": 3},
     "settler": {"settle": 5, "release": 1, "release_dead": 2, "settle_completed": 1},
     "service": {"serve": 4, "serve_batches": 2, "serve_metering": 2},
     "executor": {"execute": 4, "execute_as_block": 3, "requeue": 3, "discard": 2, "requeue_all": 1},
-    "holder": {"take": 6, "complete": 5, "complete_in_transaction": 2, "give_back": 1, "transfer": 2, "renew_token": 1},
+    "holder": {
+        "take": 4, "take_several": 4, "forward": 6, "complete": 5, "complete_in_transaction": 2, "give_back": 1,
+        "transfer": 2, "renew_token": 1,
+    },
     "keeper": {
         "housekeep": 4, "sweep": 1, "cull": 1, "pause": 1, "resume": 2, "force_head": 1, "set_origin": 1, "grow": 1,
     },
@@ -121,12 +125,17 @@ def draw(seed: int, steps: int = STEPS) -> Script:
         f"{kind}-{number}"
         for kind, numbers in NUMBERS.items() for number in range(1, random.choice(numbers) + 1)
     ]  # fmt: skip
-    busyness = [BUSYNESS.get(name.partition("-")[0], 1) for name in cast]
+    busyness = {name: BUSYNESS.get(name.partition("-")[0], 1) for name in cast}
+    if random.random() < 0.25:
+        # In some runs, holders take most messages.
+        busyness |= {"holder-1": 12, "holder-2": 8}
     # Some runs have many faults, some have none; some are cut at nearly every step.
     faulty, cutting = random.choice((0.0, 0.05, 0.15, 0.3)), random.choice((0.1, 0.4, 0.7))
     # Most runs begin with messages that a block sets aside.
     begin = [Step(*step, random.getrandbits(32)) for step in PRELUDE] if random.random() < 0.8 else []
-    drawn = [_draw_step(random, random.choices(cast, busyness)[0], faulty, cutting) for _ in range(steps)]
+    drawn = [
+        _draw_step(random, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting) for _ in range(steps)
+    ]
     # In some runs the clocks of some machines are wrong from the start.
     wrong = set(cast[:: random.choice((2, 3))]) if random.random() < 0.3 else set()
     for place, step in enumerate(drawn):

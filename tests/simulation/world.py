@@ -21,7 +21,7 @@ from tests.crash.states import TABLES
 
 from .clock import Clock, simulated_time
 from .database import POSTGRES_CLOCK, simulated_postgres, simulated_sqlite
-from .messages import PAYLOAD, Messages
+from .messages import PAYLOAD, Call, Messages
 from .scheduler import Process, Scheduler
 
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
@@ -90,6 +90,8 @@ class Board:
     tokens: list[str] = field(default_factory=list)
     #: Addresses of messages that were set aside, then or now.
     aside: list[Address] = field(default_factory=list)
+    #: Calls of tasks that have no answer yet.
+    tasks: list[Call] = field(default_factory=list)
 
 
 @dataclass
@@ -150,8 +152,9 @@ class World:
     def stored(self) -> list[Peeked]:
         """Return every message that lies in a queue."""
         inspect, found = self.observer.inspect, {}
-        for origin, _ in self.observer.footprints(limit=100):
-            found.update({one.address: one for one in inspect.peek(origin, limit=5_000)})
+        for origin, footprint in self.observer.footprints(limit=100):
+            if footprint.count or footprint.pages:
+                found |= {one.address: one for one in inspect.peek(origin, limit=5_000)}
         aside = (one.address for one in self.observer.set_aside.list(limit=5_000))
         behind = {(at.origin, at.page, at.priority) for at in aside if at not in found}
         for origin, page, priority in sorted(behind):

@@ -12,6 +12,8 @@ from ..world import ORIGINS, World
 from .processing import done
 
 KEPT = 10
+#: Queues to which messages are handed on. What was handed on may be handed on again.
+DESTINATIONS = ("onward", "outward", *ORIGINS)
 
 
 def take(world: World, process: Process, random: Random) -> object:
@@ -24,6 +26,36 @@ def take(world: World, process: Process, random: Random) -> object:
     del world.board.tokens[:-KEPT]
     world.met["taken"] += 1
     return token.address
+
+
+def take_several(world: World, process: Process, random: Random) -> object:
+    """Take the next messages of the ring, one of each origin in turn."""
+    view, taken = world.queue(process).leases.view(lease=random.choice((None, 600.0))), 0
+    for _ in range(random.randint(2, 5)):
+        token = view.try_next()
+        if token is None:
+            break
+        world.board.tokens.append(str(token))
+        taken += 1
+    del world.board.tokens[:-KEPT]
+    world.met["taken"] += taken
+    return taken
+
+
+def forward(world: World, process: Process, random: Random) -> object:
+    """Take messages of a full queue one after the other, and hand each on: their bytes stay in one row."""
+    queue = world.queue(process)
+    full = [origin for origin, footprint in queue.footprints(limit=20) if footprint.ready_pages]
+    view, handed_on = queue.leases.view(random.choice((None, *full))), 0
+    for _ in range(random.randint(2, 5)):
+        token = view.try_next()
+        if token is None:
+            break
+        _ask(world, str(token))
+        queue.leases.transfer(token, random.choice(DESTINATIONS))
+        handed_on += 1
+    world.met["handed on"] += handed_on
+    return handed_on
 
 
 def _pick(world: World, random: Random) -> str | None:

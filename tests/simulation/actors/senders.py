@@ -96,6 +96,26 @@ def send_keyed(world: World, process: Process, random: Random) -> object:
     return None
 
 
+def send_again(world: World, process: Process, random: Random) -> object:
+    """Send with idempotency keys, as a task does: if its process ends, another one sends the same messages."""
+    queue, task = world.queue(process), next((one for one in world.board.tasks if not one.is_open()), None)
+    if task is None:
+        some = [_new(world, process, random) for _ in range(random.randint(1, 3))]
+    else:
+        world.board.tasks.remove(task)
+        some = list(task.messages)
+        for one in some:
+            # Its sender may have sent others meanwhile.
+            one.in_order = False
+        world.met["tasks that were repeated"] += 1
+    task = Call(some, _in_progress(process))
+    world.board.tasks.append(task)
+    pairs = [(one.origin, Message(one.payload, key=f"key {one.serial}")) for one in some]
+    result = _sending(world, process, some, lambda: queue.enqueue_messages(pairs))
+    world.board.tasks.remove(task)
+    return result
+
+
 def send_delayed(world: World, process: Process, random: Random) -> object:
     """Send messages that join their queue later."""
     queue, delay = world.queue(process), random.choice((0, 1, 30, 600))
