@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ..core.errors import CommitInDoubt, StoreBusy, StoreUnreachable
+from ..core.errors import CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused, UnknownBlock
 from ..core.outcome import DONE, Done, Outcome
 from ..queue import Report
 from ..ticker import Ticker
@@ -36,6 +36,7 @@ class Reporter:
         self._send, self.seconds = send, seconds
         self._runs: list[list[Any]] = []
         self._bytes, self._since = 0, time.monotonic()
+        self._is_refused = False
         # One chunk is sent at a time; outcomes are added meanwhile.
         self._sending, self._adding = threading.Lock(), threading.Lock()
 
@@ -76,8 +77,13 @@ class Reporter:
 
     def flush_quietly(self) -> None:
         """Send the chunk from a timer: an error is raised by the next flush of the adding thread."""
+        if self._is_refused:
+            return
         try:
             self.flush()
+        except (TokenRefused, UnknownBlock) as error:
+            self._is_refused = True
+            log.warning("the block takes no more outcomes: %s", error)
         except Exception as error:
             log.warning("outcomes could not be reported (%s); trying again", type(error).__name__)
 
