@@ -11,6 +11,8 @@ JOBS   ?= logical
 EXAMPLES ?= 300
 # How many seeds are simulated on SQLite in `make soak`.
 SEEDS ?= 10000
+# How long `make fuzz` runs each target.
+SECONDS ?= 60
 
 # Some need less than the tests do.
 ifeq ($(MAKECMDGOALS),demo)
@@ -27,7 +29,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo recording tour lint format test soak quick bench page pictures screenshots reference docs matrix constraints audit clean
+.PHONY: help venv demo recording tour lint format test soak fuzz quick bench page pictures screenshots reference docs matrix constraints audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +69,11 @@ soak: $(STAMP) ## Random models, crashes, chaos, recorded and simulated runs in 
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
 	  tests/chaos tests/model tests/conformance tests/crash tests/queue tests/simulation tests/store $(PYTEST_ARGS)
+
+fuzz: EXTRAS := $(EXTRAS),fuzz
+fuzz: $(STAMP) ## Mutate inputs by coverage, SECONDS=60 for each target, or for some: FUZZ="page claim" (Linux on x86_64)
+	$(install)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(FUZZ)
 
 quick: $(STAMP) ## The tests that are not slow, on SQLite, without Airflow, Spark and Kafka
 	$(BIN)/python -m pytest -m "not slow and not postgres and not airflow and not spark and not kafka" -n $(JOBS) $(PYTEST_ARGS)

@@ -42,7 +42,9 @@ class Lines:
             raise InvalidMessage("a message is a JSON object")
         unknown = sorted(set(value) - _KNOWN)
         if unknown:
-            raise InvalidMessage(f"{', '.join(map(repr, unknown))} is unknown; there are {', '.join(sorted(_KNOWN))}")
+            raise InvalidMessage(
+                f"{', '.join(map(repr, unknown))[:80]} is unknown; there are {', '.join(sorted(_KNOWN))}"
+            )
         origin = check_origin(value.get("origin", self.origin) or _none())
         payload = _payload(value)
         if not {"key", "weight", "headers", "priority"} & set(value):

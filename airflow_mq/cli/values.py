@@ -20,7 +20,7 @@ def weight(text: str) -> Weight:
     """Read `TIME/SIZE`, also as weights are printed: `600,000/1,073,741,824`."""
     parts = [part.strip().replace(",", "").replace("_", "") for part in text.split("/")]
     if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,20}", part) for part in parts):
-        raise ArgumentTypeError(f"invalid weight {text!r}: expected TIME/SIZE, for example 600000/1073741824")
+        raise ArgumentTypeError(f"invalid weight {text[:80]!r}: expected TIME/SIZE, for example 600000/1073741824")
     try:
         return Weight.of([int(part) for part in parts])
     except InvalidInput as error:
@@ -39,10 +39,10 @@ def when(text: str) -> datetime | timedelta:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
     except ValueError:
         raise ArgumentTypeError(
-            f"invalid time {text!r}: expected 90s, 15m, 2h, 1d (from now) or 2026-12-24T18:00:00Z"
+            f"invalid time {text[:80]!r}: expected 90s, 15m, 2h, 1d (from now) or 2026-12-24T18:00:00Z"
         ) from None
     if moment.tzinfo is None:
-        raise ArgumentTypeError(f"{text!r} needs a time zone; write {text}Z for UTC")
+        raise ArgumentTypeError(f"{text[:80]!r} needs a time zone; write {text[:80]}Z for UTC")
     return moment
 
 
@@ -50,7 +50,7 @@ def age(text: str) -> timedelta:
     """Read a length of time: `90`, `90s`, `15m`, `2h`, `1d`."""
     found = when(text) if re.fullmatch(r"[0-9.]+[smhd]?", text) else None
     if not isinstance(found, timedelta):
-        raise ArgumentTypeError(f"invalid age {text!r}: expected 90s, 15m, 2h or 1d")
+        raise ArgumentTypeError(f"invalid age {text[:80]!r}: expected 90s, 15m, 2h or 1d")
     return found
 
 
@@ -72,7 +72,7 @@ def header(text: str) -> tuple[str, str]:
     """Read `name=value`."""
     name, equals, value = words(text).partition("=")
     if not (name and equals):
-        raise ArgumentTypeError(f"invalid header {text!r}: expected name=value")
+        raise ArgumentTypeError(f"invalid header {text[:80]!r}: expected name=value")
     return name, value
 
 
@@ -81,11 +81,12 @@ def setting(text: str) -> tuple[str, object]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise ArgumentTypeError(
-            f"invalid setting {text!r}: expected name=value, for example order=rotation or service_weight=[1000,5000]"
+            f"invalid setting {text[:80]!r}: expected name=value, for example order=rotation or "
+            "service_weight=[1000,5000]"
         )
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, None if value == "none" else value
 
 
@@ -94,7 +95,7 @@ def json_object(path: str) -> dict[str, object]:
     try:
         with open(path, encoding="utf-8") as file:
             settings = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"the settings in {path!r} cannot be read: {error}") from None
     if not isinstance(settings, dict):
         raise UsageError(f"invalid settings in {path!r}: expected a JSON object")
@@ -106,7 +107,7 @@ def seed(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ArgumentTypeError(f"invalid seed {text!r}: expected hexadecimal digits") from None
+        raise ArgumentTypeError(f"invalid seed {text[:80]!r}: expected hexadecimal digits") from None
 
 
 def address(text: str) -> Address:
@@ -122,13 +123,13 @@ def message_id(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ArgumentTypeError(f"invalid id or hash {text!r}: expected hexadecimal digits") from None
+        raise ArgumentTypeError(f"invalid id or hash {text[:80]!r}: expected hexadecimal digits") from None
 
 
 def count(text: str) -> int:
     """Read a whole number, zero or more."""
     if not re.fullmatch("[0-9]{1,18}", text):
-        raise ArgumentTypeError(f"invalid number {text!r}: expected a whole number, 0 or more")
+        raise ArgumentTypeError(f"invalid number {text[:80]!r}: expected a whole number, 0 or more")
     return int(text)
 
 
@@ -136,5 +137,5 @@ def positive(text: str) -> int:
     """Read a whole number, one or more."""
     found = count(text)
     if not found:
-        raise ArgumentTypeError(f"invalid number {text!r}: expected at least 1")
+        raise ArgumentTypeError(f"invalid number {text[:80]!r}: expected at least 1")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 #: Characters without a glyph of their own, and characters that change the direction of text. An origin with one of them
 #: can look like another origin.
@@ -27,6 +28,14 @@ def visible(text: str) -> str:
 def quoted(text: str) -> str:
     """Return an origin in quotes for a log line or an error. `repr` leaves some invisible characters unescaped."""
     return visible(repr(text))
+
+
+def shown(value: object, most: int = 40, write: Callable[[object], str] = str) -> str:
+    """Return the beginning of any value as text, for an error. Python writes no whole number above 4,300 digits."""
+    try:
+        return write(value)[:most]
+    except ValueError:
+        return f"{type(value).__name__} too long to show"
 
 
 def _visible(character: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from math import inf, nextafter
 from typing import Any
 
+from .characters import shown
 from .errors import ConfigRefused, InvalidWeight
 from .weigher import LinearWeigher
 from .weight import Costs, Weight, max_message_weight
@@ -118,14 +119,14 @@ class RingConfig:
     def __post_init__(self) -> None:
         self._check_numbers()
         if self.order not in ORDERS:
-            raise ConfigRefused(f"invalid order {self.order!r}: expected one of {', '.join(ORDERS)}")
+            raise ConfigRefused(f"invalid order {self.order!r:.80}: expected one of {', '.join(ORDERS)}")
         if self.set_aside_above not in SET_ASIDE_ABOVE:
             raise ConfigRefused(
-                f"invalid set_aside_above {self.set_aside_above!r}: expected {' or '.join(SET_ASIDE_ABOVE)}"
+                f"invalid set_aside_above {self.set_aside_above!r:.80}: expected {' or '.join(SET_ASIDE_ABOVE)}"
             )
         for name in ("ordered", "discard_unreadable", "high", "invisible_origins", "paths"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigRefused(f"invalid {name} {getattr(self, name)!r}: expected true or false")
+                raise ConfigRefused(f"invalid {name} {getattr(self, name)!r:.80}: expected true or false")
         self._check_blob_paths()
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
@@ -144,7 +145,7 @@ class RingConfig:
                 continue
             kinds = int if expected.startswith("a whole") else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-                raise ConfigRefused(f"invalid {name} {value!r}: expected {expected}")
+                raise ConfigRefused(f"invalid {name} {shown(value, 80, repr)}: expected {expected}")
             if kinds is not int:
                 object.__setattr__(self, name, float(value))
 
@@ -212,7 +213,7 @@ class RingConfig:
         unknown = set(changes) - {item.name for item in fields(self)}
         if unknown:
             raise ConfigRefused(
-                f"unknown setting {', '.join(sorted(unknown))}: expected settings of a ring; see "
+                f"unknown setting {', '.join(sorted(unknown))[:80]}: expected settings of a ring; see "
                 "docs/reference/settings.md"
             )
         after = replace(self, **changes)._check_weight()
@@ -247,7 +248,8 @@ class RingConfig:
         unknown = set(value) - known
         if unknown:
             raise ConfigRefused(
-                f"unknown setting {', '.join(sorted(map(repr, unknown)))}: expected one of {', '.join(sorted(known))}"
+                f"unknown setting {', '.join(sorted(map(repr, unknown)))[:80]}: "
+                f"expected one of {', '.join(sorted(known))}"
             )
         settings = dict(value)
         try:

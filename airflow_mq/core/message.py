@@ -8,7 +8,7 @@ from functools import total_ordering
 from hashlib import blake2b, sha256
 
 from .blob import Reference
-from .characters import INVISIBLE
+from .characters import INVISIBLE, shown
 from .errors import EmptyMessage, InvalidInput, InvalidMessage, InvalidOrigin, MessageTooLong
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
@@ -64,7 +64,7 @@ class Address:
                 f"invalid address {text[:80]!r}: expected ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high for a high "
                 "message"
             )
-        return cls(origin, page, index, REGULAR if plain == text else HIGH)
+        return cls(check_origin(origin), page, index, REGULAR if plain == text else HIGH)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def check_number(number: object, what: str) -> int:
     """Return a count or a position given by a caller, or raise `InvalidInput`."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_NUMBER:
         raise InvalidInput(
-            f"invalid value {str(number)[:40]!r} for {what}: expected a whole number from 0 to {MOST_NUMBER}"
+            f"invalid value {shown(number)!r} for {what}: expected a whole number from 0 to {MOST_NUMBER}"
         )
     return number
 
@@ -270,9 +270,7 @@ def read_number(text: str, most: int = MOST_NUMBER) -> int | None:
 def check_seconds(seconds: object, what: str) -> float:
     """Return a duration given by a caller, or raise `InvalidInput`."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9:
-        raise InvalidInput(
-            f"invalid value {str(seconds)[:40]!r} for {what}: expected a number of seconds from 0 to 1e9"
-        )
+        raise InvalidInput(f"invalid value {shown(seconds)!r} for {what}: expected a number of seconds from 0 to 1e9")
     return float(seconds)
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from .characters import shown
 from .config import MOST_HEADERS
 from .errors import InvalidOutcome
-from .message import Message, check_headers, check_payload
+from .message import MOST_TEXT_BYTES, Message, check_headers, check_payload
 from .permit import OPEN, Permit
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
@@ -128,9 +129,15 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_header
         return _check_done(answer, most, permit, most_headers)
     if isinstance(answer, Overweight):
         return Overweight(Weight.of(answer.weight), answer.id)
-    if isinstance(answer, Yield) and answer.reason:
-        return Yield(str(answer.reason).encode("utf-8", "replace").decode().replace("\0", " "))
+    if isinstance(answer, Yield):
+        return Yield(_text(answer.reason))
     return answer
+
+
+def _text(reason: object) -> str:
+    """Return any reason as text that can be stored."""
+    text = reason if isinstance(reason, str) else shown(reason or "", MOST_TEXT_BYTES)
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def _check_done(done: Done, most: int, permit: Permit, most_headers: int) -> Done:

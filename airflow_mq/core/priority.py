@@ -6,7 +6,7 @@ mark that no origin can contain, followed by the origin. Books are identified by
 
 from __future__ import annotations
 
-from .characters import quoted
+from .characters import quoted, shown
 from .errors import InvalidInput
 
 REGULAR, HIGH = "regular", "high"
@@ -23,7 +23,7 @@ LAST = "\U0010ffff"
 def check_priority(priority: object) -> str:
     """Return a priority given by a caller, or raise `InvalidInput`."""
     if priority not in PRIORITIES:
-        raise InvalidInput(f"invalid priority {str(priority)[:40]!r}: expected {' or '.join(PRIORITIES)}")
+        raise InvalidInput(f"invalid priority {shown(priority)!r}: expected {' or '.join(PRIORITIES)}")
     return str(priority)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import NamedTuple
 
+from .characters import shown
 from .errors import InvalidWeight
 
 LARGEST = 2**64 - 1
@@ -54,7 +55,7 @@ class Weight(NamedTuple):
         if isinstance(value, dict):
             if set(value) != {"time", "size"}:
                 raise InvalidWeight(
-                    f"invalid weight with the keys {sorted(map(str, value))}: expected time and size only"
+                    f"invalid weight with the keys {_shown(sorted(map(shown, value)))}: expected time and size only"
                 )
             value = (value["time"], value["size"])
         if not isinstance(value, (tuple, list)) or len(value) != 2:
@@ -71,7 +72,7 @@ class Weight(NamedTuple):
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = shown(value, 41, repr)
     return text if len(text) <= 40 else text[:37] + "..."
 
 

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_mq import tracing
 from airflow_mq.block_keys import Run, block_key, run_of, task_actor
+from airflow_mq.core.characters import shown
 from airflow_mq.core.errors import InvalidWeight, MessageQueueError
 from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
@@ -87,9 +88,9 @@ def weight_of(value: GivenWeight, name: str) -> Weight | None:
             return None
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise AirflowFailException(
-                f"invalid {name} {value!r}: expected [TIME, SIZE], such as [600000, 1073741824]"
+                f"invalid {name} {value!r:.80}: expected [TIME, SIZE], such as [600000, 1073741824]"
             ) from None
     if value is None:
         return None
@@ -105,8 +106,8 @@ def number_of(value: object, name: str, kind: str = "a number of seconds") -> fl
         return None
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise AirflowFailException(f"invalid {name} {value!r}: expected {kind}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}") from None
 
 
 def whole_of(value: object, name: str, kind: str) -> int | None:
@@ -116,7 +117,7 @@ def whole_of(value: object, name: str, kind: str) -> int | None:
     try:
         return int(value)  # type: ignore[call-overload,no-any-return]
     except (TypeError, ValueError, OverflowError):
-        raise AirflowFailException(f"invalid {name} {value!r}: expected {kind}") from None
+        raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}") from None
 
 
 def key_of(context: Context, task_id: str | None = None) -> str:

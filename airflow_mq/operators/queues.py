@@ -150,7 +150,7 @@ def _until(given: datetime | timedelta | float | str | None) -> datetime | timed
         return datetime.fromisoformat(given.strip().replace("Z", "+00:00"))
     except ValueError:
         raise AirflowFailException(
-            f"invalid until {given!r}: expected a time, such as 2026-12-24T18:00:00Z, or seconds"
+            f"invalid until {given!r:.80}: expected a time, such as 2026-12-24T18:00:00Z, or seconds"
         ) from None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.core.characters import visible
+from airflow_mq.core.characters import shown, visible
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import Address
 from airflow_mq.core.weight import UNLIMITED, Weight
@@ -234,6 +234,6 @@ class RequeueSetAsideOperator(_DecisionOperator):
 def address_of(text: str) -> Address:
     """Return the address that a person wrote."""
     try:
-        return Address.parse(str(text).strip())
+        return Address.parse(shown(text, 1_000).strip())
     except InvalidInput as error:
         raise AirflowFailException(str(error)) from None

@@ -109,7 +109,7 @@ def read_tokens(ring: str, given: GivenTokens, leases: Holder | None = None) -> 
     for token in [given] if isinstance(given, (str, ReferenceToken)) else given:
         read = token if isinstance(token, ReferenceToken) else ReferenceToken.parse(token)
         if read.ring != ring:
-            raise InvalidInput(f"token of ring {read.ring!r}: expected a token of ring {ring!r}; open that ring")
+            raise InvalidInput(f"token of ring {read.ring[:80]!r}: expected a token of ring {ring!r}; open that ring")
         found.append(replace(read, _leases=leases))
     if len({token.secret for token in found}) < len(found):
         raise InvalidInput("duplicate token: a message is completed once; remove the duplicate")

@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import IO, Any, NamedTuple
 
 from ..core.blob import Reference
+from ..core.characters import shown
 from ..core.errors import BlobMissing, InvalidInput
 from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id, message_ids
@@ -368,7 +369,7 @@ def instant(when: When, now: Callable[[], int], least: float = -1e10) -> int:
     seconds = when.total_seconds() if isinstance(when, timedelta) else when
     if isinstance(seconds, bool) or not _is_number(seconds) or not least <= seconds <= 1e10:
         raise InvalidInput(
-            f"invalid time {str(when)[:40]!r}: expected a datetime, a timedelta, or seconds from {least:g} to 1e10"
+            f"invalid time {shown(when)!r}: expected a datetime, a timedelta, or seconds from {least:g} to 1e10"
         )
     return now() + int(seconds * 1_000_000)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+N = TypeVar("N", int, float)
 
 #: Variables with the address of the store and the token of the block.
 STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
@@ -46,11 +49,18 @@ class Arguments:
             values["routes"],
             values["processors"].split(","),
             values.get("ring", "default"),
-            int(values.get("part", 0)),
-            int(values.get("parts", 1)),
-            float(values["lease"]) if "lease" in values else None,
+            _number(int, values.get("part", "0"), "part"),
+            _number(int, values.get("parts", "1"), "parts"),
+            _number(float, values["lease"], "lease") if "lease" in values else None,
             values.get("exchange"),
         )
+
+
+def _number(kind: Callable[[str], N], text: str, name: str) -> N:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"invalid --{name} {text[:40]!r}: expected a number") from None
 
 
 def print_line(text: str) -> None:

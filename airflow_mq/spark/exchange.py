@@ -20,6 +20,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -109,7 +110,11 @@ class Folder:
     def tables(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a Parquet file: all columns, or these."""
         files, place = self._place()
-        with files.open_input_file(f"{place}/{name}") as stream, pq.ParquetFile(stream) as file:
+        with (
+            codec.reading(f"the file {name} in the exchange folder"),
+            files.open_input_file(f"{place}/{name}") as stream,
+            pq.ParquetFile(stream) as file,
+        ):
             yield from file.iter_batches(batch_size=_ROWS, columns=columns)
 
     def names(self) -> list[str]:
@@ -237,14 +242,25 @@ class FolderChannel:
     def manifest(self) -> dict[str, Any]:
         """Return the manifest."""
         data = Folder(self.path).read("manifest.json")
-        try:
+        with self._reading():
             plain: dict[str, Any] = json.loads(data)
             return plain
-        except ValueError:
-            raise InvalidInput(f"the manifest in {self.path} cannot be read; hand the part over again") from None
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise `InvalidInput` for a manifest that cannot be read."""
+        try:
+            with codec.reading("the manifest"):
+                yield
+        except StoreCorrupt as error:
+            raise InvalidInput(f"invalid manifest in {self.path} ({error}): hand the part over again") from None
 
     def terms(self) -> Terms:
         """Return the terms of the block."""
+        with self._reading():
+            return self._terms()
+
+    def _terms(self) -> Terms:
         terms = self.manifest()["manner"]
         largest = terms["largest"]
         permit = Permit(**terms.get("permit", {}))
@@ -266,10 +282,11 @@ class FolderChannel:
 
     def tasks(self, processors: Processors) -> list[Task]:
         """Return a task for each file of messages."""
-        return [
-            Task(processors[share["processor"]], share["name"], share["messages"])
-            for share in self.manifest()["shares"]
-        ]
+        with self._reading():
+            return [
+                Task(processors[share["processor"]], share["name"], share["messages"])
+                for share in self.manifest()["shares"]
+            ]
 
     def open(self, share: str | None) -> FolderSide:
         """Open a file of messages."""
@@ -331,13 +348,14 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
     for name in sorted(names, key=lambda name: name.rpartition("-")[0].rpartition("-")[2]):
         for table in folder.tables(name):
             for row in zip(*(table.column(column).to_pylist() for column in _OUTCOMES.names)):
-                yield Report(row[0], row[1], row[2], row[3], _outcome(row[4]))
+                yield _report(*row)
+
+
+def _report(origin: str | None, page: int | None, first: int | None, last: int | None, outcome: str | None) -> Report:
+    if origin is None or page is None or first is None or last is None or outcome is None:
+        raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
+    return Report(origin, page, first, last, _outcome(outcome))
 
 
 def _outcome(text: str) -> Outcome | Mark:
-    if text == '["done"]':
-        return DONE
-    try:
-        return codec.outcome_of(json.loads(text))
-    except ValueError:
-        raise StoreCorrupt("an outcome in the exchange folder cannot be read; hand the part over again") from None
+    return DONE if text == '["done"]' else codec.outcome_of(codec.read_json(text))

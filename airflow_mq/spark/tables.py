@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isfinite
 
 import pyarrow as pa
 
@@ -78,11 +79,18 @@ def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:
         yield (origin, page, item), read_outcome(name, reason, time, size)
 
 
+def _whole(value: object, column: str) -> int:
+    """Return a part of a weight. A DataFrame makes floats of whole numbers beside nulls."""
+    if value is not None and not (isinstance(value, (int, float)) and isfinite(value)):
+        raise InvalidInput(f"invalid {column} of an outcome ({type(value).__name__}): expected a number or null")
+    return int(value or 0)
+
+
 def read_outcome(
     name: str | None, reason: str | None = None, time: int | None = None, size: int | None = None
 ) -> Outcome:
     """Return the outcome in a row of a table."""
-    weight = None if time is None and size is None else Weight.of((int(time or 0), int(size or 0)))
+    weight = None if time is None and size is None else Weight.of((_whole(time, "time"), _whole(size, "size")))
     if name == "yield":
         return Yield(reason or "")
     if name == "overweight":

@@ -63,7 +63,7 @@ def reading(what: str) -> Iterator[None]:
     try:
         yield
     except _ODD as error:
-        raise StoreCorrupt(f"{what} cannot be read: {type(error).__name__}: {error}") from None
+        raise StoreCorrupt(f"{what} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def pack_numbers(numbers: Sequence[int]) -> bytes:
@@ -80,12 +80,15 @@ def pack_numbers(numbers: Sequence[int]) -> bytes:
     return _HEAD.pack(code.encode(), len(numbers), 0) + row.tobytes()
 
 
-def unpack_numbers(data: bytes, offset: int = 0) -> tuple[list[int], int]:
-    """Return a row of numbers, and the offset after it."""
+def unpack_numbers(data: bytes, offset: int = 0, most: int = _MOST_NUMBERS) -> tuple[list[int], int]:
+    """Return a row of numbers, and the offset after it; raise `StoreCorrupt` if it has more than `most`.
+
+    Some bytes can promise millions of equal numbers: a caller that knows how many there are passes the bound.
+    """
     try:
         kind, count, value = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size
-        if count > _MOST_NUMBERS:
+        if count > most:
             raise ValueError(f"its head promises {count:,} numbers")
         if kind == b"=":
             return [value] * count, offset
@@ -108,7 +111,7 @@ def pack_lengths(lengths: Sequence[int]) -> bytes:
 
 def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
     """Unpack `pack_lengths`; raise `StoreCorrupt` unless the lengths agree with `items` and `size`."""
-    lengths = unpack_numbers(data)[0] if data else [size]
+    lengths = unpack_numbers(data, most=items)[0] if data else [size]
     if len(lengths) != items or sum(lengths) != size:
         raise StoreCorrupt(
             f"an inbox row of {items} messages and {size} bytes has lengths of {len(lengths)} and {sum(lengths)}"
@@ -127,12 +130,16 @@ def pack_slices(slices: Sequence[Slice]) -> bytes:
     )
 
 
-def unpack_slices(data: bytes) -> list[Slice]:
-    """Unpack `pack_slices`."""
-    first, offset = unpack_numbers(data)
-    steps, offset = unpack_numbers(data, offset)
-    starts, offset = unpack_numbers(data, offset)
-    counts, _ = unpack_numbers(data, offset)
+def unpack_slices(data: bytes, most: int = _MOST_NUMBERS) -> list[Slice]:
+    """Unpack `pack_slices`; raise `StoreCorrupt` if the page has more than `most` slices."""
+    first, offset = unpack_numbers(data, most=1)
+    steps, offset = unpack_numbers(data, offset, most)
+    starts, offset = unpack_numbers(data, offset, most)
+    counts, _ = unpack_numbers(data, offset, most)
+    if not len(first) + len(steps) == len(starts) == len(counts):
+        raise StoreCorrupt(
+            f"a page of {len(first) + len(steps)} slices has {len(starts)} starts and {len(counts)} counts"
+        )
     row_ids = [row_id % _AROUND for row_id in accumulate(first + steps)]
     return list(map(Slice, row_ids, starts, counts))
 
@@ -229,8 +236,10 @@ def _events(origin: str, data: bytes) -> Iterator[EventRun]:
             offset += 32 * count
         weights: list[Weight] = []
         if flags & 2:
-            times, offset = unpack_numbers(data, offset)
-            sizes, offset = unpack_numbers(data, offset)
+            times, offset = unpack_numbers(data, offset, count)
+            sizes, offset = unpack_numbers(data, offset, count)
+            if not len(times) == len(sizes) == count:
+                raise ValueError(f"{count:,} events have {len(times):,} and {len(sizes):,} parts of weights")
             weights = list(map(Weight, times, sizes))
         yield EventRun(Fate(fate), origin, page, first, ids, weights, detail)
 

@@ -35,7 +35,7 @@ def checked_file(path: str, root: Path | None = None) -> Path:
         _refuse_strange_files(place)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
         reason = getattr(error, "strerror", None) or "links that lead in a circle"
-        raise AddressRefused(f"the SQLite file {path!r} cannot be looked at: {reason}") from None
+        raise AddressRefused(f"the SQLite file {_quoted(path)} cannot be looked at: {reason}") from None
     return place
 
 
@@ -152,11 +152,18 @@ def _check_name(path: str) -> None:
     if not path.isprintable():
         raise AddressRefused("the path of the SQLite file has a character that cannot be printed")
     if path.lower().startswith("file:") or "://" in path or "?" in path or "#" in path:
-        raise AddressRefused(f"{path!r} is not a plain path: neither file: nor parameters (?, #) are taken")
+        raise AddressRefused(
+            "the address of the SQLite file is not a plain path: neither file:, :// nor parameters (?, #) are taken"
+        )
     if path.startswith(("//", "~")):
-        raise AddressRefused(f"the path {path!r} starts with // or ~, which nothing expands; write it out")
+        raise AddressRefused(f"the path {_quoted(path)} starts with // or ~, which nothing expands; write it out")
     if path.endswith("/") or path.rpartition("/")[2] in (".", ".."):
-        raise AddressRefused(f"{path!r} names a folder; name the file of the store in it")
+        raise AddressRefused(f"{_quoted(path)} names a folder; name the file of the store in it")
+
+
+def _quoted(path: str) -> str:
+    """Return a path for an error, cut. One with an `@` may be the address of a server, with its password."""
+    return "of the address" if "@" in path else f"{path!r:.200}"
 
 
 def _confined(path: Path, root: Path | None) -> Path:
@@ -170,7 +177,7 @@ def _confined(path: Path, root: Path | None) -> Path:
     place = base / path
     resolved = place.parent.resolve() / place.name
     if ".." in path.parts or not resolved.is_relative_to(base):
-        raise AddressRefused(f"{str(path)!r} is not in the folder set for SQLite stores, or has .. in it")
+        raise AddressRefused(f"{_quoted(str(path))} is not in the folder set for SQLite stores, or has .. in it")
     return resolved
 
 
@@ -183,4 +190,4 @@ def _refuse_strange_files(place: Path) -> None:
             continue
         if not stat.S_ISREG(mode):
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "not a file"
-            raise AddressRefused(f"{name!r} is {kind}; a store and the files beside it are plain files")
+            raise AddressRefused(f"{_quoted(name)} is {kind}; a store and the files beside it are plain files")

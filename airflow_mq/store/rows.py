@@ -188,8 +188,8 @@ def standing_of(value: Any) -> Standing:
 def page_of(row: PageRow) -> Page:
     """Return a stored page."""
     page = Page(row.page)
-    page.slices = codec.unpack_slices(row.slices)
-    page.lengths = codec.unpack_numbers(row.lengths)[0]
+    page.slices = codec.unpack_slices(row.slices, row.items)
+    page.lengths = codec.unpack_numbers(row.lengths, most=row.items)[0]
     page.notes = codec.unpack_notes(row.notes)
     page.first_index, page.used = row.first_index, row.used
     page.remaining, page.remaining_size = row.remaining, row.remaining_size

@@ -48,13 +48,13 @@ def origin_pattern(pattern: str | None, regex: str | None) -> re.Pattern[str]:
         parts = _TOKENS.split(str(pattern))
         regex = "".join(_MEANS[part] if part in _MEANS else re.escape(part) for part in parts)
         if sum(part.startswith("{origin") for part in parts) != 1:
-            raise InvalidInput(f"invalid pattern {pattern!r}: expected exactly one {{origin}} or {{origin*}}")
+            raise InvalidInput(f"invalid pattern {pattern!r:.200}: expected exactly one {{origin}} or {{origin*}}")
     try:
         found = re.compile(regex, re.DOTALL)
     except re.error as error:
-        raise InvalidInput(f"invalid regular expression {regex!r}: {error}") from None
+        raise InvalidInput(f"invalid regular expression {regex!r:.200}: {error}") from None
     if "origin" not in found.groupindex:
-        raise InvalidInput(f"invalid regular expression {regex!r}: expected a group origin, (?P<origin>…)")
+        raise InvalidInput(f"invalid regular expression {regex!r:.200}: expected a group origin, (?P<origin>…)")
     return found
 
 

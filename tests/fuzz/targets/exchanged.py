@@ -1,0 +1,170 @@
+"""Readers of what a job and a task exchange: manifests and Parquet files, and batches of outcomes."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from airflow_mq.core.errors import InvalidInput, StoreCorrupt
+from airflow_mq.core.outcome import DONE, Outcome, Yield
+from airflow_mq.processors import Processor, Processors
+from airflow_mq.queue import Report
+from airflow_mq.spark.items import Item, items_of
+
+from ..draw import Draw
+from ..target import Target, attempt
+
+PROCESSORS = Processors([Processor("orders", "a:b")])
+MANIFEST = {
+    "block": 17,
+    "manner": {
+        "ordered": True, "most": 65_531, "largest": [1, 2], "permit": {"origins": "acme"}, "exceptions": ["bolt"],
+        "largest_of": {"acme": [3, 4]}, "most_headers": 100, "block": 17, "block_name": "17-ff", "log_texts": False,
+    },
+    "shares": [{"processor": "orders", "name": "000000", "messages": 5}],
+}  # fmt: skip
+
+
+@lru_cache
+def folder() -> Path:
+    """Return a folder of this process, in memory where there is such a place."""
+    memory = Path("/dev/shm")
+    path = mkdtemp(prefix="mq-fuzz-", dir=memory if memory.is_dir() else None)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
+
+
+def check_exchange(data: bytes) -> None:
+    """Read a manifest, a file of outcomes, a file of messages, or a processor's batch of outcomes."""
+    draw = Draw(data)
+    draw.pick((_check_manifest, _check_bytes, _check_outcomes, _check_messages, _check_batch))(draw)
+
+
+def _check_manifest(draw: Draw) -> None:
+    from airflow_mq.spark.exchange import FolderChannel
+
+    (folder() / "manifest.json").write_bytes(draw.rest())
+    channel = FolderChannel(str(folder()))
+    terms = attempt(channel.terms, InvalidInput, StoreCorrupt)
+    tasks = attempt(lambda: channel.tasks(PROCESSORS), InvalidInput, StoreCorrupt)
+    assert isinstance(terms.stops("acme", Yield("")), bool) and all(task.processor in PROCESSORS.all for task in tasks)
+
+
+def _outcomes(data: bytes) -> Any:
+    from airflow_mq.spark.exchange import Folder
+
+    path = folder() / "outcomes"
+    path.mkdir(exist_ok=True)
+    (path / "000000-1-a.parquet").write_bytes(data)
+    return Folder(str(path))
+
+
+def _check_bytes(draw: Draw) -> None:
+    """Read a file of outcomes that is damaged from some place on."""
+    from airflow_mq.spark.exchange import _reports
+
+    whole = _parquet([("acme", 1, 0, 3, '["done"]')])
+    place = draw.whole(2) % len(whole)
+    damage = draw.rest()
+    reports = _outcomes(whole[:place] + damage + whole[place + len(damage) :])
+    # PyArrow raises plain OSErrors for damaged pages, as for a network that fails.
+    attempt(lambda: list(_reports(reports)), InvalidInput, StoreCorrupt, OSError)
+
+
+def _parquet(rows: list[tuple[Any, ...]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from airflow_mq.spark.exchange import _OUTCOMES
+
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_arrays(
+        [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)], schema=_OUTCOMES
+    )
+    pq.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _check_outcomes(draw: Draw) -> None:
+    """Read a file of outcomes in which the texts and numbers are foreign."""
+    from airflow_mq.spark.exchange import Folder, FolderSide, _reports
+
+    origin = draw.pick(("acme", "bolt", None))
+    numbers = [draw.pick((0, 1, None, -1, draw.whole(3))) for _ in range(3)]
+    text = draw.pick((None, draw.rest().decode("utf-8", "replace")))
+    reports = attempt(
+        lambda: list(_reports(_outcomes(_parquet([(origin, *numbers, text)])))), InvalidInput, StoreCorrupt
+    )
+    answers = attempt(FolderSide(Folder(str(folder())), "000000").answered, InvalidInput, StoreCorrupt)
+    assert len(reports) == 1 and isinstance(reports[0], Report) and answers
+
+
+def _check_messages(draw: Draw) -> None:
+    """Write messages as a file, and read them."""
+    import pyarrow as pa
+
+    from airflow_mq.spark.exchange import Folder, FolderSide
+    from airflow_mq.spark.tables import MESSAGES, table_of
+
+    items = []
+    for at in range(draw.byte() % 5):
+        headers = {draw.binary().decode("utf-8", "replace"): "v"} if draw.byte() % 2 else {}
+        origin = draw.pick(("acme", "bolt", "\U0001f600"))
+        items.append(
+            Item(origin, draw.pick((0, -1, 5)), at, draw.binary(), headers, 0, draw.byte() + 1, draw.whole(6), 17)
+        )
+    Folder(str(folder() / "messages")).write_table(
+        "000000.parquet", pa.Table.from_batches([table_of(items)], schema=MESSAGES)
+    )
+    side = FolderSide(Folder(str(folder())), "000000")
+    assert list(items_of(side.batches())) == items
+
+
+def _check_batch(draw: Draw) -> None:
+    """Read a processor's batch of outcomes, with columns of foreign types."""
+    import pyarrow as pa
+
+    from airflow_mq.spark.tables import answers_in
+
+    values: tuple[Any, ...] = (
+        "done",
+        "yield",
+        "overweight",
+        None,
+        7,
+        -1,
+        1.5,
+        float("nan"),
+        b"\xff",
+        "text",
+        True,
+        1 << 62,
+    )
+    columns = {
+        name: [draw.pick(values)] for name in ("origin", "page", "item", "outcome", "reason", "time", "size", "x")
+    }
+    left_out = draw.byte()
+    chosen = {name: column for at, (name, column) in enumerate(columns.items()) if not left_out >> at & 1}
+    if not chosen:
+        return
+    for _, outcome in attempt(lambda: list(answers_in(pa.RecordBatch.from_pydict(chosen))), InvalidInput):
+        assert isinstance(outcome, Outcome) and (outcome == DONE or outcome is not None)
+
+
+TARGETS = (
+    Target(
+        "exchange",
+        ("airflow_mq.spark.exchange", "airflow_mq.spark.tables", "airflow_mq.store.codec", "airflow_mq.spark.items"),
+        "InvalidInput, StoreCorrupt; damaged Parquet: OSError", "messages and outcomes are read as they were written", check_exchange,
+        (
+            b"\0" + json.dumps(MANIFEST).encode(), b"\0{}", b"\1\2\1\0\xff", b'\2\0\0\0\0\1["overweight",{"weight":[1,2]}]',
+            b'\2\0\0\0\0\1["done"]', b"\3\4\0\0\0\3abc\1\0\1\1\1h\1\2x", b"\4\0\0\0\0\0\0\0\0\x80", b"\4\x09\4\4\2\x09\4\4\0\0",
+        ),
+        needs_airflow=True,
+    ),
+)  # fmt: skip
