@@ -153,7 +153,7 @@ def _check_name(path: str) -> None:
         raise AddressRefused("the path of the SQLite file has a character that cannot be printed")
     if path.lower().startswith("file:") or "://" in path or "?" in path or "#" in path:
         raise AddressRefused(
-            "the address of the SQLite file is not a plain path: neither file:, :// nor parameters (?, #) are taken"
+            "the address of the SQLite file is not a plain path: neither file: nor parameters (?, #) are taken"
         )
     if path.startswith(("//", "~")):
         raise AddressRefused(f"the path {_quoted(path)} starts with // or ~, which nothing expands; write it out")
