@@ -78,6 +78,8 @@ class Server:
         self.data_dir = self._home / "data"
         self.log_path = self._home / "server.log"
         self.port = 0
+        #: Environment of the server, beside that of this process.
+        self.environment: dict[str, str] = {}
         self._settings = {**SETTINGS, **(VOLATILE_SETTINGS if volatile else {}), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
@@ -268,6 +270,7 @@ class Server:
                 stderr=log,
                 cwd=self._home,
                 start_new_session=True,
+                env={**os.environ, **self.environment},
                 **self._owner.popen_arguments(),
             )
         return self._answers()

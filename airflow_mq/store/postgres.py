@@ -41,6 +41,12 @@ FEW = 128
 WAKE_EVERY = 0.25
 #: Search path of unqualified names: functions and operators that another role created are never found.
 SEARCH_PATH = "pg_catalog, pg_temp"
+#: A statement that waited for the ring must see what its last holder wrote; a stricter level refuses it instead.
+ISOLATION = "read committed"
+#: The process that answers; a pooler names another one when it accepts a connection.
+BACKEND = "SELECT pg_backend_pid()"
+#: Executions of a statement before it is prepared.
+PREPARE_AFTER = 2
 _COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
 
 
@@ -138,9 +144,7 @@ class PostgresStore(Store[Connection]):
 
     def _connect(self) -> Connection:
         wait = f"lock_timeout = {_milliseconds(self.busy_timeout)}"
-        connection = connect(self.address, wait, "synchronous_commit = on", "jit = off")
-        connection.prepare_threshold = 2
-        return connection
+        return connect(self.address, wait, "synchronous_commit = on", "jit = off")
 
     def _disconnect(self, connection: Connection) -> None:
         with suppress(psycopg.Error):
@@ -321,7 +325,7 @@ def conninfo(address: StoreAddress) -> dict[str, Any]:
 
 
 def connect(address: StoreAddress, *settings: str, patience: float | None = None) -> Connection:
-    """Open a connection in autocommit mode with search path `SEARCH_PATH` and further settings.
+    """Open a connection in autocommit mode with `SEARCH_PATH`, `ISOLATION` and further settings.
 
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
@@ -329,8 +333,14 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():
-            wanted = (f"search_path = {SEARCH_PATH}", *limits(address), *settings)
-            opened.execute("; ".join(f"SET {setting}" for setting in wanted).encode())
+            own = (f"search_path = {SEARCH_PATH}", f"default_transaction_isolation = '{ISOLATION}'")
+            wanted = (*own, *limits(address), *settings)
+            result = opened.execute("; ".join([*(f"SET {setting}" for setting in wanted), BACKEND]).encode())
+            while result.nextset():
+                continue
+            # A pooler may give the next transaction another session, which has other statements by the same names.
+            is_pooled = result.fetchone() != (opened.info.backend_pid,)
+            opened.prepare_threshold = None if is_pooled else PREPARE_AFTER
     except BaseException:
         opened.close()
         raise

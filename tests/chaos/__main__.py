@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.postgres_programs import find_bindirs
 
+from .copies import prepared
 from .scenarios import SCENARIOS
-from .table import Row, table
+from .table import append, read, table, totals
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return 1 if a run is not clean."""
+    """Run what the command line asks for; return 1 if a run of the file is not clean."""
     options = _parser().parse_args(arguments)
-    rows = []
-    for name in options.scenario or SCENARIOS:
-        kind = SCENARIOS[name]
-        if not kind.is_possible():
-            print(f"{name}: skipped; it needs {kind.requirement}", file=sys.stderr)
-            continue
-        row = Row(name, options.store, options.seconds)
-        rows.append(row)
-        for number in range(1, options.runs + 1):
-            verdict = kind(options.store, options.seconds).run()
-            row.verdicts.append(verdict)
-            print(f"{name} on {options.store}, run {number} of {options.runs}: {verdict}", file=sys.stderr, flush=True)
-            print(*verdict.examples[:5], sep="\n", end="\n" if verdict.examples else "", file=sys.stderr, flush=True)
-            if options.out is not None:
-                result = [{**asdict(row), "command": row.command} for row in rows]
-                options.out.write_text(json.dumps(result, indent=1) + "\n")
+    if not options.report:
+        names = [name for name in options.scenario or SCENARIOS if _is_possible(name)]
+        # Each round runs each scenario once, so that an interrupted series has runs of all.
+        for number in range(options.runs):
+            for name in names:
+                _run(name, options.store, options.seconds, options.out, f"run {number + 1} of {options.runs}")
+    rows = read(options.out)
     print(table(rows))
+    print(totals(rows))
     return 0 if all(verdict.is_clean for row in rows for verdict in row.verdicts) else 1
 
 
+def _is_possible(name: str) -> bool:
+    kind = SCENARIOS[name]
+    if not kind.is_possible():
+        print(f"{name}: skipped; it needs {kind.requirement}", file=sys.stderr)
+        return False
+    return True
+
+
+def _run(name: str, store: str, seconds: float, out: Path, place: str) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    scenario = SCENARIOS[name](store, seconds)
+    number = len(list(out.parent.glob("chaos-journals-*")))
+    verdict = scenario.run(keep=out.parent / f"chaos-journals-{number}-{name}")
+    append(out, name, store, prepared(store).version, seconds, verdict)
+    print(f"{name} on {store}, {place}: {verdict}", file=sys.stderr, flush=True)
+    print(*verdict.examples[:5], sep="\n", end="\n" if verdict.examples else "", file=sys.stderr, flush=True)
+
+
 def _parser() -> argparse.ArgumentParser:
-    names = "\n".join(f"  {name:22}{kind.__doc__}" for name, kind in SCENARIOS.items())
+    names = "\n".join(f"  {name:24}{kind.__doc__}" for name, kind in SCENARIOS.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
         description="Run clients under real faults of PostgreSQL, and compare what they acknowledged with the store.",
@@ -52,8 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--store", choices=sorted(find_bindirs()), default="embedded", help="PostgreSQL of the runs")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each scenario (default: 1)")
-    parser.add_argument("--seconds", type=float, default=10, metavar="N", help="duration of a fault (default: 10)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write all verdicts to a JSON file")
+    parser.add_argument("--seconds", type=float, default=3, metavar="N", help="duration of a fault (default: 3)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/chaos.jsonl"), metavar="FILE",
+        help="append each run to this file, and print the table of all its runs (default: build/chaos.jsonl)",
+    )  # fmt: skip
+    parser.add_argument("--report", action="store_true", help="run nothing; print the table of the file")
     return parser
 
 

@@ -12,13 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .journal import Journal
-from .workloads import ROLES, Desk
+from .network import enter
+from .workload import Desk
+from .workloads import ROLES
 
 ROOT = Path(__file__).parents[2]
 
 
-def run_client(role: str, number: int, uri: str, folder: Path) -> None:
+def run_client(role: str, number: int, uri: str, folder: Path, namespace: str | None = None) -> None:
     """Work in this process, which is a fork of a warm one: a fork needs milliseconds."""
+    if namespace is not None:
+        enter(namespace)
     with (folder / "stderr").open("ab") as errors:
         os.dup2(errors.fileno(), 2)
     journal = Journal(folder, f"{role}-{number}")

@@ -20,7 +20,7 @@ from .client import run_client, run_program
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.chaos.warm"])
 #: Clients of a run, and how many of each.
-CREW = {"sender": 3, "service": 1, "planner": 1, "settler": 2, "holder": 1, "housekeeper": 1}
+CREW = {"sender": 2, "service": 1, "planner": 1, "settler": 2, "holder": 1, "mover": 1, "housekeeper": 1}
 #: Seconds after which a client that does not end counts as stuck.
 PATIENCE = 40.0
 
@@ -33,6 +33,8 @@ class Fleet:
         self.names = [(role, number) for role, count in (crew or CREW).items() for number in range(count)]
         #: Environments of single clients, beside that of this process.
         self.environments: dict[tuple[str, int], dict[str, str]] = {}
+        #: Network namespace of the clients; by default that of this process.
+        self.namespace: str | None = None
         self.deaths = 0
         self._killed: set[int | None] = set()
         self._processes: dict[tuple[str, int], ForkServerProcess] = {}
@@ -55,9 +57,13 @@ class Fleet:
     def kill_one(self) -> None:
         """Kill a random client; the supervisor replaces it."""
         with self._lock:
-            process = random.choice(list(self._processes.values()))
-            self._killed.add(process.pid)
-            process.kill()
+            self._kill(random.choice(list(self._processes.values())))
+
+    def kill_all(self) -> None:
+        """Kill all clients; the supervisor replaces them."""
+        with self._lock:
+            for process in self._processes.values():
+                self._kill(process)
 
     def send_signal(self, roles: Sequence[str], number: signal.Signals) -> None:
         with self._lock:
@@ -82,11 +88,15 @@ class Fleet:
                 process.join()
         return stuck
 
+    def _kill(self, process: ForkServerProcess) -> None:
+        self._killed.add(process.pid)
+        process.kill()
+
     def _spawn(self, name: tuple[str, int]) -> None:
         place = (*name, self.uri, self.folder)
         environment = self.environments.get(name)
         process = (
-            FORKS.Process(target=run_client, args=place)
+            FORKS.Process(target=run_client, args=(*place, self.namespace))
             if environment is None
             else FORKS.Process(target=run_program, args=(*place, environment))
         )

@@ -11,6 +11,13 @@ from .journal import Entry
 #: Messages of this origin are enqueued by processors: one for each processed parent.
 CHILDREN = "children"
 CHILD = b"child of "
+#: Origin to which leased messages are transferred, and the ring to which others are.
+PUBLISHED = "published"
+ARCHIVE = "archive"
+#: Origins of transferred messages, which arrive in the order of their transfers.
+MOVED = (PUBLISHED, ARCHIVE)
+#: Number of the sender whose messages two bulk senders send in opposite orders.
+STORM = 90
 #: Ways of sending without an idempotency key: a repeated call would store a second message.
 KEYLESS = ("plain", "transaction")
 

@@ -16,6 +16,7 @@ from tests.postgres_programs import find_bindirs
 from .journal import Entry, Journal, read_journals
 from .letters import Call
 from .scenarios import SCENARIOS
+from .table import append, read, table
 from .verdict import Fault, Verdict, compare, recovery
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.crash]
@@ -33,7 +34,7 @@ def assert_clean(name: str, store: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_short_run_loses_nothing(name: str) -> None:
-    assert_clean(name, "embedded", 5)
+    assert_clean(name, "embedded", 3)
 
 
 @pytest.mark.soak
@@ -84,3 +85,28 @@ def test_forgotten_acknowledgements_do_not_count() -> None:
     verdict = Verdict()
     compare(verdict, entries, [], set(), forgotten=(4.0, 6.0))
     assert (verdict.accepted, verdict.lost) == (0, 0)
+
+
+def test_order_counts_transferred_messages_where_they_left() -> None:
+    calls = [Call(1, number, "key", "acme", 1) for number in range(2)]
+    entries = [Entry(0.0, "intent", "sender-1", asdict(call)) for call in calls]
+    first, second = (message_id(call.letters[0].payload) for call in calls)
+    fates = [
+        ("acme", 0, Fate.PROCESSED, second),
+        ("acme", 1, Fate.TRANSFERRED, first),
+        ("archive", 0, Fate.PROCESSED, first),
+    ]
+    events = [Event(fate.name, fate, origin, 0, index, identity) for origin, index, fate, identity in fates]
+    verdict = Verdict()
+    compare(verdict, entries, events, set())
+    assert (verdict.order_broken, verdict.stored_twice) == (1, 0)
+
+
+def test_rows_sum_the_runs_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "build" / "runs.jsonl"
+    for recovered_in in (1.0, 4.0, 2.0):
+        append(path, "disk-full", "embedded", 18, 3, Verdict(accepted=500, recovered_in=recovered_in))
+    append(path, "failover", "system", 15, 3, Verdict(accepted=5, lost=1, recovered_in=None))
+    _, _, full, failover = table(read(path)).splitlines()
+    assert full.endswith("| 18 | 3 | 1,500 | 0 | 0 | 2.0 s, 4.0 s | `--scenario disk-full --store embedded` |")
+    assert failover.endswith("| 15 | 1 | 5 | 1 | 0 | never | `--scenario failover --store system` |")

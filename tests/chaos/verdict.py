@@ -17,7 +17,7 @@ from airflow_mq.core.events import Fate
 from airflow_mq.core.message import message_id
 
 from .journal import Entry, read_journals
-from .letters import CHILDREN, Call, Letter, read_letter
+from .letters import ARCHIVE, CHILDREN, MOVED, Call, Letter, read_letter
 
 #: Fates after which a message is no longer in the store.
 ENDS = (Fate.PROCESSED, Fate.DECLINED, Fate.BAD_FORMAT, Fate.CORRUPT, Fate.UNSUPPORTED, Fate.STACK_LIMIT,
@@ -75,14 +75,17 @@ def judge(
     """
     entries = read_journals(folder)
     verdict = Verdict(stuck=stuck)
-    with MessageQueue(uri) as queue:
-        verdict.stuck += _drain(queue)
-        findings = [entry.text("text") for entry in entries if entry.kind == "violation"]
-        findings += [str(violation) for violation in queue.check()]
-        verdict.findings = len(findings)
-        verdict.examples += findings[:5]
-        events = list(queue.inspect.events())
-        kept = {row.id for row in queue.set_aside.list(limit=1_000)}
+    findings = [entry.text("text") for entry in entries if entry.kind == "violation"]
+    events: list[Event] = []
+    kept: set[bytes | None] = set()
+    for ring in ("default", ARCHIVE):
+        with MessageQueue(uri, ring) as queue:
+            verdict.stuck += _drain(queue)
+            findings += [str(violation) for violation in queue.check()]
+            events += queue.inspect.events()
+            kept |= {row.id for row in queue.set_aside.list(limit=1_000)}
+    verdict.findings = len(findings)
+    verdict.examples += findings[:5]
     compare(verdict, entries, events, kept, forgotten)
     verdict.torn = _torn(uri, entries, events)
     verdict.weight_exceeded = sum(bool(entry.values.get("over")) for entry in entries)
@@ -152,15 +155,18 @@ def compare(
         verdict.stored_twice += len(places) - 1
         if len(found) > 1:
             verdict.examples.append(f"twice: {known.get(identity)} at {sorted(map(str, places))}")
-    _compare_order(verdict, ends, known)
+    _compare_order(verdict, events, known)
 
 
-def _compare_order(verdict: Verdict, ends: dict[bytes, list[Event]], known: dict[bytes, Letter]) -> None:
+def _compare_order(verdict: Verdict, events: Sequence[Event], known: dict[bytes, Letter]) -> None:
     """Count the messages that a sender sent after another one to the same origin and that were stored before it."""
     places: dict[tuple[str, int], list[tuple[int, int, int, int]]] = defaultdict(list)
-    for identity, found in ends.items():
-        letter, event = known.get(identity), found[0]
-        if letter is not None:
+    seen: set[bytes] = set()
+    for event in events:
+        if event.id is None or event.id in seen or event.origin in MOVED or event.fate not in (*ENDS, Fate.TRANSFERRED):
+            continue
+        seen.add(event.id)
+        if letter := known.get(event.id):
             places[event.origin, letter.sender].append((event.page, event.index, letter.call, letter.part))
     for (origin, _), row in places.items():
         row.sort()

@@ -1,0 +1,65 @@
+"""Poolers of connections: a client prepares no statement that another client of the same server session could run."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.store import parse, upgrade
+
+pytestmark = pytest.mark.postgres
+
+#: Head of the message by which a server, or a pooler in its place, names its process.
+KEY_DATA = b"K\0\0\0\x0c"
+
+
+def relay(source: socket.socket, target: socket.socket, *, renames: bool = False) -> None:
+    """Forward all bytes; replace the process id that the server names."""
+    with source, suppress(OSError):
+        while data := source.recv(1 << 16):
+            place = data.find(KEY_DATA) + len(KEY_DATA)
+            if renames and place >= len(KEY_DATA):
+                data = data[:place] + b"\0\0\0\1" + data[place + 4 :]
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def pooled_uri(pg_uri: str) -> Iterator[str]:
+    """Yield an address that names another process than the one that answers, as PgBouncer does."""
+    upgrade(parse(pg_uri))
+    port = parse(pg_uri).port
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    client = listener.accept()[0]
+                    server = socket.create_connection(("127.0.0.1", port))
+                    threading.Thread(target=relay, args=(client, server), daemon=True).start()
+                    back = {"renames": True}
+                    threading.Thread(target=relay, args=(server, client), kwargs=back, daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield pg_uri.replace(f":{port}/", f":{listener.getsockname()[1]}/")
+
+
+def prepared_after_sending(uri: str) -> int:
+    with MessageQueue(uri) as queue:
+        for number in range(5):
+            queue.enqueue_message("acme", b"an order", key=f"order-{number}")
+        return int(queue.store.connection().execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0])
+
+
+def test_a_client_of_the_server_prepares_statements(pg_uri: str) -> None:
+    upgrade(parse(pg_uri))
+    assert prepared_after_sending(pg_uri) > 0
+
+
+def test_a_client_of_a_pooler_prepares_no_statement(pooled_uri: str) -> None:
+    assert prepared_after_sending(pooled_uri) == 0
