@@ -153,21 +153,23 @@ class SqliteStore(Store[sqlite3.Connection]):
         connection = lent.connection
         with translated():
             self.point("begin")
-            if wait and (patience is None or patience >= self.busy_timeout):
-                connection.execute("BEGIN IMMEDIATE")
-            else:
-                self._begin_within(connection, (patience or 0.0) if wait else 0.0)
-            began = time.monotonic()
             try:
-                yield SqliteUnit(self, connection)
-                self.point("commit")
-                connection.execute("COMMIT")
+                if wait and (patience is None or patience >= self.busy_timeout):
+                    connection.execute("BEGIN IMMEDIATE")
+                else:
+                    self._begin_within(connection, (patience or 0.0) if wait else 0.0)
+                began = time.monotonic()
+                try:
+                    yield SqliteUnit(self, connection)
+                    self.point("commit")
+                    connection.execute("COMMIT")
+                finally:
+                    self._kept += time.monotonic() - began
             except BaseException:
+                # An error behind BEGIN counts, too: the transaction would stay open.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            finally:
-                self._kept += time.monotonic() - began
             if self._is_replaced():
                 raise CommitInDoubt(f"{self._replaced()}; whether the old file has the last commit is in doubt")
             self.point("committed")

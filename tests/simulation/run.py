@@ -25,7 +25,7 @@ from .scheduler import Process, ProcessGone, Scheduler, randomness
 from .script import Script, draw
 from .world import Stores, World, a_world
 
-#: Of so many turns that end a transaction, one is followed by `check()` and a count of all messages; each of the others
+#: Of so many turns that change the ring, one is followed by `check()` and a count of all messages; each of the others
 #: by the invariants that live blocks and events show. A server takes ten times as long as a file.
 ALL_EVERY = {"sqlite": 3, "postgres": 12}
 #: Turns between two comparisons of ledger, blocks and events.
@@ -152,12 +152,12 @@ def history(world: World) -> list[str]:
 
 
 def _after_turn(world: World) -> None:
-    """Check the ring, if a transaction has ended since the last check: the cheap invariants, and now and then all."""
+    """Check the ring, if it has changed since the last check: the cheap invariants, and now and then all."""
     scheduler = world.scheduler
-    if scheduler.releases != world.checked:
-        world.checked = scheduler.releases
+    if scheduler.releases != world.checked and world.has_changed():
         world.checks += 1
         (check_all if world.checks % ALL_EVERY[world.store] == 0 else check_events)(world)
+    world.checked = scheduler.releases
     if scheduler.turn % LEDGER_EVERY[world.store] == 0:
         check_ledger(world)
 

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +20,7 @@ from airflow_mq.store import parse, upgrade
 from tests.crash.states import TABLES
 
 from .clock import Clock, simulated_time
-from .database import POSTGRES_CLOCK, simulated_postgres, simulated_sqlite
+from .database import POSTGRES_CLOCK, REAL_CONNECT, simulated_postgres, simulated_sqlite
 from .messages import PAYLOAD, Call, Messages
 from .scheduler import Process, Scheduler
 
@@ -123,6 +123,17 @@ class World:
     checked: int = -1
     checks: int = 0
     store: str = "sqlite"
+    #: A connection that writes nothing, to see whether others did; a server has none.
+    watcher: sqlite3.Connection | None = None
+    #: What the watcher saw last.
+    version: int = 0
+
+    def has_changed(self) -> bool:
+        """Return whether what is stored may have changed since the last call."""
+        if self.watcher is None:
+            return True
+        before, self.version = self.version, self.watcher.execute("PRAGMA data_version").fetchone()[0]
+        return self.version != before
 
     @property
     def is_file(self) -> bool:
@@ -211,4 +222,7 @@ def a_world(stores: Stores, store: str, setup: int, scheduler: Scheduler, clock:
             maker.admin.create_ring(ring, draw_config(setup))
         observer = stack.enter_context(MessageQueue(uri, ring, actor="observer"))
         stack.callback(scheduler.close)
-        yield World(uri, ring, clock, scheduler, observer, landing, store=store)
+        watcher = None
+        if store == "sqlite":
+            watcher = stack.enter_context(closing(REAL_CONNECT(uri.removeprefix("sqlite:///"))))
+        yield World(uri, ring, clock, scheduler, observer, landing, store=store, watcher=watcher)
