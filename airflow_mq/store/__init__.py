@@ -10,9 +10,10 @@ from .address import StoreAddress, parse
 from .files import refuse_network_file_system
 from .postgres import PostgresStore
 from .roles import SenderGrant, grant, revoke, sender_grants
-from .schema import SchemaStatus, schema_status, upgrade, upgrade_sql
+from .schema import schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
 from .store import AnyStore, Outgoing, Store
+from .version import SchemaStatus
 
 
 def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:

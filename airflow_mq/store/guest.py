@@ -23,10 +23,10 @@ from psycopg.rows import tuple_row
 from ..core.errors import ConnectionUnfit
 from . import postgres, sqlite
 from .postgres import PostgresStore, PostgresUnit
-from .schema import SchemaStatus, expected_version
 from .sqlite import SqliteStore, SqliteUnit
 from .store import AnyStore
 from .unit import Unit
+from .version import require_version
 
 _SAVEPOINT = "airflow_mq"
 TAKEN = "a connection of psycopg 3, of sqlite3, or of SQLAlchemy over one of these two"
@@ -153,7 +153,7 @@ def _check_database(store: PostgresStore, unit: Unit) -> None:
 
 
 def _check_schema(unit: Unit) -> None:
-    SchemaStatus(unit.rows("schema_version")[0][0], expected_version()).require()
+    require_version(unit.rows("schema_version")[0][0])
 
 
 # SQLite.

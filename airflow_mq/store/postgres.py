@@ -30,6 +30,7 @@ from .rows import Locked, StateRow
 from .statements import statement
 from .store import Outgoing, Store
 from .unit import Unit
+from .version import require_version
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 AnyConnection = TypeVar("AnyConnection", bound=Connection)
@@ -111,7 +112,8 @@ class PostgresUnit(Unit):
 
     def _locked(self, row: Any, last_id: int, began: bool) -> Locked:
         state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
-        oldest, own, now = self.rows("snapshot")[0]
+        oldest, own, now, version = self.rows("snapshot")[0]
+        require_version(version)
         horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
 
@@ -154,6 +156,12 @@ class PostgresStore(Store[Connection]):
         # A closed connection has no transaction status.
         return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
+    def _version(self, connection: Connection) -> int | None:
+        with suppress(psycopg.Error, MessageQueueError):
+            row = connection.execute(self.text("schema_version")).fetchone()
+            return row and row[0]
+        return None
+
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """Open a transaction."""
@@ -192,6 +200,7 @@ class PostgresStore(Store[Connection]):
                 self._roll_back(connection)
             if doubt:
                 raise CommitInDoubt() from error
+            self.refuse_other_version(connection, error)
             raise
         except BaseException as error:
             self._roll_back(connection)
@@ -215,8 +224,9 @@ class PostgresStore(Store[Connection]):
         except StoreUnreachable:
             self.drop(connection)
             raise
-        except Busy as error:
+        except (Busy, StoreError) as error:
             self._refuse_table_lock(connection, error)
+            self.refuse_other_version(connection, error)
             raise
 
     def _refuse_table_lock(self, connection: Connection, error: BaseException) -> None:
@@ -258,6 +268,7 @@ class PostgresStore(Store[Connection]):
                 raise CommitInDoubt() from error
             ours.__cause__ = error
             self._refuse_table_lock(connection, ours)
+            self.refuse_other_version(connection, ours)
             raise ours from error
 
     @cached_property

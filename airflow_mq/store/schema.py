@@ -7,20 +7,15 @@ import json
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.config import RingConfig
-from ..core.errors import (
-    SchemaMissing,
-    SchemaTooNew,
-    SchemaTooOld,
-    StoreCorrupt,
-)
+from ..core.errors import StoreCorrupt
 from . import postgres, sqlite
 from .address import SQLITE_PREFIX, StoreAddress
-from .files import lacking, make_private, missing_store, refuse_foreign_log, refuse_network_file_system
+from .files import lacking, make_private, refuse_foreign_log, refuse_network_file_system
 from .statements import migrations
+from .version import SchemaStatus, expected_version
 
 #: Settings of an upgrade, which may rewrite large tables and wait for another upgrade.
 _PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")
@@ -31,42 +26,6 @@ _TABLE = {
     "(version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, "
     "applied_at timestamptz NOT NULL DEFAULT now())",
 }
-
-
-@dataclass(frozen=True)
-class SchemaStatus:
-    """Schema version of a store, and the version that this client expects."""
-
-    version: int | None
-    expected: int
-    #: What is missing, if that is the file of the store rather than its tables.
-    lacks: str | None = None
-
-    @property
-    def state(self) -> str:
-        """`current`, `missing`, `older` or `newer`."""
-        if self.version is None:
-            return "missing"
-        if self.version == self.expected:
-            return "current"
-        return "older" if self.version < self.expected else "newer"
-
-    def require(self) -> None:
-        """Raise the error for the state of the schema, unless it is current."""
-        facts = f"the store has schema version {self.version}, this client expects {self.expected}"
-        if self.lacks:
-            raise missing_store(self.lacks)
-        if self.state == "missing":
-            raise SchemaMissing()
-        if self.state == "older":
-            raise SchemaTooOld(f"{facts}; run `airflow-mq store upgrade`")
-        if self.state == "newer":
-            raise SchemaTooNew(f"{facts}; upgrade airflow-mq here")
-
-
-def expected_version() -> int:
-    """Return the schema version that this package requires."""
-    return migrations("sqlite")[-1][0]
 
 
 def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:

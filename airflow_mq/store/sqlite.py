@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -16,6 +16,7 @@ from ..core.errors import (
     SchemaMissing,
     StoreBusy,
     StoreCorrupt,
+    StoreError,
     StoreFull,
     StoreReadOnly,
     StoreReplaced,
@@ -28,6 +29,7 @@ from .rows import Locked, StateRow
 from .statements import statement
 from .store import Lent, Outgoing, Store
 from .unit import Unit
+from .version import require_version
 
 #: Inbox rows in memory at the same time while a long call is written.
 ROWS_AT_ONCE = 64
@@ -81,7 +83,8 @@ class SqliteUnit(Unit):
 
     def lock(self, ring: int) -> Locked:
         """Return the ring's state: the only writing transaction sees everything, and holds every lock."""
-        *state, config, self.last_id = self.only("lock_ring", ring=ring)
+        *state, config, self.last_id, version = self.only("lock_ring", ring=ring)
+        require_version(version)
         return Locked(StateRow(*state), self.last_id + 1, config, self.now())
 
     def try_lock(self, ring: int) -> Locked | None:
@@ -146,12 +149,28 @@ class SqliteStore(Store[sqlite3.Connection]):
     def _is_alive(self, connection: sqlite3.Connection) -> bool:
         return True
 
+    def _version(self, connection: sqlite3.Connection) -> int | None:
+        with suppress(sqlite3.Error):
+            version: int | None = connection.execute(statement("sqlite", "schema_version", SQLITE_PREFIX)).fetchone()[0]
+            return version
+        return None
+
+    @contextmanager
+    def _translated(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Context of a transaction, in which errors of the driver become errors of this package."""
+        try:
+            with translated():
+                yield
+        except StoreError as error:
+            self.refuse_other_version(connection, error)
+            raise
+
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """Open the only writing transaction."""
         lent = self.lent()
         connection = lent.connection
-        with translated():
+        with self._translated(connection):
             self.point("begin")
             try:
                 if wait and (patience is None or patience >= self.busy_timeout):
@@ -186,7 +205,7 @@ class SqliteStore(Store[sqlite3.Connection]):
         """Open a transaction of reads; writers continue beside it."""
         lent = self.lent()
         connection = lent.connection
-        with translated():
+        with self._translated(connection):
             connection.execute("BEGIN")
             try:
                 unit = SqliteUnit(self, connection)
@@ -205,8 +224,8 @@ class SqliteStore(Store[sqlite3.Connection]):
     @contextmanager
     def loose(self) -> Iterator[Unit]:
         """Yield a unit for single reads."""
-        with translated():
-            lent = self.lent()
+        lent = self.lent()
+        with self._translated(lent.connection):
             yield SqliteUnit(self, lent.connection)
 
     def rest(self) -> None:

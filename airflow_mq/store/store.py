@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from ..core.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
 from .unit import Unit
+from .version import require_version
 
 Connection = TypeVar("Connection")
 
@@ -70,6 +72,10 @@ class Store(ABC, Generic[Connection]):
     @abstractmethod
     def _is_alive(self, connection: Connection) -> bool:
         """Return whether a connection seems usable, without a round trip."""
+
+    @abstractmethod
+    def _version(self, connection: Connection) -> int | None:
+        """Return the version of the tables, or `None` if it cannot be read."""
 
     @abstractmethod
     @contextmanager
@@ -153,6 +159,16 @@ class Store(ABC, Generic[Connection]):
         if self._pid == os.getpid():
             for connection in connections:
                 self._disconnect(connection)
+
+    def refuse_other_version(self, connection: Connection, error: BaseException) -> None:
+        """Raise the error that names both versions, if the tables changed while the store was open.
+
+        :param error: an error that tables of another version cause, too; the transaction has ended
+        """
+        if isinstance(error, (SchemaMissing, StoreCorrupt)):
+            version = self._version(connection)
+            if version is not None:
+                require_version(version)
 
     def point(self, name: str) -> None:
         """Call the probe, if there is one, with the name of the next statement or step."""

@@ -83,6 +83,50 @@ def test_clients_of_another_version_raise_with_a_remedy(store_uri: str, ahead: i
             upgrade(address)
 
 
+def test_an_open_client_of_an_older_version_is_refused_and_changes_nothing(store_uri: str) -> None:
+    address = parse(store_uri)
+    upgrade(address)
+    newest = migrations("sqlite")[-1][0]
+    refused = f"the store has schema version {newest + 1}, this client expects {newest}; upgrade airflow-mq here"
+    with MessageQueue(store_uri) as queue:
+        queue.enqueue_message("acme", b"before")
+        block = queue.blocks.plan()
+        queue.enqueue_message("acme", b"waiting")
+        run(
+            address,
+            f"INSERT INTO {table(address, 'migration')} (version, name, checksum) VALUES ({newest + 1}, 'next', '')",
+        )
+        before = (queue.footprint("acme"), queue.blocks.list())
+        for operation in (
+            queue.blocks.plan,
+            lambda: queue.blocks.settle(block),
+            lambda: queue.service_queues(lambda delivery: None),
+            lambda: queue.leases.view().try_next(),
+            lambda: queue.admin.change_ring(max_attempts=7),
+        ):
+            with pytest.raises(SchemaTooNew, match=refused):
+                operation()
+        assert (queue.footprint("acme"), queue.blocks.list()) == before
+
+
+@pytest.mark.parametrize("change", ["ALTER TABLE {mail} RENAME COLUMN heap TO body", "DROP TABLE {sent_key}"])
+def test_an_open_sender_whose_table_changed_gets_an_error_with_both_versions(store_uri: str, change: str) -> None:
+    address = parse(store_uri)
+    upgrade(address)
+    newest = migrations("sqlite")[-1][0]
+    with MessageQueue(store_uri) as queue:
+        queue.enqueue_message("acme", b"before", key="before")
+        names = {name: table(address, name) for name in ("mail", "sent_key")}
+        run(address, change.format(**names))
+        row = f"INSERT INTO {table(address, 'migration')} (version, name, checksum) VALUES ({newest + 1}, 'next', '')"
+        run(address, row)
+        with pytest.raises(SchemaTooNew, match=f"schema version {newest + 1}, this client expects {newest}; upgrade"):
+            queue.enqueue_message("acme", b"after", key="after")
+        if "mail" in change:
+            with pytest.raises(SchemaTooNew, match="upgrade airflow-mq here"):
+                queue.enqueue_message("acme", b"plain")
+
+
 def test_what_a_person_applies_by_hand_is_the_same(store_uri: str) -> None:
     address = parse(store_uri)
     run(address, upgrade_sql("sqlite" if address.driver == "sqlite" else "postgres", address.schema))

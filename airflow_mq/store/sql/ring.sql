@@ -61,7 +61,7 @@ SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :r
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
 SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder,
-       r.config, (SELECT last FROM {s}counter)
+       r.config, (SELECT last FROM {s}counter), (SELECT max(version) FROM {s}migration)
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
@@ -133,9 +133,9 @@ SELECT {part last_drawn}
 SELECT {part last_drawn}, pg_current_xact_id_if_assigned() IS NOT NULL
 
 -- name: snapshot (postgres)
--- Return the number below which all transactions have ended, this transaction's number, and the clock.
+-- Return the number below which all transactions have ended, this transaction's number, the clock and the version.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
-       {clock}
+       {clock}, (SELECT max(version) FROM {s}migration)
 
 -- name: now
 -- Return the database's clock in microseconds.
