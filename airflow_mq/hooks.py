@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from airflow_mq import MessageQueue
     from airflow_mq.queue import Commands
-    from airflow_mq.store.schema import SchemaStatus
+    from airflow_mq.store.version import SchemaStatus
 
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4

@@ -159,7 +159,7 @@ class PostgresStore(Store[Connection]):
     def _version(self, connection: Connection) -> int | None:
         with suppress(psycopg.Error, MessageQueueError):
             row = connection.execute(self.text("schema_version")).fetchone()
-            return row and row[0]
+            return row[0] if row else None
         return None
 
     @contextmanager
