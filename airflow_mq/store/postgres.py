@@ -24,6 +24,7 @@ from ..core.errors import (
 )
 from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, BoundedConnection, seconds_left
+from .horizon import horizon_of
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import plain, translating
 from .rows import Locked, StateRow
@@ -34,8 +35,6 @@ from .version import require_version
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 AnyConnection = TypeVar("AnyConnection", bound=Connection)
-#: The most marks that a ring stores; fewer marks only delay its floors.
-MOST_MARKS = 32
 #: Inbox rows below which an INSERT is faster than a COPY.
 FEW = 128
 #: Seconds between two notifications by one process.
@@ -384,26 +383,6 @@ def _opened(kind: type[AnyConnection], address: StoreAddress, *, autocommit: boo
 
 def _milliseconds(seconds: float) -> int:
     return max(int(seconds * 1000), 1)
-
-
-def horizon_of(marks: list[list[int]], mark: list[int] | None, own: int, oldest: int) -> tuple[int, list[list[int]]]:
-    """Return the id below which every row is visible or will never be, and the marks to store.
-
-    :param marks: pairs of a transaction's number and the last id drawn before it had that number
-    :param mark: this transaction's own pair; none, if it had its number before the last id was read
-    :param own: this transaction's number
-    :param oldest: transactions with smaller numbers have all ended
-    """
-    # After a restore into another cluster, transaction numbers restart; marks with larger numbers are void.
-    known = [pair for pair in marks if pair[0] <= own] + ([mark] if mark else [])
-    certain = [pair for pair in known if pair[0] <= oldest]
-    horizon = max((last_id for _, last_id in certain), default=0) + 1
-    return horizon, certain[-1:] + _thinned([pair for pair in known if pair[0] > oldest])
-
-
-def _thinned(marks: list[list[int]]) -> list[list[int]]:
-    """Return every other mark if there are too many, because a transaction stays open for very long."""
-    return marks if len(marks) <= MOST_MARKS else marks[:-1:2] + marks[-1:]
 
 
 #: Context in which errors of the driver become errors of this package.

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.store.postgres import horizon_of
+from airflow_mq.store.horizon import horizon_of
 from airflow_mq.store.rows import StoredInboxRow
 from airflow_mq.store.working_set.inbox import Cut, Inbox
 

@@ -94,7 +94,7 @@ MUTATIONS: Sequence[Mutation] = (
         store="postgres",
     ),
     _bug(
-        "horizon past an uncommitted sender", "store/postgres.py",
+        "horizon past an uncommitted sender", "store/horizon.py",
         "certain = [pair for pair in known if pair[0] <= oldest]", "certain = known",
         store="postgres",
     ),
