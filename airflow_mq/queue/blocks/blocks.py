@@ -162,7 +162,8 @@ class Blocks:
     def settle(self, token: str | Block, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Give each message of a block its outcome, in one transaction; a second call returns the same result.
 
-        Messages without a reported outcome are requeued.
+        Messages without a reported outcome are requeued. A block that executes a set-aside message waits while another
+        process services the ring.
 
         :param processor_of: returns the name of an origin's processor, for its measured weights (`Inspect.fits`).
         """
