@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+import psycopg
+
+from airflow_mq.core.errors import MessageQueueError
 from tests.postgres_programs import find_bindirs
 
 from .copies import prepared
 from .scenarios import SCENARIOS
 from .table import append, read, table, totals
+from .verdict import Verdict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,9 +45,12 @@ def _is_possible(name: str) -> bool:
 
 def _run(name: str, store: str, seconds: float, out: Path, place: str) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    scenario = SCENARIOS[name](store, seconds)
     number = len(list(out.parent.glob("chaos-journals-*")))
-    verdict = scenario.run(keep=out.parent / f"chaos-journals-{number}-{name}")
+    try:
+        verdict = SCENARIOS[name](store, seconds).run(keep=out.parent / f"chaos-journals-{number}-{name}")
+    except (MessageQueueError, psycopg.Error, OSError, RuntimeError, subprocess.SubprocessError):
+        # The run counts, but not as a clean one; the series goes on.
+        verdict = Verdict(stuck=1, recovered_in=None, examples=traceback.format_exc().splitlines()[-5:])
     append(out, name, store, prepared(store).version, seconds, verdict)
     print(f"{name} on {store}, {place}: {verdict}", file=sys.stderr, flush=True)
     print(*verdict.examples[:5], sep="\n", end="\n" if verdict.examples else "", file=sys.stderr, flush=True)

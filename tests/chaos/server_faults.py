@@ -98,7 +98,13 @@ class DiskFull(Scenario):
 class FullLog(DiskFull):
     """No free byte for the write-ahead log, on a file system of its own, until the server ends; then its restart."""
 
-    settings: ClassVar[dict[str, str]] = {"max_wal_size": "1GB", "min_wal_size": "32MB", "wal_recycle": "off"}
+    settings: ClassVar[dict[str, str]] = {
+        "max_wal_size": "1GB",
+        "min_wal_size": "32MB",
+        "wal_recycle": "off",
+        # Else the server would try to recover while its log has no room.
+        "restart_after_crash": "off",
+    }
 
     def open_server(self) -> Server:
         server = self.clone()
