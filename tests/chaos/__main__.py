@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Each round runs each scenario once, so that an interrupted series has runs of all.
         for number in range(options.runs):
             for name in names:
-                _run(name, options.store, options.seconds, options.out, f"run {number + 1} of {options.runs}")
+                _run(name, options, f"run {number + 1} of {options.runs}")
     rows = read(options.out)
     print(table(rows))
     print(totals(rows))
@@ -43,16 +43,17 @@ def _is_possible(name: str) -> bool:
     return True
 
 
-def _run(name: str, store: str, seconds: float, out: Path, place: str) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    number = len(list(out.parent.glob("chaos-journals-*")))
+def _run(name: str, options: argparse.Namespace, place: str) -> None:
+    folder = options.out.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    keep = folder / f"chaos-journals-{len(list(folder.glob('chaos-journals-*')))}-{name}"
     try:
-        verdict = SCENARIOS[name](store, seconds).run(keep=out.parent / f"chaos-journals-{number}-{name}")
+        verdict = SCENARIOS[name](options.store, options.seconds).run(options.faults, keep)
     except (MessageQueueError, psycopg.Error, OSError, RuntimeError, subprocess.SubprocessError):
         # The run counts, but not as a clean one; the series goes on.
         verdict = Verdict(stuck=1, recovered_in=None, examples=traceback.format_exc().splitlines()[-5:])
-    append(out, name, store, prepared(store).version, seconds, verdict)
-    print(f"{name} on {store}, {place}: {verdict}", file=sys.stderr, flush=True)
+    append(options.out, name, options.store, prepared(options.store).version, options.seconds, verdict)
+    print(f"{name} on {options.store}, {place}: {verdict}", file=sys.stderr, flush=True)
     print(*verdict.examples[:5], sep="\n", end="\n" if verdict.examples else "", file=sys.stderr, flush=True)
 
 
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--store", choices=sorted(find_bindirs()), default="embedded", help="PostgreSQL of the runs")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each scenario (default: 1)")
+    parser.add_argument("--faults", type=int, default=1, metavar="N", help="times of the fault in a run (default: 1)")
     parser.add_argument("--seconds", type=float, default=3, metavar="N", help="duration of a fault (default: 3)")
     parser.add_argument(
         "--out", type=Path, default=Path("build/chaos.jsonl"), metavar="FILE",

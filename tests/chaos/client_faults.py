@@ -11,6 +11,8 @@ from typing import ClassVar
 import psutil
 import psycopg
 
+from airflow_mq.queue.session import SERVICE_LEASE
+
 from .clocks import can_skew, skew
 from .database import DATABASE
 from .fleet import CREW
@@ -21,6 +23,11 @@ from .workloads import BLOCK_LEASE
 IN_TRANSACTION = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND client_port = ANY(%s) "
     "AND state = 'idle in transaction' AND backend_xid IS NOT NULL"
+)
+#: The lease by which a service holds the ring.
+HELD = (
+    "SELECT 1 FROM airflow_mq.state s JOIN airflow_mq.ring r ON r.id = s.ring "
+    "WHERE r.name = 'default' AND s.lease_token IS NOT NULL"
 )
 
 
@@ -83,14 +90,29 @@ class KilledFleet(Scenario):
 
 
 class StoppedClients(Scenario):
-    """SIGSTOP of half of all clients, one of each role, for longer than their leases."""
+    """SIGSTOP of planner, settlers, holder and mover for longer than the leases of their blocks and messages."""
 
     def hurt(self) -> None:
-        roles = ("service", "settler", "holder", "mover", "planner")
+        roles = ("planner", "settler", "holder", "mover")
         with self.fault():
             self.fleet.send_signal(roles, signal.SIGSTOP)
             time.sleep(max(self.seconds, BLOCK_LEASE + 2))
             self.fleet.send_signal(roles, signal.SIGCONT)
+
+
+class StoppedService(Scenario):
+    """SIGSTOP of the service while it holds the ring, for longer than its lease of 30 seconds."""
+
+    def hurt(self) -> None:
+        with self.connect(autocommit=True) as connection, self.fault():
+            while True:
+                self.fleet.send_signal(("service",), signal.SIGSTOP)
+                if connection.execute(HELD).fetchone():
+                    break
+                self.fleet.send_signal(("service",), signal.SIGCONT)
+                time.sleep(random.uniform(0, 0.05))
+            time.sleep(SERVICE_LEASE + 3)
+            self.fleet.send_signal(("service",), signal.SIGCONT)
 
 
 class StoppedInTransaction(Scenario):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 from typing import ClassVar
 
 from .database import DATABASE
@@ -113,7 +114,7 @@ class Networked(Scenario):
         self.network = self.stack.enter_context(Network.opened())
         return uri.replace("@127.0.0.1:", f"@{self.network.server}:")
 
-    def arm(self, folder: object) -> None:
+    def arm(self, folder: Path) -> None:
         self.fleet.namespace = self.network.namespace
 
 

@@ -41,6 +41,8 @@ class Scenario:
     parameters: ClassVar[str] = ""
     #: Clients, and how many of each role.
     crew: ClassVar[Mapping[str, int]] = CREW
+    #: Whether a run can have the fault more than once.
+    is_repeatable: ClassVar[bool] = True
     #: Reason why a machine cannot run the scenario.
     requirement: ClassVar[str] = ""
 
@@ -56,9 +58,10 @@ class Scenario:
     def is_possible(cls) -> bool:
         return True
 
-    def run(self, keep: Path | None = None) -> Verdict:
+    def run(self, rounds: int = 1, keep: Path | None = None) -> Verdict:
         """Run the scenario on a server of its own and return the verdict.
 
+        :param rounds: how often to cause the fault
         :param keep: a new folder for the journals of a run that is not clean
         """
         with self.stack:
@@ -70,8 +73,9 @@ class Scenario:
             self.fleet.start()
             try:
                 self.await_progress([])
-                self.hurt()
-                self.await_progress(self.faults)
+                for _ in range(rounds if self.is_repeatable else 1):
+                    self.hurt()
+                    self.await_progress(self.faults)
                 self.fleet.quiet()
                 time.sleep(WARMING)
             finally:

@@ -36,5 +36,6 @@ SCENARIOS: dict[str, type[Scenario]] = {
     "killed-clients": client_faults.KilledClients,
     "killed-fleet": client_faults.KilledFleet,
     "stopped-clients": client_faults.StoppedClients,
+    "stopped-service": client_faults.StoppedService,
     "stopped-in-transaction": client_faults.StoppedInTransaction,
 }

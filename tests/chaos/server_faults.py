@@ -137,6 +137,8 @@ class FullLog(DiskFull):
 class Failover(Proxied):
     """Crash of the server and promotion of its replica, for which each commit waited."""
 
+    is_repeatable = False
+
     def hurt(self) -> None:
         replica = Replica(self.server)
         self.stack.callback(replica.close)
@@ -152,6 +154,8 @@ class Failover(Proxied):
 class StandbyGone(Scenario):
     """The only synchronous replica ends: each commit waits until the settings no longer name it."""
 
+    is_repeatable = False
+
     def hurt(self) -> None:
         replica = Replica(self.server)
         self.stack.callback(replica.close)
@@ -164,6 +168,8 @@ class StandbyGone(Scenario):
 
 class FeedbackReplica(Scenario):
     """A query on a replica with hot-standby feedback, which keeps the server from removing dead rows."""
+
+    is_repeatable = False
 
     def hurt(self) -> None:
         replica = Replica(self.server)
@@ -179,6 +185,8 @@ class FeedbackReplica(Scenario):
 
 class RestoredBackup(Proxied):
     """Restore of a base backup that was taken with blocks in flight; later acknowledgements are forgotten with it."""
+
+    is_repeatable = False
 
     def hurt(self) -> None:
         began = time.monotonic()

@@ -13,8 +13,8 @@ from .scenarios import SCENARIOS
 from .verdict import Verdict
 
 HEADER = (
-    "| fault | PostgreSQL | runs | accepted | lost | settled twice | recovered in: median, longest | scenario |\n"
-    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
+    "| fault | PostgreSQL | runs | faults | accepted | lost | settled twice | recovered in: median, longest | scenario |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
 )
 
 
@@ -32,12 +32,17 @@ class Row:
         totals = [f"{sum(getattr(verdict, name) for verdict in self.verdicts):,}" for name in names]
         fault = (SCENARIOS[self.scenario].__doc__ or "").rstrip(".")
         command = f"`--scenario {self.scenario} --store {self.store}`"
-        cells = [fault, str(self.postgres), str(len(self.verdicts)), *totals, self._recovery(), command]
+        cells = [fault, str(self.postgres), str(len(self.verdicts)), self._faults(), *totals, self._recovery(), command]
         return f"| {' | '.join(cells)} |"
 
+    def _faults(self) -> str:
+        return str(sum(len(verdict.recoveries) for verdict in self.verdicts))
+
     def _recovery(self) -> str:
-        times = [verdict.recovered_in for verdict in self.verdicts if verdict.recovered_in is not None]
-        return "never" if len(times) < len(self.verdicts) else f"{median(times):.1f} s, {max(times):.1f} s"
+        if any(verdict.recovered_in is None for verdict in self.verdicts):
+            return "never"
+        times = [seconds for verdict in self.verdicts for seconds in verdict.recoveries]
+        return f"{median(times):.1f} s, {max(times):.1f} s"
 
 
 def append(path: Path, scenario: str, store: str, postgres: int, seconds: float, verdict: Verdict) -> None:

@@ -105,8 +105,9 @@ def test_order_counts_transferred_messages_where_they_left() -> None:
 def test_rows_sum_the_runs_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "build" / "runs.jsonl"
     for recovered_in in (1.0, 4.0, 2.0):
-        append(path, "disk-full", "embedded", 18, 3, Verdict(accepted=500, recovered_in=recovered_in))
+        verdict = Verdict(accepted=500, recovered_in=recovered_in, recoveries=[0.5, recovered_in])
+        append(path, "disk-full", "embedded", 18, 3, verdict)
     append(path, "failover", "system", 15, 3, Verdict(accepted=5, lost=1, recovered_in=None))
     _, _, full, failover = table(read(path)).splitlines()
-    assert full.endswith("| 18 | 3 | 1,500 | 0 | 0 | 2.0 s, 4.0 s | `--scenario disk-full --store embedded` |")
-    assert failover.endswith("| 15 | 1 | 5 | 1 | 0 | never | `--scenario failover --store system` |")
+    assert full.endswith("| 18 | 3 | 6 | 1,500 | 0 | 0 | 0.8 s, 4.0 s | `--scenario disk-full --store embedded` |")
+    assert failover.endswith("| 15 | 1 | 0 | 5 | 1 | 0 | never | `--scenario failover --store system` |")

@@ -52,6 +52,8 @@ class Verdict:
     torn: int = 0
     #: Largest time from the end of a fault until each role made progress; None if one made none.
     recovered_in: float | None = 0.0
+    #: The same for each fault.
+    recoveries: list[float] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
 
@@ -61,7 +63,9 @@ class Verdict:
         return self.accepted > 0 and not any(getattr(self, name) for name in bad) and self.recovered_in is not None
 
     def __str__(self) -> str:
-        figures = {name: value for name, value in asdict(self).items() if name not in ("errors", "examples")}
+        figures = {
+            name: value for name, value in asdict(self).items() if name not in ("recoveries", "errors", "examples")
+        }
         return ", ".join(f"{name} {value}" for name, value in figures.items())
 
 
@@ -90,6 +94,7 @@ def judge(
     verdict.torn = _torn(uri, entries, events)
     verdict.weight_exceeded = sum(bool(entry.values.get("over")) for entry in entries)
     verdict.recovered_in = recovery(entries, faults)
+    verdict.recoveries = [each for each in recoveries(entries, faults) if each is not None]
     errors = Counter(f"{entry.text('action')}: {entry.text('error')}" for entry in entries if entry.kind == "error")
     verdict.errors = dict(errors.most_common())
     return verdict
@@ -187,15 +192,19 @@ def _torn(uri: str, entries: Iterable[Entry], events: Iterable[Event]) -> int:
 
 def recovery(entries: Sequence[Entry], faults: Sequence[Fault]) -> float | None:
     """Return the largest time from the end of a fault until each role made progress; None if one made none."""
+    times = recoveries(entries, faults)
+    return None if None in times else max((time for time in times if time is not None), default=0.0)
+
+
+def recoveries(entries: Sequence[Entry], faults: Sequence[Fault]) -> list[float | None]:
+    """Return the time from the end of each fault until each role made progress; None if one made none."""
     progress: dict[str, list[float]] = defaultdict(list)
     for entry in entries:
         if entry.kind == "progress":
             progress[entry.text("of")].append(entry.at)
-    longest = 0.0
-    for fault in faults:
-        for times in progress.values():
-            after = next((at - fault.ended for at in times if at > fault.ended), None)
-            if after is None:
-                return None
-            longest = max(longest, after)
-    return round(longest, 1)
+    return [_recovery(progress.values(), fault) for fault in faults]
+
+
+def _recovery(progress: Iterable[list[float]], fault: Fault) -> float | None:
+    first = [next((at - fault.ended for at in times if at > fault.ended), None) for times in progress]
+    return None if None in first else round(max((at for at in first if at is not None), default=0.0), 1)
