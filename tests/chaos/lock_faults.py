@@ -32,7 +32,7 @@ class HeldSnapshot(Scenario):
 
 
 class SerializableSessions(Scenario):
-    """All transactions are serializable, beside analytic queries that hold a snapshot of all tables."""
+    """A default isolation of serializable, beside analytic queries that hold a snapshot of all tables and write."""
 
     settings: ClassVar[dict[str, str]] = {"default_transaction_isolation": "serializable"}
 
@@ -59,7 +59,7 @@ class HeldRing(Scenario):
 
 
 class LockedTables(Scenario):
-    """`LOCK TABLE … IN ACCESS EXCLUSIVE MODE` for a second on each table, as changes of its definition take it."""
+    """`LOCK TABLE … IN ACCESS EXCLUSIVE MODE` on six tables in turn, as changes of their definitions take it."""
 
     def hurt(self) -> None:
         tables = [f"airflow_mq.{name}" for name in ("mail", "book", "page", "block", "event", "sent_key")]
