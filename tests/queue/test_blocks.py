@@ -296,6 +296,24 @@ def test_next_plan_releases_expired_blocks(queue: MessageQueue) -> None:
     queue.blocks.release(block)
 
 
+def test_a_late_call_names_the_lease_that_ran_out(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"a")
+    block = queue.blocks.plan(lease=0.01)
+    queue.blocks.release(eventually(lambda: queue.blocks.plan() if queue.admin.housekeep() else None))
+    why = f"block {block.id} was released: its lease ran out at {block.deadline:%H:%M:%S} UTC"
+    with pytest.raises(TokenRefused, match=f"{why}; it is too late to renew it"):
+        queue.blocks.renew(block)
+    with pytest.raises(TokenRefused, match=f"{why}; it cannot be settled any more"):
+        queue.blocks.settle(block)
+
+
+def test_a_late_call_names_no_lease_for_a_block_that_a_person_released(queue: MessageQueue) -> None:
+    block = queue.blocks.plan()
+    queue.blocks.release(block)
+    with pytest.raises(TokenRefused, match=f"block {block.id} was released; it is too late to renew it"):
+        queue.blocks.renew(block)
+
+
 def test_renew_extends_the_deadline(queue: MessageQueue) -> None:
     block = queue.blocks.plan(lease=10)
     later = queue.blocks.renew(block, 100)

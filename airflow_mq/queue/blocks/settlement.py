@@ -21,7 +21,7 @@ from ...store.rows import PLANNED, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..session import RingSession
-from ..values import Serviced
+from ..values import Serviced, moment
 from . import measures
 from .block import STATES
 from .plan import VIEWED, claims_of
@@ -180,10 +180,8 @@ class BlockSettler:
 
     def _ended_before(self, row: BlockRow, state: int) -> Serviced:
         if row.state != state:
-            done, wanted = STATES[row.state], "settled" if state == SETTLED else "released"
-            raise TokenRefused(
-                f"block {row.number} was {done} before; it cannot be {wanted} any more, and nothing was changed"
-            )
+            wanted = "settled" if state == SETTLED else "released"
+            raise TokenRefused(f"{_fate(row)}; it cannot be {wanted} any more, and nothing was changed")
         plain = dict(row.details_json.get("result", {}))
         return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
 
@@ -193,5 +191,13 @@ def refusal(unit: Unit, ring: int, token: bytes, what: str) -> Exception:
     row = unit.blocks.by_token(ring, token)
     if row is None:
         return UnknownBlock()
-    fate = STATES[row.state] if row.state else "past its deadline"
-    return TokenRefused(f"block {row.number} is {fate}; it is too late to {what} it, and nothing was changed")
+    return TokenRefused(f"{_fate(row)}; it is too late to {what} it, and nothing was changed")
+
+
+def _fate(row: BlockRow) -> str:
+    """Return how a block ended, or that its lease has run out."""
+    ran_out = f"its lease ran out at {moment(row.deadline):%H:%M:%S} UTC"
+    if row.state == PLANNED:
+        return f"block {row.number} is past its deadline: {ran_out}"
+    late = row.state == RELEASED and row.ended_at is not None and row.ended_at >= row.deadline
+    return f"block {row.number} was {STATES[row.state]}{f': {ran_out}' if late else ''}"
