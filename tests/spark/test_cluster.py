@@ -2,106 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from airflow_mq import MessageQueue, Processor
 from airflow_mq.spark import exchange
-from airflow_mq.spark.java import spark_environment
 from airflow_mq.spark.lease import keeping_lease
 from airflow_mq.store import parse
-from airflow_mq.testing.loopback import free_port
-from tests.spark.conftest import ROOT, job_command, job_environment, processors, whole
+from tests.spark.cluster import Cluster
+from tests.spark.conftest import job_command, job_environment, processors, whole
 from tests.spark.functions import all_tried
 from tests.spark.watching import Watched, files_with
 from tests.waiting import eventually
 
 MakeRing = Callable[..., MessageQueue]
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-class Cluster:
-    """A master and two workers, each in a process group of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port, self.ui = free_port(), free_port()
-        self.master = f"spark://127.0.0.1:{self.port}"
-        # The executors find what tests need, and write what they tried where the driver expects it.
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_MQ_")}
-        self.environment = {
-            **plain, **spark_environment(), "PYTHONPATH": str(ROOT), "SPARK_NO_DAEMONIZE": "1",
-            "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "AIRFLOW_MQ_TEST_TRIED": str(folder / "tried"),
-        }  # fmt: skip
-        (folder / "tried").mkdir()
-        self.processes: list[subprocess.Popen[bytes]] = []
-        try:
-            self._start("master", "master.Master", "--port", str(self.port), "--webui-port", str(self.ui))
-            eventually(lambda: self.status().get("status") == "ALIVE", 180)
-            for name in ("worker-1", "worker-2"):
-                self._start(name, "worker.Worker", "--port", "0", "--webui-port", str(free_port()), "--cores", "1",
-                            "--memory", "700m", "--work-dir", str(folder / name), self.master)  # fmt: skip
-            eventually(lambda: self.status().get("aliveworkers") == 2, 180)
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, name: str, kind: str, *arguments: str) -> None:
-        program = Path(self.environment["SPARK_HOME"], "bin", "spark-class")
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.processes.append(subprocess.Popen(
-                [program, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments],
-                env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            ))  # fmt: skip
-
-    def status(self) -> dict[str, Any]:
-        """Return the master's state, or nothing while it starts: its first answers on any address are a page in HTML."""
-        with (
-            suppress(OSError, ValueError),
-            urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as page,
-        ):
-            said: dict[str, Any] = json.loads(page.read())
-            return said
-        return {}
-
-    def workers(self) -> list[psutil.Process]:
-        """The Python processes of its executors in which messages are tried."""
-        found = []
-        for process in self.processes[1:]:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                with suppress(psutil.Error):
-                    above = child.parent()
-                    if above and all("pyspark.daemon" in " ".join(one.cmdline()) for one in (child, above)):
-                        found.append(child)
-        return found
-
-    def close(self) -> None:
-        """End everything that was started."""
-        family = []
-        for process in self.processes:
-            with suppress(psutil.Error):
-                family += [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        for process in reversed(self.processes):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        _, left = psutil.wait_procs(family, timeout=10)
-        for one in left:
-            with suppress(psutil.Error):
-                one.kill()
-        for process in self.processes:
-            process.wait(10)
 
 
 @pytest.fixture(scope="module")

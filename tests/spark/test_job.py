@@ -132,7 +132,7 @@ def test_a_job_that_comes_too_late_is_refused(make_ring: MakeRing, tmp_path: Pat
     code, said = run_job(job_command(processors()), job_environment(uri, block.token))
 
     assert code == REFUSED
-    assert f"airflow_mq: refused: block {block.id} is released; it is too late" in said
+    assert f"airflow_mq: refused: block {block.id} was released; it is too late" in said
     assert "Traceback" not in said
 
 
