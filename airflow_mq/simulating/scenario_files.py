@@ -105,7 +105,7 @@ def _toml(text: str) -> object:
 def _json(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"invalid JSON: {error}") from None
 
 

@@ -45,6 +45,7 @@ from ..core.weight import Weight
 _AROUND = 1 << 64
 _HEAD = struct.Struct("<cIQ")
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
+_ARRAYS = {code.encode(): code for _, code in _WIDTHS}
 _RUN = struct.Struct("<BQIIBI")
 _WEIGHT = struct.Struct(">QQ")
 
@@ -92,13 +93,13 @@ def unpack_numbers(data: bytes, offset: int = 0, most: int = _MOST_NUMBERS) -> t
             raise ValueError(f"its head promises {count:,} numbers")
         if kind == b"=":
             return [value] * count, offset
-        row = array(kind.decode())
+        row = array(_ARRAYS[kind])
         stop = offset + count * row.itemsize
         if stop > len(data):
             raise ValueError("the row ends early")
         row.frombytes(data[offset:stop])
-    except (struct.error, ValueError, UnicodeDecodeError) as error:
-        raise StoreCorrupt(f"a packed row of numbers cannot be read: {error}") from None
+    except (struct.error, ValueError, LookupError) as error:
+        raise StoreCorrupt(f"a packed row of numbers cannot be read: {error!r}") from None
     if sys.byteorder == "big":
         row.byteswap()
     return row.tolist(), stop
