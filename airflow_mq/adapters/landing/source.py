@@ -51,7 +51,7 @@ def origin_pattern(pattern: str | None, regex: str | None) -> re.Pattern[str]:
             raise InvalidInput(f"invalid pattern {pattern!r:.200}: expected exactly one {{origin}} or {{origin*}}")
     try:
         found = re.compile(regex, re.DOTALL)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise InvalidInput(f"invalid regular expression {regex!r:.200}: {error}") from None
     if "origin" not in found.groupindex:
         raise InvalidInput(f"invalid regular expression {regex!r:.200}: expected a group origin, (?P<origin>…)")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow_mq.api.messages import preview
 from airflow_mq.cli import values
 from airflow_mq.cli.errors import UsageError
 from airflow_mq.codecs import json_codec
@@ -92,6 +91,8 @@ def check_processors(data: bytes) -> None:
 
 def check_preview(data: bytes) -> None:
     """Show the beginning of a payload in the page; decode it as JSON."""
+    from airflow_mq.api.messages import preview
+
     shown = preview(data)
     shown.model_dump_json()
     assert (data.startswith(bytes.fromhex(shown.hex)) if shown.hex else not data) and shown.truncated == (
