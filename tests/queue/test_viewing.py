@@ -202,6 +202,23 @@ def test_expired_token_changes_nothing(queue: MessageQueue) -> None:
     assert logged_events(queue) == [("WentBack", "a", 0, 0), ("Processed", "a", 0, 0)]
 
 
+def test_completed_lease_stays_completed_if_the_clock_is_set_back(queue: MessageQueue) -> None:
+    """A transaction that read the clock before another one completed the lease sees the same."""
+    queue.enqueue_message("a", b"once")
+    token = queue.leases.next()
+    assert token is not None
+    secret, ring = bytes.fromhex(token.secret), queue.session.ring_id
+    with queue.store.writing() as unit:
+        now = unit.now()
+        assert unit.blocks.close(ring, secret, now)
+        for earlier in (now - 1, now - 3_600_000_000):
+            assert not unit.blocks.close(ring, secret, earlier)
+            assert not unit.blocks.renew(ring, secret, now + 60_000_000, earlier)
+            assert not unit.blocks.report(ring, secret, b"[]", earlier)
+    (block,) = queue.blocks.list("planned")
+    assert block.deadline == block.planned_at
+
+
 def test_complete_accepts_an_outcome(queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1"])
     token = queue.leases.next()
