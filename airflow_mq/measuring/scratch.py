@@ -44,7 +44,7 @@ def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
             left.unlink(missing_ok=True)
     path = folder / f"{name}{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        with translated_sqlite():
+        with translated_sqlite(path):
             upgrade(replace(address, path=path))
         yield replace(address, path=path)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -11,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from ..core.errors import ConfigRefused, StoreUnreachable
+from ..core.errors import ConfigRefused, StoreError, StoreFull, StoreUnreachable
 
 _NAMED = re.compile(r"^((?:s3a?|gs|gcs)://)[^/@]*@")
 
@@ -159,7 +160,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _unreachable(path: str, error: OSError) -> StoreUnreachable:
+def _unreachable(path: str, error: OSError) -> StoreError:
     folder = path.rpartition("/")[0]
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(
+            f"the disk of the folder of external payloads, {folder}, is full: nothing was enqueued; "
+            "free space, then retry"
+        )
     reason = error.strerror or type(error).__name__
     return StoreUnreachable(f"the folder of external payloads, {folder}, cannot be used: {reason}")

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, StoreMissing, StoreReplaced
+from airflow_mq.core.errors import (
+    AddressRefused,
+    NetworkFileSystem,
+    StoreFull,
+    StoreMissing,
+    StoreReadOnly,
+    StoreReplaced,
+    StoreUnreachable,
+)
 
 SQLITE_FORM = "sqlite:///folder/store.db or, absolute, sqlite:////folder/store.db"
 MOUNTS = Path("/proc/self/mountinfo")
@@ -51,6 +59,43 @@ def missing_store(lacks: str) -> StoreMissing:
     return StoreMissing(
         f"{lacks}, and so no store; if there was one, look whether the path is right and its disk is mounted, "
         "else make one by `airflow-mq store upgrade`"
+    )
+
+
+def read_only_store(path: Path | None) -> StoreReadOnly:
+    """Return the error for a store that this user cannot write to, with the first place that is read-only."""
+    if path is None:
+        return StoreReadOnly()
+    places = [path, Path(f"{path}-wal"), Path(f"{path}-shm"), path.parent]
+    place = next((place for place in places if place.exists() and not os.access(place, os.W_OK)), path)
+    return StoreReadOnly(
+        f"cannot write to {str(place)!r}: it is read-only for this user, or its disk is mounted read-only; give this "
+        "user write access to the SQLite file, to the '-wal' and '-shm' beside it, and to their folder, then retry"
+    )
+
+
+def is_mounted_read_only(path: Path | None) -> bool:
+    """Return whether the disk of a file takes no writes from any user; SQLite reports that it cannot open the file."""
+    try:
+        return path is not None and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def full_disk(path: Path | None) -> StoreFull:
+    """Return the error for a store whose disk is full."""
+    if path is None:
+        return StoreFull()
+    return StoreFull(f"the disk of the SQLite file {str(path)!r} is full: nothing was changed; free space, then retry")
+
+
+def unusable_store(path: Path | None, reason: str) -> StoreUnreachable:
+    """Return the error for a file that SQLite cannot open, read or write."""
+    if path is None:
+        return StoreUnreachable(f"the SQLite file cannot be used: {reason}")
+    return StoreUnreachable(
+        f"the SQLite file {str(path)!r} cannot be used: {reason}; check that this user may read and write the file and "
+        "its folder, and that the disk is healthy"
     )
 
 

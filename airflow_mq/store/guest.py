@@ -184,7 +184,7 @@ def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool)
     plain = _PlainFile(connection)
     unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
     _refuse_closed(connection)
-    with sqlite.translated():
+    with sqlite.translated(store.address.path):
         store.refuse_replaced()
         if not known:
             _check_file(store, plain)
@@ -198,18 +198,20 @@ def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool)
             store.point("release")
             plain.execute(f"RELEASE {_SAVEPOINT}")
         except BaseException as error:
-            _back_to_savepoint(connection, plain, error)
+            _back_to_savepoint(connection, plain, error, store.address.path)
             raise
 
 
-def _back_to_savepoint(connection: sqlite3.Connection, plain: _PlainFile, error: BaseException) -> None:
+def _back_to_savepoint(
+    connection: sqlite3.Connection, plain: _PlainFile, error: BaseException, path: Path | None
+) -> None:
     if connection.in_transaction:
         plain.execute(f"ROLLBACK TO {_SAVEPOINT}")
         plain.execute(f"RELEASE {_SAVEPOINT}")
     elif isinstance(error, sqlite3.Error):
         # On a full or failing disk SQLite has rolled back the whole transaction by itself.
-        ours = sqlite.named(error)
-        raise type(ours)(f"{ours} SQLite has rolled your whole transaction back") from error
+        ours = sqlite.named(error, path)
+        raise type(ours)(f"{ours}; SQLite has rolled your whole transaction back") from error
 
 
 def _check_file(store: SqliteStore, plain: _PlainFile) -> None:

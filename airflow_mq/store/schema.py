@@ -40,7 +40,7 @@ def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
     assert address.path is not None
     if address.path.stat().st_size:  # SQLite applies no log to an empty file.
         refuse_foreign_log(address.path)
-    with sqlite.translated():
+    with sqlite.translated(address.path):
         connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
         try:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'mq_migration'").fetchone():
@@ -74,7 +74,7 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
     refuse_network_file_system(address.path)
     refuse_foreign_log(address.path)
     make_private(address.path)
-    with sqlite.translated():
+    with sqlite.translated(address.path):
         connection = sqlite3.connect(address.path, timeout=60, isolation_level=None)
         try:
             sqlite.configure(connection)

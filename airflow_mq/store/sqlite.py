@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import (
@@ -17,13 +18,20 @@ from ..core.errors import (
     StoreBusy,
     StoreCorrupt,
     StoreError,
-    StoreFull,
-    StoreReadOnly,
     StoreReplaced,
-    StoreUnreachable,
 )
 from .address import SQLITE_PREFIX
-from .files import identity, lacking, mark_log, missing_store, refuse_foreign_log
+from .files import (
+    full_disk,
+    identity,
+    is_mounted_read_only,
+    lacking,
+    mark_log,
+    missing_store,
+    read_only_store,
+    refuse_foreign_log,
+    unusable_store,
+)
 from .primitives import plain, translating
 from .rows import Locked, StateRow
 from .statements import statement
@@ -109,7 +117,7 @@ class SqliteStore(Store[sqlite3.Connection]):
                 raise missing_store(lacks)
             refuse_foreign_log(path)
             self._file = identity(path)
-        with translated():
+        with translated(self.address.path):
             connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
             configure(connection)
         mark_log(path)
@@ -159,7 +167,7 @@ class SqliteStore(Store[sqlite3.Connection]):
     def _translated(self, connection: sqlite3.Connection) -> Iterator[None]:
         """Context of a transaction, in which errors of the driver become errors of this package."""
         try:
-            with translated():
+            with translated(self.address.path):
                 yield
         except StoreError as error:
             self.refuse_other_version(connection, error)
@@ -266,24 +274,27 @@ def configure(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
 
 
-def named(error: sqlite3.Error) -> MessageQueueError:
-    """Return the error of this package for one of the driver."""
+def named(error: sqlite3.Error, path: Path | None) -> MessageQueueError:
+    """Return the error of this package for one of the driver, on a file."""
     code = getattr(error, "sqlite_errorname", "")
     text = str(error)
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or "locked" in text:
         return StoreBusy()
     if code.startswith("SQLITE_FULL") or "disk is full" in text:
-        return StoreFull()
+        return full_disk(path)
     if code.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")) or "readonly" in text:
-        return StoreReadOnly()
+        return read_only_store(path)
     if "no such table" in text:
         return SchemaMissing()
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "malformed" in text or "not a database" in text:
         return StoreCorrupt(f"the SQLite file cannot be read: {text}")
+    if code.startswith("SQLITE_CANTOPEN") and is_mounted_read_only(path):
+        return read_only_store(path)
     if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
-        return StoreUnreachable(f"the SQLite file cannot be used: {text}")
+        return unusable_store(path, text)
     return StoreCorrupt(f"SQLite refuses what should be possible: {text}")
 
 
-#: Context in which errors of the driver become errors of this package.
-translated = partial(translating, sqlite3.Error, named)
+def translated(path: Path | None) -> AbstractContextManager[None]:
+    """Return a context in which errors of the driver on a file become errors of this package."""
+    return translating(sqlite3.Error, partial(named, path=path))

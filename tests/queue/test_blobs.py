@@ -373,7 +373,7 @@ def test_check_reports_violations_of_payload_tables(make_queue: Maker) -> None:
                 unit.connection.execute(statement.replace("mq_", prefix))
                 from airflow_mq.queue.inspect.check.payloads import check_blobs
 
-                violations = list(check_blobs(queue.session, unit))
+                violations = list(check_blobs(queue.session, unit, {}))
                 raise Back
         except Back:
             return " ".join(map(str, violations))
@@ -451,6 +451,31 @@ def test_payload_files_are_stored_at_an_fsspec_address(make_queue: Maker, tmp_pa
 def files_queue(make_queue: Maker, tmp_path: Path) -> MessageQueue:
     """Return a queue that stores payloads as files."""
     return make_queue(blob_path=str(tmp_path / "blobs"))
+
+
+def test_a_payload_that_is_deleted_during_a_check_is_not_reported(files_queue: MessageQueue) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+
+    def delete(name: str) -> None:
+        if name == "all_blobs":
+            queue.store.probe = None
+            with MessageQueue(queue.store.address, queue.session.ring) as other:
+                other.service_queues(lambda delivery: None)
+                other.admin.housekeep()
+
+    queue.store.probe = delete
+    assert queue.check() == [] and not Path(blob.path or "").exists()
+
+
+def test_a_file_that_is_missing_is_reported(files_queue: MessageQueue) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+    Path(blob.path or "").unlink()
+    assert [violation.what for violation in queue.check()] == [f"its file {blob.path} is gone"]
+    Path(blob.path or "").write_bytes(HUGE)
 
 
 def _rename(queue: MessageQueue, path: str) -> None:

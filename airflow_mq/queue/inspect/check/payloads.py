@@ -17,8 +17,11 @@ from ...session import RingSession
 Place = tuple[int, int]
 
 
-def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
-    """Return the violations in the messages of one ring and in all payloads of its store."""
+def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> Iterator[Violation]:
+    """Return the violations in the messages of one ring and in all payloads of its store.
+
+    :param missing: takes the files that are not there, by hash; see `confirm_missing`.
+    """
     uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
     rows = unit.inbox.with_blobs(session.ring_id)
     live: dict[Place, str] = {}
@@ -32,10 +35,24 @@ def check_blobs(session: RingSession, unit: Unit) -> Iterator[Violation]:
     ours = {row.id for row in (*rows, *delayed)}
     yield from _check_uses(unit, uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
-        yield from _check_bytes(session, unit, hash_, size, path, stored)
+        yield from _check_bytes(session, unit, hash_, size, path, stored, missing)
         if not count:
             yield Violation(f"payload {hash_}", "nobody refers to it, and no sweep would find it")
     yield from _check_past_uploads(session, unit)
+
+
+def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[Violation]:
+    """Return the missing files that payloads still name; after a snapshot began, a sweep may remove a payload.
+
+    Call it outside of that snapshot. A sweep deletes the payload before it removes the file.
+    """
+    if not missing:
+        return
+    with session.store.reading() as unit:
+        blobs = unit.payloads.checked()
+    for hash_, _, _, path, _, _ in blobs:
+        if missing.get(hash_) == path:
+            yield Violation(f"payload {hash_}", f"its file {path} is gone")
 
 
 def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
@@ -101,7 +118,7 @@ def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]
 
 
 def _check_bytes(
-    session: RingSession, unit: Unit, hash_: str, size: int, path: str, stored: int
+    session: RingSession, unit: Unit, hash_: str, size: int, path: str, stored: int, missing: dict[str, str]
 ) -> Iterator[Violation]:
     if path:
         try:
@@ -110,7 +127,7 @@ def _check_bytes(
             yield Violation(f"payload {hash_}", str(error))
             return
         if there is None:
-            yield Violation(f"payload {hash_}", f"its file {path} is gone")
+            missing[hash_] = path
             return
         stored = there
     if stored != size:

@@ -17,7 +17,7 @@ from ...session import RingSession
 from ..order import all_origins
 from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .loans import Loans, borrows
-from .payloads import check_blobs
+from .payloads import check_blobs, confirm_missing
 
 #: Number of queues between two reports of progress.
 _PROGRESS = 50
@@ -25,6 +25,7 @@ _PROGRESS = 50
 
 def check_ring(session: RingSession, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
     """See `MessageQueue.check`."""
+    missing: dict[str, str] = {}
     with session.snapshot() as (unit, working_set):
         names = list(all_origins(unit, session.ring_id))
         loans = Loans(session.ring_id, unit.loans.all(session.ring_id))
@@ -37,8 +38,9 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
         found += _check_groups(working_set, names)
         found += loans.check()
         found += _check_claims(unit, session.ring_id)
-        found += check_blobs(session, unit)
-        return found
+        found += check_blobs(session, unit, missing)
+    found += confirm_missing(session, missing)
+    return found
 
 
 def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
