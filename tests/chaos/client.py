@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.powerloss.workloads import FILE_ROLES, PRAGMAS, weaken
+
 from .journal import Journal
 from .network import enter
 from .workload import Desk
@@ -25,9 +27,11 @@ def run_client(role: str, number: int, uri: str, folder: Path, namespace: str | 
         enter(namespace)
     with (folder / "stderr").open("ab") as errors:
         os.dup2(errors.fileno(), 2)
+    weaken(folder / PRAGMAS)
     journal = Journal(folder, f"{role}-{number}")
     journal.write("started")
-    ROLES[role](Desk(uri, folder, number, journal)).run()
+    roles = FILE_ROLES if uri.startswith("sqlite:") else ROLES
+    roles[role](Desk(uri, folder, number, journal)).run()
     journal.write("ended")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import asdict
 from typing import Any, ClassVar, cast
 
@@ -54,7 +55,7 @@ class Sender(Workload):
         except CommitInDoubt:
             self._doubt(call)
             raise
-        except psycopg.Error:
+        except (psycopg.Error, sqlite3.Error):
             self._disconnect()
             if call.way in KEYLESS:
                 self._doubt(call)

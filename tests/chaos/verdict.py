@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -59,8 +61,13 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
+        return self.accepted > 0 and self.is_sound
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong, even if nothing was accepted."""
         bad = ("lost", "settled_twice", "stored_twice", "order_broken", "weight_exceeded", "findings", "stuck", "torn")
-        return self.accepted > 0 and not any(getattr(self, name) for name in bad) and self.recovered_in is not None
+        return not any(getattr(self, name) for name in bad) and self.recovered_in is not None
 
     def __str__(self) -> str:
         figures = {
@@ -183,7 +190,8 @@ def _compare_order(verdict: Verdict, events: Sequence[Event], known: dict[bytes,
 
 def _torn(uri: str, entries: Iterable[Entry], events: Iterable[Event]) -> int:
     ended = {event.id for event in events if event.fate in ENDS}
-    with psycopg.connect(uri) as connection:
+    connection = sqlite3.connect(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:") else psycopg.connect(uri)
+    with closing(connection):
         orders = set(connection.execute("SELECT sender, number FROM orders").fetchall())
     calls = [call for _, call in _calls(entries, "intent").values() if call.way == "transaction"]
     stored = {(call.sender, call.number) for call in calls if message_id(call.letters[0].payload) in ended}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import sqlite3
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -61,7 +62,7 @@ class Workload:
             began = time.monotonic()
             try:
                 is_done = self.step()
-            except (MessageQueueError, psycopg.Error, OSError) as error:
+            except (MessageQueueError, psycopg.Error, sqlite3.Error, OSError) as error:
                 self.journal.error(self.action, error)
                 time.sleep(0.2)
                 continue

@@ -112,6 +112,7 @@ class Settler(Workload):
         end = blocks.release if self.draw.random() < 0.07 else blocks.settle
         for _ in range(2 if self.draw.random() < 0.1 else 1):
             end(token)
+        self.journal.write("settled", block=block.id)
 
 
 class Holder(Workload):
