@@ -57,7 +57,9 @@ class Fault:
     mend: Act = lambda scene: None
     #: Whether other blocks must drain the ring before the repair.
     lasts: bool = False
-    #: Words that the logs of the run's tasks must then have.
+    #: Whether it ends with the run that it hits.
+    spans: bool = False
+    #: Words that the logs of the runs' tasks must then have.
     logged: str = ""
     #: Component that it needs.
     needs: str = "scheduler"

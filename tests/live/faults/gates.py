@@ -10,7 +10,7 @@ from typing import Any
 
 #: Variable with the folder of the gates.
 VARIABLE = "MQ_TEST_GATES"
-#: While this file exists, each second use of an XCom in the way that it names fails.
+#: While this file exists, each third use of an XCom in the way that it names fails.
 FAILING = "xcom-fails"
 #: Folder of Spark's event logs.
 EVENT_LOGS = "spark-events"

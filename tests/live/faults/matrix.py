@@ -70,12 +70,14 @@ class BlockRow:
             drained = time.monotonic()
             wait_until(lambda: time.monotonic() > struck + 2 * self.lease, "twice the lease")
             self.fault.mend(scene)
-        else:
+        elif not self.fault.spans:
             self.fault.mend(scene)
         if any(known["dag_run_id"] == run for known in airflow.runs(self.dag)):
             airflow.wait(self.dag, run, PATIENCE)
         else:
             runs.pop(0)
+        if self.fault.spans:
+            self.fault.mend(scene)
         if not self.fault.lasts:
             runs += drain(stage, self.dag, ring)
             drained = time.monotonic()
@@ -178,13 +180,22 @@ SPECULATION = Fault("Speculative execution: two attempts at the same messages", 
 WATCHED = Fault("None; all that others can read is searched for a payload and a password", faults.read_pages)
 LATE = "back in their queues"
 STOPPED = Fault(
-    "SIGSTOP of the task until its lease is over, SIGCONT later", faults.stop_task, faults.wake_task, True, LATE
+    "SIGSTOP of the task for twice its lease, then SIGCONT",
+    faults.stop_task,
+    faults.wake_task,
+    lasts=True,
+    logged=LATE,
 )
-PAUSED = Fault("DAG paused", faults.pause, faults.unpause, True)
-DELETED_FILE = Fault("DAG's file deleted, and restored later", faults.delete_file, faults.restore_file, True)
+PAUSED = Fault("DAG paused", faults.pause, faults.unpause, lasts=True)
+DELETED_FILE = Fault("DAG's file deleted, and restored later", faults.delete_file, faults.restore_file, lasts=True)
 DELETED_RUN = Fault("Run deleted", faults.delete_run, lasts=True)
-XCOM_WRITE = Fault("XCom back end fails at each second write", faults.fail_xcoms("write"), faults.mend_xcoms)
-XCOM_READ = Fault("XCom back end fails at each second read", faults.fail_xcoms("read"), faults.mend_xcoms)
+AWAY = "the XCom service cannot be reached"
+
+
+def xcom(way: str) -> Fault:
+    """Return an XCom back end that fails now and then in one way, until the run ends."""
+    title = f"XCom back end fails at each third {way}"
+    return Fault(title, faults.fail_xcoms(way), faults.mend_xcoms, spans=True, logged=AWAY)
 
 
 def _rows() -> dict[str, Row]:
@@ -207,8 +218,8 @@ def _rows() -> dict[str, Row]:
         rows[f"paused-{place}"] = BlockRow(PAUSED, place, "in_place", SHORT)
         rows[f"deleted-run-{place}"] = BlockRow(DELETED_RUN, place, "in_place", SHORT)
     rows["deleted-file-processing"] = BlockRow(DELETED_FILE, "processing", "deleted", SHORT)
-    rows["xcom-write"] = BlockRow(XCOM_WRITE, "planning")
-    rows["xcom-read"] = BlockRow(XCOM_READ, "submitting")
+    rows["xcom-write"] = BlockRow(xcom("write"), "planning")
+    rows["xcom-read"] = BlockRow(xcom("read"), "submitting")
     rows["lost-events"] = EventRow("Asset's events lost; the time schedule remains", 0)
     rows["tenfold-events"] = EventRow("Asset's events arrive ten times", 10)
     return rows

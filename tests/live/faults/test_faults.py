@@ -14,7 +14,7 @@ from .verdict import out_of_order
 pytestmark = pytest.mark.postgres
 
 #: Rows that take seconds each; `make soak` runs all of them.
-QUICK = ("task-settling", "stopped-processing", "xcom-write")
+QUICK = ("task-planning", "task-settling", "stopped-processing")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ class UnreliableXCom(BaseXCom):
 
 
 def fail_now_and_then(way: str) -> None:
-    """Raise an error at the first, third, fifth... call of a way that fails."""
+    """Raise an error at the first, fourth, seventh... call of a way that fails."""
     folder = gates_folder()
     if not (folder / FAILING).exists() or (folder / FAILING).read_text() != way:
         return
@@ -34,6 +34,6 @@ def fail_now_and_then(way: str) -> None:
         fcntl.flock(calls, fcntl.LOCK_EX)
         calls.write("x")
         calls.flush()
-        is_odd = os.fstat(calls.fileno()).st_size % 2 == 1
-    if is_odd:
+        fails = os.fstat(calls.fileno()).st_size % 3 == 1
+    if fails:
         raise ConnectionError(f"the XCom service cannot be reached: {way}")
