@@ -93,7 +93,7 @@ class Fleet:
         process.kill()
 
     def _spawn(self, name: tuple[str, int]) -> None:
-        place = (*name, self.uri, self.folder)
+        place = (*name, self.uri, self.folder, os.getpid())
         environment = self.environments.get(name)
         process = (
             FORKS.Process(target=run_client, args=(*place, self.namespace))

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+import psutil
 import psycopg
 
 from airflow_mq import Done, MessageQueue, Outcome, Yield
@@ -24,15 +25,16 @@ BUSY_TIMEOUT = 3.0
 class Desk:
     """A client's place: its store, the folder that it shares with the others, and its journal."""
 
-    def __init__(self, uri: str, folder: Path, number: int, journal: Journal) -> None:
+    def __init__(self, uri: str, folder: Path, number: int, journal: Journal, owner: int) -> None:
         self.uri, self.folder, self.number, self.journal = uri, folder, number, journal
         self.tokens = folder / "tokens"
         self.draw = random.Random(os.getpid())
-        self._parent = os.getppid()
+        #: The process of the run, which may be killed.
+        self._owner = owner
 
     @property
     def is_open(self) -> bool:
-        return not (self.folder / "stop").exists() and os.getppid() == self._parent
+        return not (self.folder / "stop").exists() and psutil.pid_exists(self._owner)
 
     @property
     def may_send(self) -> bool:
