@@ -6,10 +6,10 @@ the items' lengths, and how far they were attempted.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate, compress, repeat
 from typing import NamedTuple
 
 from .config import HEADER_SIZE
@@ -25,6 +25,31 @@ class Slice(NamedTuple):
     row_id: int
     start: int
     items: int
+
+
+def slices_from(row_ids: Iterable[int], starts: Iterable[int], counts: Iterable[int]) -> Iterator[Slice]:
+    """Return slices from columns, without a call in Python for each."""
+    return map(tuple.__new__, repeat(Slice), zip(row_ids, starts, counts))
+
+
+class Singles(NamedTuple):
+    """Inbox rows of one plain message each, in order of ids."""
+
+    row_ids: list[int]
+    lengths: list[int]
+    #: The messages; empty if they are not loaded.
+    payloads: list[bytes]
+
+    def part(self, start: int, stop: int | None = None) -> Singles:
+        """Return the rows from `start` to before `stop`."""
+        return Singles(self.row_ids[start:stop], self.lengths[start:stop], self.payloads[start:stop])
+
+    def without(self, row_ids: Collection[int]) -> Singles:
+        """Return all rows but these."""
+        kept = [row_id not in row_ids for row_id in self.row_ids]
+        return Singles(
+            list(compress(self.row_ids, kept)), list(compress(self.lengths, kept)), list(compress(self.payloads, kept))
+        )
 
 
 class Note(NamedTuple):
@@ -128,17 +153,24 @@ class Page:
         inbox_row.cut = stop
         return count
 
-    def append_singles(self, row_ids: list[int], lengths: list[int], heap_size: int) -> int:
-        """Append as many inbox rows of one message each as fit, and return how many."""
-        ends = list(accumulate(length + HEADER_SIZE for length in lengths))
+    def append_singles(self, singles: Singles, heap_size: int) -> int:
+        """Append as many inbox rows of one message each as fit, and return how many.
+
+        Their payloads, if any, are those behind the payloads of the page, which must be complete then.
+        """
+        ends = list(accumulate(map(HEADER_SIZE.__add__, singles.lengths)))
         count = bisect_right(ends, heap_size - self.used)
         if count > 0:
-            self.slices.extend(map(Slice, row_ids[:count], repeat(0), repeat(1)))
-            self.lengths.extend(lengths[:count])
+            fitting = singles.part(0, count)
+            self.slices.extend(slices_from(fitting.row_ids, repeat(0), repeat(1)))
+            self.lengths.extend(fitting.lengths)
             self.marks.extend(bytes(count))
             self.remaining += count
             self.remaining_size += ends[count - 1] - count * HEADER_SIZE
             self.used += ends[count - 1]
+            if fitting.payloads:
+                self.payloads.extend(fitting.payloads)
+                self.resolved = len(self.slices)
         return count
 
     @property
@@ -184,6 +216,11 @@ class Page:
         """Return the inbox rows in which these items arrived."""
         ends = list(accumulate(part.items for part in self.slices))
         return [self.slices[bisect_right(ends, item)].row_id for item in items]
+
+    def slices_of(self, first: int, stop: int) -> list[Slice]:
+        """Return the stretches of inbox rows with the items from `first` to before `stop`."""
+        ends = list(accumulate(part.items for part in self.slices))
+        return self.slices[bisect_right(ends, first) : bisect_left(ends, stop) + 1]
 
     def row_id_of(self, item: int) -> int:
         """Return the inbox row in which an item arrived."""

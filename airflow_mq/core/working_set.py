@@ -17,7 +17,7 @@ from .config import RingConfig
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
 from .message import Address, Footprint, header_bytes, message_id
-from .page import InboxRow, Note, Page
+from .page import InboxRow, Note, Page, Singles
 from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of
 from .ring import Ring
@@ -54,8 +54,8 @@ class Loader(Protocol):
     def next_inbox_row(self, origin: str) -> InboxRow | None:
         """Return the next row of an origin's inbox that lies in no page yet; None after the last."""
 
-    def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
-        """Return ids and sizes of the next rows, while each is one plain message; none unless there are two."""
+    def take_singles(self, origin: str, most: int) -> Singles | None:
+        """Return the next rows, as far as each is known to be one plain message; None if the next one is not."""
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place of a book that becomes ready by this row; None for the end of the ring."""
@@ -234,39 +234,40 @@ class WorkingSet:
         while self.pull(book):
             pass
 
-    def pull_some(self, book: Book, wanted: int) -> bool:
+    def pull_some(self, book: Book, count: int) -> bool:
         """Cut rows until that many messages more lie in pages, or there is none; return whether any was cut."""
-        enough, pulled = book.message_count + wanted, False
+        enough, pulled = book.message_count + count, False
         while book.message_count < enough:
-            ids, sizes = (
-                ([], []) if self.listening else self.loader.take_singles(book.origin, enough - book.message_count)
-            )
-            if ids:
-                self._cut_singles(book, ids, sizes)
+            wanted = enough - book.message_count
+            singles = None if self.listening else self.loader.take_singles(book.origin, wanted)
+            if singles:
+                self._cut_singles(book, singles)
             elif not self.pull(book):
                 break
             pulled = True
         return pulled
 
-    def _cut_singles(self, book: Book, ids: list[int], sizes: list[int]) -> None:
+    def _cut_singles(self, book: Book, singles: Singles) -> None:
         """Cut rows of one plain message each: the result of `pull` for each, with less work."""
         was_ready = book.is_ready
         page = self.page(book.origin, book.end - 1) if was_ready else None
-        at = 0
-        while at < len(ids):
-            count = page.append_singles(ids[at:], sizes[at:], self.config.heap_size) if page else 0
+        if page and singles.payloads:
+            self.payloads(book.origin, page)
+        at, rows = 0, len(singles.row_ids)
+        while at < rows:
+            count = page.append_singles(singles.part(at), self.config.heap_size) if page else 0
             if page is None or not count:
                 page = self._open_page(book)
                 continue
             self.changes.cut_pages.add((book.origin, page.index))
             at += count
-        cut, size = self.changes.cut[book.origin], sum(sizes)
-        cut.messages += len(ids)
+        cut, size = self.changes.cut[book.origin], sum(singles.lengths)
+        cut.messages += rows
         cut.size += size
-        book.message_count += len(ids)
+        book.message_count += rows
         book.size += size
         if not was_ready:
-            self._knit(book.origin, ids[0])
+            self._knit(book.origin, singles.row_ids[0])
 
     def _open_page(self, book: Book) -> Page:
         page = Page(book.end)

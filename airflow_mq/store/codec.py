@@ -38,7 +38,7 @@ from ..core.outcome import (
     Unsupported,
     Yield,
 )
-from ..core.page import Note, Slice
+from ..core.page import Note, Slice, slices_from
 from ..core.priority import origin_of, priority_of
 from ..core.weight import Weight
 
@@ -142,7 +142,7 @@ def unpack_slices(data: bytes, most: int = _MOST_NUMBERS) -> list[Slice]:
             f"a page of {len(first) + len(steps)} slices has {len(starts)} starts and {len(counts)} counts"
         )
     row_ids = [row_id % _AROUND for row_id in accumulate(first + steps)]
-    return list(map(Slice, row_ids, starts, counts))
+    return list(slices_from(row_ids, starts, counts))
 
 
 def pack_notes(notes: Mapping[int, Note]) -> bytes:

@@ -5,10 +5,13 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, repeat
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.blob import Reference
+from ..core.page import Singles
 from ..core.priority import LAST, MARK, PAST_HIGH
 from . import codec
 from .primitives import Repository
@@ -20,6 +23,8 @@ from .rows import (
     blob_attributes,
 )
 
+#: From so many rows of a queue on, a range of ids is read.
+MANY_ROWS = 8
 #: Above every name of an origin, which has at most 255 bytes.
 _PAST_ALL = LAST * 64
 
@@ -29,10 +34,14 @@ class HeapRow(NamedTuple):
 
     origin: str
     id: int
-    lengths: bytes
-    items: int
     size: int
+    items: int
+    lengths: bytes
     heap: bytes
+
+
+#: Ids of inbox rows by queue, in ascending order.
+RowIds: TypeAlias = "Mapping[str, Sequence[int]]"
 
 
 class AttributesRow(NamedTuple):
@@ -98,6 +107,15 @@ class PulseRow(NamedTuple):
     due: bool
 
 
+class RowRange(NamedTuple):
+    """All rows of a queue from one id to another, and how many there are."""
+
+    origin: str
+    first: int
+    last: int
+    rows: int
+
+
 class Inbox(Repository):
     """Inbox rows of a ring."""
 
@@ -116,26 +134,77 @@ class Inbox(Repository):
             rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
         return [StoredInboxRow(*row) for row in rows]
 
+    def looks(
+        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str] = ()
+    ) -> Iterator[tuple[str, Singles | list[StoredInboxRow]]]:
+        """Return the same rows by queue: as one value, if each is one plain message of at most `inline` bytes.
+
+        :param plain: queues that are likely to have such rows only.
+        """
+        left = dict(requests)
+        likely = [one for one in requests if one[0] in plain] if self.unit.aggregates else []
+        for origin, is_plain, *columns in self._singles(ring, likely, limit, inline):
+            if is_plain:
+                yield origin, Singles(*columns)
+            if is_plain is not False:
+                del left[origin]
+        for origin, own in groupby(self.after(ring, list(left.items()), limit, inline), attrgetter("origin")):
+            rows = list(own)
+            yield origin, _singles_of(rows, inline) or rows
+
+    def _singles(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int) -> list[Any]:
+        columns = "origin", "after"
+        if inline:
+            return self._read("mail_singles", columns, requests, ring=ring, limit=limit, inline=inline)
+        return self._read("mail_single_heads", columns, requests, ring=ring, limit=limit)
+
     def ids_between(self, ring: int, requests: Sequence[tuple[str, int, int]]) -> list[tuple[str, list[int]]]:
         """Return for each request (origin, first, below) the ids of its rows."""
         rows = self._read("mail_between", ("origin", "first", "below"), requests, ring=ring)
         return [(origin, _numbers(ids)) for origin, ids in rows if ids]
 
-    def heaps(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[HeapRow]:
+    def heaps(self, ring: int, wanted: RowIds) -> list[HeapRow]:
         """Return the bytes of rows."""
-        return [HeapRow(*row) for row in self._read("heaps", ("origin", "id"), keys, ring=ring)]
+        return list(map(HeapRow._make, self._ranged("heaps", "heaps_in_ranges", ring, wanted)))
 
     def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
         """Return the bytes of delayed rows."""
         return [HeapRow(*row) for row in self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])]
 
-    def attributes(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[AttributesRow]:
+    def attributes(self, ring: int, wanted: RowIds) -> list[AttributesRow]:
         """Return the attributes of rows; skip rows without any."""
-        return [AttributesRow(*row) for row in self._read("mail_attributes", ("origin", "id"), keys, ring=ring)]
+        return [
+            AttributesRow(*row)
+            for row in self._ranged("mail_attributes", "mail_attributes_in_ranges", ring, wanted)
+            if row[2]
+        ]
 
-    def sent_at(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[int, int]:
+    def sent_at(self, ring: int, wanted: RowIds) -> dict[int, int]:
         """Return when rows were sent, by id."""
-        return dict(self._read("sent_at", ("origin", "id"), keys, ring=ring))
+        return {id_: at for _, id_, at in self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)}
+
+    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> list[Any]:
+        """Read rows by id, those of a queue with many of them by a range of ids.
+
+        A range returns at most as many rows as are wanted of it, so other rows among them cost little.
+        """
+        ranges = [
+            RowRange(origin, own[0], own[-1], len(own)) for origin, own in wanted.items() if len(own) >= MANY_ROWS
+        ]
+        rows = self._read(by_range, RowRange._fields, ranges, ring=ring)
+        found: list[Any] = []
+        left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
+        for origin, *columns in rows if self.unit.aggregates else _columns_of(rows):
+            own, ids = wanted[origin], columns[0] or []
+            values = zip(repeat(origin), *columns)
+            if ids == own:
+                found += values
+                continue
+            among = set(own)
+            found += [row for row in values if row[1] in among]
+            left[origin] = sorted(among.difference(ids))
+        keys = [(origin, id_) for origin, own in left.items() for id_ in own]
+        return found + self._read(by_id, ("origin", "id"), keys, ring=ring)
 
     def arrivals(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""
@@ -225,6 +294,10 @@ class Inbox(Repository):
         """Delete rows that lay in a single page."""
         self._write("delete_mail", ("origin", "id"), keys, ring=ring)
 
+    def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> bool:
+        """Delete ranges of rows; return false if any was kept because it holds other rows, or fewer."""
+        return self._write("delete_range", RowRange._fields, ranges, ring=ring) == sum(one.rows for one in ranges)
+
     def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
         """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""
         self._write("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
@@ -258,6 +331,22 @@ class Inbox(Repository):
         """Return delayed rows that refer to external payloads."""
         rows = self.unit.rows("delayed_blobs", ring=ring)
         return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+
+
+def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
+    """Return rows of one queue after the other as columns, as a database that aggregates bytes does."""
+    for origin, own in groupby(rows, itemgetter(0)):
+        yield [origin, *map(list, list(zip(*own))[1:])]
+
+
+def _singles_of(rows: Sequence[StoredInboxRow], inline: int) -> Singles | None:
+    """Return rows of one queue as one value; None if any is not one plain message, or its bytes are missing."""
+    if rows[0].items > 1:
+        return None
+    _, ids, sizes, items, more, _, attributes, heaps = zip(*rows)
+    if max(items) > 1 or any(more) or any(attributes) or (inline and not all(heaps)):
+        return None
+    return Singles(list(ids), list(sizes), list(heaps) if inline else [])
 
 
 def _numbers(ids: str | list[int]) -> list[int]:

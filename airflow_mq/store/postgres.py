@@ -54,6 +54,7 @@ class PostgresUnit(Unit):
     """One transaction on PostgreSQL."""
 
     draws_ids = False
+    aggregates = True
     store: PostgresStore
 
     def __init__(self, store: PostgresStore, connection: Connection) -> None:
@@ -74,9 +75,9 @@ class PostgresUnit(Unit):
         given = {**values, **{name: list(column) for name, column in columns.items()}}
         return self.connection.execute(self._text(statement), given, binary=True).fetchall()
 
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
         given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
-        self.connection.execute(self._text(statement), given)
+        return self.connection.execute(self._text(statement), given).rowcount
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the sequence."""

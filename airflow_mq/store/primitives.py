@@ -16,6 +16,8 @@ class Primitives(ABC):
 
     #: Whether an INSERT takes ids that were drawn before; other databases draw them in the statement.
     draws_ids: ClassVar[bool]
+    #: Whether a query can return the bytes of many rows as one value.
+    aggregates: ClassVar[bool]
 
     @abstractmethod
     def rows(self, statement: str, **values: object) -> list[Any]:
@@ -30,8 +32,8 @@ class Primitives(ABC):
         """Run a statement for many requests and return all rows."""
 
     @abstractmethod
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        """Run a statement for many requests."""
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
+        """Run a statement for many requests and return the number of rows it wrote."""
 
     @abstractmethod
     def fresh_ids(self, count: int) -> list[int]:
@@ -69,10 +71,9 @@ class Repository:
         """Return the rows for many requests."""
         return self.unit.rows_for(statement, _columns(names, requests), **values) if requests else []
 
-    def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> None:
-        """Run a statement for many requests."""
-        if requests:
-            self.unit.run_for(statement, _columns(names, requests), **values)
+    def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> int:
+        """Run a statement for many requests and return the number of rows it wrote."""
+        return self.unit.run_for(statement, _columns(names, requests), **values) if requests else 0
 
 
 def _columns(names: Sequence[str], requests: Requests) -> dict[str, list[object]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate, pairwise
@@ -249,13 +249,14 @@ def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[s
 
 def split_row(row: StoredInboxRow, heap: bytes) -> list[bytes]:
     """Return the messages of an inbox row."""
-    if row.items == 1 and len(heap) == row.size:
+    return split_heap(heap, row.size, row.items, row.lengths)
+
+
+def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> list[bytes]:
+    """Return the messages in the bytes of an inbox row."""
+    if items == 1 and len(heap) == size:
         return [heap]
-    return split(heap, codec.unpack_lengths(row.lengths, row.items, row.size))
-
-
-def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
-    """Return the messages of an inbox row."""
+    lengths = codec.unpack_lengths(packed, items, size)
     if len(heap) != sum(lengths):
         raise StoreCorrupt(f"an inbox row of {sum(lengths)} bytes has {len(heap)}")
     if len(lengths) == 1:

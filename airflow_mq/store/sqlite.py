@@ -53,6 +53,7 @@ class SqliteUnit(Unit):
     """One transaction on a SQLite file."""
 
     draws_ids = True
+    aggregates = False
 
     def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
         self.store, self.connection = store, connection
@@ -76,10 +77,10 @@ class SqliteUnit(Unit):
             rows.extend(execute(text, values))
         return rows
 
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
         values = plain(values)
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
-        self.connection.executemany(self._text(statement), rows)
+        return self.connection.executemany(self._text(statement), rows).rowcount
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the counter."""

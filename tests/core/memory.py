@@ -65,8 +65,8 @@ class MemoryLoader:
         waiting = self.inboxes.get(origin)
         return waiting.pop(0) if waiting else None
 
-    def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
-        return [], []
+    def take_singles(self, origin: str, most: int) -> None:
+        return None
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         return None

@@ -11,7 +11,7 @@ from airflow_mq.core.book import Book
 from airflow_mq.core.config import HEADER_SIZE
 from airflow_mq.core.message import Footprint
 from airflow_mq.core.overweight import watermark
-from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, Slice
+from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, Singles, Slice
 from airflow_mq.core.ring import Ring
 
 
@@ -52,7 +52,7 @@ def test_single_messages_are_cut_together_as_one_by_one(lengths: list[int], heap
     one_by_one, together = cut([[length] for length in lengths], heap), [Page(0)]
     at = 0
     while at < len(lengths):
-        count = together[-1].append_singles(list(range(at, len(lengths))), lengths[at:], heap)
+        count = together[-1].append_singles(Singles(list(range(at, len(lengths))), lengths[at:], []), heap)
         at += count
         if at < len(lengths):
             together.append(Page(len(together)))

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from airflow_mq.core.page import Singles
 from airflow_mq.store.horizon import horizon_of
 from airflow_mq.store.rows import StoredInboxRow
 from airflow_mq.store.working_set.inbox import Cut, Inbox
@@ -156,6 +157,8 @@ class Holder(Actor):
     """Locks the ring, and reads the horizon."""
 
     ahead = 0
+    #: Whether looks bring rows as one value, as they do while all are single plain messages.
+    plain = True
 
     def _read_last(self, db: Database) -> None:
         self.last = db.last + self.ahead
@@ -178,7 +181,9 @@ class Holder(Actor):
         asked = inbox.look + len(inbox.read)
         found = [id_ for id_ in db.visible() if id_ > inbox.start][:asked]
         look = inbox.look
-        for id_ in found:
+        if found and self.plain:
+            inbox.add_singles(Singles(found, [1] * len(found), []))
+        for id_ in found if not self.plain else ():
             inbox.add(StoredInboxRow("a", id_, 1, 1, False, b"", b"", None))
         inbox.end_look(asked, len(found), look)
 
@@ -271,7 +276,7 @@ def key_of(db: Database, actors: list[Actor]) -> Any:
         inbox = getattr(actor, "inbox", None)
         parts.append((actor.at, actor.number, getattr(actor, "last", 0), getattr(actor, "horizon", 0)))
         if inbox is not None:
-            ids = tuple(row.id for row in inbox.rows)
+            ids = tuple(inbox.ids())
             parts.append(
                 (
                     inbox.cut,
@@ -331,8 +336,12 @@ def casts() -> Iterator[tuple[str, list[Actor]]]:
     yield "two rows of one sender", [Sender("s1", 2), Sender("s2", 1), Service("service")]
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["as one value", "row by row"])
 @pytest.mark.parametrize(("name", "actors"), list(casts()), ids=lambda value: value if isinstance(value, str) else "")
-def test_no_row_is_stranded_in_any_interleaving(name: str, actors: list[Actor]) -> None:
+def test_no_row_is_stranded_in_any_interleaving(
+    name: str, actors: list[Actor], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Holder, "plain", plain)
     assert explore(actors) > 1_000
 
 
@@ -362,7 +371,7 @@ def test_a_look_that_begins_behind_what_was_read_is_found(monkeypatch: pytest.Mo
 
 def test_a_floor_beyond_the_horizon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut_now(inbox: Inbox) -> Cut:
-        floor = max(inbox.cut.floor, inbox.rows[0].id if inbox.rows else inbox.after + 1)
+        floor = max(inbox.cut.floor, inbox.next_id)
         return Cut(floor, frozenset(id_ for id_ in (*inbox.cut.ahead, *inbox.taken) if id_ >= floor))
 
     monkeypatch.setattr(Inbox, "cut_now", cut_now)

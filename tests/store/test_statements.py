@@ -22,12 +22,15 @@ from tests.postgres_server import Server, Servers
 PACKAGE = Path(airflow_mq.__file__).parent
 SQL = sorted((PACKAGE / "store" / "sql").glob("*.sql"))
 NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
-#: Statements that one database needs: the other has no COPY, no snapshots, or no INSERT from DELETE … RETURNING.
+#: Statements that one database needs: the other has no COPY, no snapshots, no arrays, or no INSERT from DELETE …
+#: RETURNING.
 ONLY_POSTGRES = {
     "copy_mail",
     "database",
     "insert_one",
     "last_id",
+    "mail_single_heads",
+    "mail_singles",
     "reads_reports",
     "snapshot",
     "table_locks",
@@ -72,6 +75,7 @@ NOT_PLANNED = {"copy_mail": "a COPY has no plan"}
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
 PAGES = list(range(len(ORIGINS)))
 IDS = list(range(1, 200_000, 10_000))
+RANGE = {"first": IDS, "last": [first + 1_000 for first in IDS], "rows": [1] * len(IDS)}
 NOW, LATE = 1_000_000, 1 << 62
 SMALL = {"ring": 1, "limit": 128, "now": NOW}
 ONES = [1] * len(ORIGINS)
@@ -91,6 +95,12 @@ VALUES: dict[str, dict[str, Any]] = {
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "mail": {"after": IDS, "limit": 8, "inline": 2000},
     "mail_heads": {"after": IDS, "limit": 8},
+    "mail_singles": {"after": IDS, "limit": 8, "inline": 2000},
+    "mail_single_heads": {"after": IDS, "limit": 8},
+    "heaps_in_ranges": RANGE,
+    "mail_attributes_in_ranges": RANGE,
+    "sent_at_in_ranges": RANGE,
+    "delete_range": RANGE,
     "mail_between": {"first": IDS, "below": [first + 1_000 for first in IDS]},
     "uncut": {"after": 199_000, "limit": 1024},
     "turns": {"text": "", "limit": 50},

@@ -214,7 +214,9 @@ class Blocks:
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
                 working_set.loader.payloads.fetch((origin, page) for origin, _, page in now)
-                headers = [working_set.loader.headers(o, p, run.first, run.first + run.count) for o, run, p in now]
+                headers = working_set.loader.payloads.headers_of(
+                    [(origin, page, range(run.first, run.first + run.count)) for origin, run, page in now]
+                )
                 sent = working_set.loader.payloads.sent_of((origin, page) for origin, _, page in now)
                 scales = Scales(working_set)
             for (origin, run, page), texts in zip(now, headers):

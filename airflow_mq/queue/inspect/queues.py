@@ -207,7 +207,7 @@ def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dic
     books = [book for book in map(working_set.book, names) if book.is_ready]
     working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
     mails = {book.origin: mail for book in books if (mail := first_row_id(working_set, book)) is not None}
-    sent = unit.inbox.sent_at(working_set.ring_id, list(mails.items()))
+    sent = unit.inbox.sent_at(working_set.ring_id, {name: [row_id] for name, row_id in mails.items()})
     return {name: sent[mail] for name, mail in mails.items() if mail in sent}
 
 

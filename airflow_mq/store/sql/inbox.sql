@@ -75,6 +75,39 @@ CROSS JOIN LATERAL (
     LIMIT :limit
 ) m
 
+-- name: mail_singles (postgres)
+-- Return the next rows of each queue, with their bytes, as one value per queue. The values are null unless each row is
+-- one plain message of at most the size `inline`.
+SELECT w.origin, s.plain, CASE WHEN s.plain THEN s.ids END, CASE WHEN s.plain THEN s.sizes END,
+       CASE WHEN s.plain THEN s.heaps END
+FROM {each origin text[], after bigint[]}
+CROSS JOIN LATERAL (
+    SELECT bool_and(m.items = 1 AND NOT m.more AND m.attributes = '' AND m.size <= :inline) AS plain,
+           array_agg(m.id) AS ids, array_agg(m.size) AS sizes,
+           array_agg(CASE WHEN m.size <= :inline THEN m.heap END) AS heaps
+    FROM (
+        SELECT * FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
+        ORDER BY m.id
+        LIMIT :limit
+    ) m
+) s
+
+-- name: mail_single_heads (postgres)
+-- Return the next rows of each queue in the same way without their bytes: a reader's role may not read the bytes.
+SELECT w.origin, s.plain, CASE WHEN s.plain THEN s.ids END, CASE WHEN s.plain THEN s.sizes END, '{}'::bytea[]
+FROM {each origin text[], after bigint[]}
+CROSS JOIN LATERAL (
+    SELECT bool_and(m.items = 1 AND NOT m.more AND m.attributes = '') AS plain,
+           array_agg(m.id) AS ids, array_agg(m.size) AS sizes
+    FROM (
+        SELECT m.id, m.size, m.items, m.more, m.attributes FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
+        ORDER BY m.id
+        LIMIT :limit
+    ) m
+) s
+
 -- name: mail_between
 -- Return the ids of each queue's rows in a range, as one value per queue.
 SELECT :origin, group_concat(m.id) FROM {s}mail m
@@ -98,21 +131,42 @@ LIMIT :limit
 
 -- name: heaps
 -- Return the bytes of rows.
-SELECT m.origin, m.id, m.lengths, m.items, m.size, m.heap
+SELECT m.origin, m.id, m.size, m.items, m.lengths, m.heap
 FROM {s}mail m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 
 -- name: heaps (postgres)
-SELECT m.origin, m.id, m.lengths, m.items, m.size, m.heap
+SELECT m.origin, m.id, m.size, m.items, m.lengths, m.heap
 FROM {each origin text[], id bigint[]}
 JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
 
+-- name: heaps_in_ranges
+-- Return the bytes of the first rows of ranges of ids.
+SELECT m.origin, m.id, m.size, m.items, m.lengths, m.heap
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
+ORDER BY m.id
+LIMIT :rows
+
+-- name: heaps_in_ranges (postgres)
+SELECT w.origin, r.*
+FROM {each origin text[], first bigint[], last bigint[], rows int[]}
+CROSS JOIN LATERAL (
+    SELECT array_agg(m.id), array_agg(m.size), array_agg(m.items), array_agg(m.lengths), array_agg(m.heap)
+    FROM (
+        SELECT * FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
+        ORDER BY m.id
+        LIMIT w.rows
+    ) m
+) r
+
 -- name: delayed_heaps
 -- Return the bytes of delayed rows.
-SELECT d.origin, d.id, d.lengths, d.items, d.size, d.heap FROM {s}delayed d WHERE d.id = :id
+SELECT d.origin, d.id, d.size, d.items, d.lengths, d.heap FROM {s}delayed d WHERE d.id = :id
 
 -- name: delayed_heaps (postgres)
-SELECT d.origin, d.id, d.lengths, d.items, d.size, d.heap FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
+SELECT d.origin, d.id, d.size, d.items, d.lengths, d.heap FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
 -- name: mail_attributes
 -- Return the attributes that senders set on rows; skip rows without any.
@@ -126,6 +180,27 @@ FROM {each origin text[], id bigint[]}
 JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
 WHERE m.attributes <> ''
 
+-- name: mail_attributes_in_ranges
+-- Return the attributes of the first rows of ranges of ids, those of rows without any included.
+SELECT m.origin, m.id, m.attributes
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
+ORDER BY m.id
+LIMIT :rows
+
+-- name: mail_attributes_in_ranges (postgres)
+SELECT w.origin, r.*
+FROM {each origin text[], first bigint[], last bigint[], rows int[]}
+CROSS JOIN LATERAL (
+    SELECT array_agg(m.id), array_agg(m.attributes)
+    FROM (
+        SELECT m.id, m.attributes FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
+        ORDER BY m.id
+        LIMIT w.rows
+    ) m
+) r
+
 -- name: mail_facts
 -- Return the number of messages and of bytes of rows.
 SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = :id
@@ -135,12 +210,33 @@ SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = ANY(
 
 -- name: sent_at
 -- Return when rows were sent.
-SELECT m.id, m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
+SELECT m.origin, m.id, m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 
 -- name: sent_at (postgres)
-SELECT m.id, {at m.sent_at}
+SELECT m.origin, m.id, {at m.sent_at}
 FROM {each origin text[], id bigint[]}
 JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+
+-- name: sent_at_in_ranges
+-- Return when the first rows of ranges of ids were sent.
+SELECT m.origin, m.id, m.sent_at
+FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
+ORDER BY m.id
+LIMIT :rows
+
+-- name: sent_at_in_ranges (postgres)
+SELECT w.origin, r.*
+FROM {each origin text[], first bigint[], last bigint[], rows int[]}
+CROSS JOIN LATERAL (
+    SELECT array_agg(m.id), array_agg({at m.sent_at})
+    FROM (
+        SELECT m.id, m.sent_at FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
+        ORDER BY m.id
+        LIMIT w.rows
+    ) m
+) r
 
 -- name: arrivals
 -- Return when rows were sent, and the number of the first block planned after each.
@@ -305,6 +401,26 @@ WHERE ring = :ring AND origin = :origin AND id = :id
 DELETE FROM {s}mail d
 USING {each origin text[], id bigint[]}
 WHERE d.ring = :ring AND d.origin = w.origin AND d.id = w.id
+
+-- name: delete_range
+-- Delete all rows of a range of ids, if it contains as many as the caller knows, and so no others. Requires the ring
+-- lock.
+DELETE FROM {s}mail
+WHERE ring = :ring AND origin = :origin AND id BETWEEN :first AND :last AND :rows = (
+    SELECT count(*) FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
+)
+
+-- name: delete_range (postgres)
+DELETE FROM {s}mail d
+USING (
+    SELECT w.origin, w.first, w.last
+    FROM {each origin text[], first bigint[], last bigint[], rows int[]}
+    WHERE w.rows = (
+        SELECT count(*) FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
+    )
+) r
+WHERE d.ring = :ring AND d.origin = r.origin AND d.id BETWEEN r.first AND r.last
 
 -- name: delete_shared_mail
 -- Delete rows at the edge of a deleted page, unless a neighbouring page still holds a part of them. A row is at most a

@@ -33,10 +33,12 @@ a service in slices:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ...core.page import Singles
 from ..rows import StoredInboxRow
 
 #: How many rows the first look brings; each further one doubles it.
@@ -67,14 +69,16 @@ class Inbox:
         #: Rows from the horizon on that were read.
         self.read: set[int] = set()
         #: Rows that were read and not taken, in the order of their looks.
-        self.rows: deque[StoredInboxRow] = deque()
+        self.rows: deque[StoredInboxRow | Singles] = deque()
+        #: Whether each row of the last look is one plain message, so that the next look may expect the same.
+        self.plain = False
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         self.look = FIRST_LOOK
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
-        self.due: deque[StoredInboxRow] = deque()
+        self.due: deque[StoredInboxRow | Singles] = deque()
         self.due_seen = False
 
     @property
@@ -94,27 +98,43 @@ class Inbox:
         self.rows.append(row)
         return True
 
+    def add_singles(self, singles: Singles) -> None:
+        """Take in rows of one plain message each that a look brought."""
+        row_ids = singles.row_ids
+        if not (self.read.isdisjoint(row_ids) and self.cut.ahead.isdisjoint(row_ids)):
+            singles = singles.without(self.read | self.cut.ahead)
+        self.after = max(self.after, row_ids[-1])
+        self.read.update(row_ids[bisect_left(row_ids, self.horizon) :])
+        if singles.row_ids:
+            self.rows.append(singles)
+
     def end_look(self, asked: int, brought: int, look: int) -> None:
         """Note how many rows a look asked for and brought, those read before included."""
         # What is read again is no more than half of what is new.
         self.look = max(min(look * 2, LONGEST_LOOK), 2 * len(self.read))
         self.empty = brought < asked
 
-    def take(self) -> StoredInboxRow:
-        """Take the next row, to be cut."""
-        row = self.rows.popleft()
-        self.taken.append(row.id)
-        return row
+    def take(self) -> StoredInboxRow | Singles:
+        """Take the next row, to be cut: a row of its own, or the first one of many."""
+        front = self.rows[0]
+        if isinstance(front, Singles):
+            return self._take_part(front, 1)
+        self.taken.append(front.id)
+        return self.rows.popleft()
 
-    def take_singles(self, most: int) -> list[StoredInboxRow]:
-        """Take rows of one plain message each from the front; none, unless there are two."""
-        found: list[StoredInboxRow] = []
-        while self.rows and len(found) < most and self.rows[0].items == 1 and not self.rows[0].attributes:
-            found.append(self.rows.popleft())
-        if len(found) == 1:
-            self.rows.appendleft(found.pop())
-        self.taken += [row.id for row in found]
-        return found
+    def take_singles(self, most: int) -> Singles | None:
+        """Take the next rows, if they are of one plain message each."""
+        front = self.rows[0] if self.rows else None
+        return self._take_part(front, most) if isinstance(front, Singles) else None
+
+    def _take_part(self, front: Singles, most: int) -> Singles:
+        taken = front if most >= len(front.row_ids) else front.part(0, most)
+        if taken is front:
+            self.rows.popleft()
+        else:
+            self.rows[0] = front.part(most)
+        self.taken += taken.row_ids
+        return taken
 
     def rename(self, ids: Mapping[int, int]) -> None:
         """Give rows that were posted here the ids that were drawn for them."""
@@ -126,9 +146,19 @@ class Inbox:
             return self.cut
         reached = self.horizon
         if self.rows or not self.empty:
-            reached = min(self.rows[0].id if self.rows else self.after + 1, reached)
+            reached = min(self.next_id, reached)
         floor = max(self.cut.floor, reached)
         return Cut(floor, frozenset(id_ for id_ in (*self.cut.ahead, *self.taken) if id_ >= floor))
+
+    def ids(self) -> Iterator[int]:
+        """Iterate over the ids of the rows that were read and not taken."""
+        for row in self.rows:
+            yield from row.row_ids if isinstance(row, Singles) else (row.id,)
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next row to take; if none was read, the first id that was not."""
+        return next(self.ids(), self.after + 1)
 
     def saved(self, cut: Cut) -> None:
         """Go on after a save. What processors posted is a row like any other now, behind those that were read."""

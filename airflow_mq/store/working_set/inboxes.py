@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...core.changes import Posted
-from ...core.page import InboxRow
+from ...core.page import InboxRow, Singles
 from ...core.working_set import WorkingSet
-from ..rows import inbox_row_of, split_row
+from ..rows import StoredInboxRow, inbox_row_of, split_row
 from . import ring
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
@@ -23,15 +23,15 @@ ROWS_AT_ONCE = 1024
 
 
 class PayloadCache:
-    """The payloads of rows, and how many bytes of them were fetched since the last save."""
+    """The payloads of rows by id, and how many bytes of them were fetched since the last save."""
 
     def __init__(self) -> None:
-        self.payloads: dict[tuple[str, int], list[bytes]] = {}
+        self.payloads: dict[int, list[bytes]] = {}
         self.fetched = 0
 
-    def keep(self, origin: str, id_: int, payloads: list[bytes], size: int) -> None:
+    def keep(self, id_: int, payloads: list[bytes], size: int) -> None:
         """Keep the payloads of a row that was fetched."""
-        self.payloads[origin, id_] = payloads
+        self.payloads[id_] = payloads
         self.fetched += size
 
 
@@ -77,7 +77,7 @@ class InboxLoader:
                 self._add_due([origin])
             inbox.rows, inbox.due = inbox.due, deque()
         if inbox.rows:
-            return inbox_row_of(inbox.take())
+            return self._cuttable(inbox.take())
         waiting = self._posted.get(origin)
         if not waiting:
             return None
@@ -85,15 +85,24 @@ class InboxLoader:
         inbox.taken.append(inbox_row.id)
         return inbox_row
 
-    def take_singles(self, origin: str, most: int) -> tuple[list[int], list[int]]:
-        """Take ids and sizes of rows that are one plain message each."""
-        rows = self.inbox(origin).take_singles(most)
-        return ([row.id for row in rows], [row.size for row in rows]) if rows else ([], [])
+    def _cuttable(self, row: StoredInboxRow | Singles) -> InboxRow:
+        if not isinstance(row, Singles):
+            return inbox_row_of(row)
+        if row.payloads:
+            self.cache.payloads[row.row_ids[0]] = row.payloads
+        return InboxRow(row.row_ids[0], row.lengths)
+
+    def take_singles(self, origin: str, most: int) -> Singles | None:
+        """Take the next rows, if they were read as rows of one plain message each."""
+        inbox = self.inbox(origin)
+        if not inbox.rows and not inbox.empty:
+            self._fill_ahead(origin)
+        return inbox.take_singles(most)
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
         self._posted.setdefault(posted.origin, deque()).append(posted.inbox_row(id_))
-        self.cache.payloads[posted.origin, id_] = [posted.payload]
+        self.cache.payloads[id_] = [posted.payload]
 
     def look_at(self, origins: list[str]) -> None:
         """Fetch what looking at all of these queues will need, in a few statements."""
@@ -103,6 +112,14 @@ class InboxLoader:
         if origins:
             self._fill(origins, max(min(MOST_ROWS // len(origins), LONGEST_LOOK), FIRST_LOOK))
             self._add_due(origins)
+
+    def peek(self, origins: Iterable[str]) -> None:
+        """Fetch the first rows of queues that may soon have no page left."""
+        fresh = sorted(set(origins).difference(self.inboxes))
+        for origin in fresh:
+            self.inbox(origin)
+        if fresh:
+            self._fill(fresh, FIRST_LOOK)
 
     def cut_everything(self) -> None:
         """Cut all inbox rows of the ring, in the order in which they were sent."""
@@ -140,12 +157,19 @@ class InboxLoader:
     def _fill(self, hungry: list[str], look: int) -> None:
         most = look + max(len(self.inboxes[name].read) for name in hungry)
         starts = [(name, self.inboxes[name].start) for name in hungry]
-        counts, cache = dict.fromkeys(hungry, 0), self.cache
-        for row in self.source.inbox_rows(starts, most, self.inline):
-            counts[row.origin] += 1
-            if self.inboxes[row.origin].add(row) and row.heap:
-                cache.payloads[row.origin, row.id] = split_row(row, row.heap)
-                cache.fetched += row.size
+        counts, plain = dict.fromkeys(hungry, 0), {name for name in hungry if self.inboxes[name].plain}
+        for name, found in self.source.looks(starts, most, self.inline, plain):
+            inbox = self.inboxes[name]
+            inbox.plain = isinstance(found, Singles)
+            if isinstance(found, Singles):
+                counts[name] = len(found.row_ids)
+                inbox.add_singles(found)
+                self.cache.fetched += sum(map(len, found.payloads))
+                continue
+            counts[name] = len(found)
+            for row in found:
+                if inbox.add(row) and row.heap:
+                    self.cache.keep(row.id, split_row(row, row.heap), row.size)
         for name in hungry:
             self.inboxes[name].end_look(most, counts[name], look)
 

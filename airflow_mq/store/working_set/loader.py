@@ -150,9 +150,10 @@ class StoreLoader:
 
     def begin_again(self) -> None:
         """Forget what a save stored, before the operation continues."""
-        for (origin, _), page in self.working_set.changes.removed_pages.items():
+        removed = self.working_set.changes.removed_pages if self.cache.payloads else {}
+        for page in removed.values():
             for part in page.slices:
-                self.cache.payloads.pop((origin, part.row_id), None)
+                self.cache.payloads.pop(part.row_id, None)
         self.payloads.begin_again()
         self.inboxes.begin_again()
 
@@ -162,5 +163,5 @@ class StoreLoader:
             if origin in self.inboxes.inboxes:
                 self.inboxes.inboxes[origin].rename(ids)
         cached = self.cache.payloads
-        for old, posted in self.working_set.changes.posted.items():
-            cached[posted.origin, ids[old]] = cached.pop((posted.origin, old))
+        for old in self.working_set.changes.posted:
+            cached[ids[old]] = cached.pop(old)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from ...core.blob import Reference
 from ...core.changes import POSTED, Posted
 from ...core.claims import Claim
 from ...core.errors import StoreCorrupt
-from ...core.page import Page, Slice
+from ...core.page import Page, Singles, Slice
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
-from ..rows import headers_of, split
+from ..inbox import RowIds
+from ..rows import headers_of, split_heap
 from . import ring
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
@@ -51,21 +53,21 @@ class PayloadLoader:
     def load(self, origin: str, page: Page) -> None:
         """Complete the payloads of a page, and fetch those that the walk will come to."""
         cached = self.cache.payloads
-        if not all((origin, part.row_id) in cached for part in _unresolved(page)):
+        if not all(part.row_id in cached for part in _unresolved(page)):
             self._fetch_ahead(origin, page)
         self.fetch([(origin, page)])
 
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
         row_id, place = page.row_id_of(item), page.place_of(item)
-        self._fetch({(origin, row_id)})
+        self._fetch({origin: [row_id]})
         payload = self._stretch(origin, Slice(row_id, place, 1))[0]
         return Reference.read(payload) if page.note(item).blob else payload
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
         """Complete the payloads of many pages at once."""
         pages = list(pages)
-        self._fetch({(origin, part.row_id) for origin, page in pages for part in _unresolved(page)})
+        self._fetch(_rows_of((origin, _unresolved(page)) for origin, page in pages))
         for origin, page in pages:
             first = len(page.payloads)
             for part in _unresolved(page):
@@ -82,50 +84,57 @@ class PayloadLoader:
         self.pages.fetch(keys)
         pages = self.working_set.pages
         self.fetch((origin, page) for (origin, _), page in zip(keys, map(pages.get, keys)) if page)
+        if not self.working_set.beside:
+            self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
     def _fetch_ahead(self, origin: str, page: Page) -> None:
         """Fetch the payloads of a page, and with them those that the walk will come to."""
-        wanted = {(origin, part.row_id) for part in _unresolved(page)}
-        size = page.used
+        wanted, size = {origin: {part.row_id for part in _unresolved(page)}}, page.used
         upcoming = self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE)
         for other in [origin, *upcoming] if self.with_payloads else ():
             row_ids, bytes_ = self._likely(other)
-            wanted.update(row_ids)
+            wanted.setdefault(other, set()).update(row_ids)
             size += bytes_
             if size > MOST_BYTES:
                 break
         self._fetch(wanted)
 
-    def _likely(self, origin: str) -> tuple[list[Key], int]:
+    def _likely(self, origin: str) -> tuple[list[int], int]:
         """Return the rows that a visit to this queue begins with, and their bytes: at most two pages of them."""
-        book, row_ids, size = self.working_set.books[origin], [], 0
+        row_ids: list[int] = []
+        book, size = self.working_set.books[origin], 0
         page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
         if page is not None and page.resolved < len(page.slices):
-            row_ids += [(origin, part.row_id) for part in _unresolved(page)]
+            row_ids += [part.row_id for part in _unresolved(page)]
             size += page.used
         inbox = self.inboxes.inboxes.get(origin)
         own = 0
         for row in inbox.rows if inbox else ():
+            if isinstance(row, Singles):
+                # Looks that bring payloads bring those of all such rows.
+                break
             own += row.size
             if own > self.working_set.config.heap_size:
                 break
-            row_ids.append((origin, row.id))
+            row_ids.append(row.id)
         return row_ids, size + own
 
-    def _fetch(self, wanted: Iterable[Key]) -> None:
+    def _fetch(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Fetch the payloads of rows that are not in the cache."""
-        missing = sorted(key for key in wanted if key not in self.cache.payloads)
         borrowed = []
-        for origin, id_, lengths, items, size, heap in self.source.heaps(missing) if missing else ():
+        missing = {
+            origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids) - self.cache.payloads.keys())
+        }
+        for origin, id_, size, items, lengths, heap in self.source.heaps(missing) if missing else ():
             if heap:
-                self.cache.keep(origin, id_, split(heap, codec.unpack_lengths(lengths, items, size)), size)
+                self.cache.keep(id_, split_heap(heap, size, items, lengths), size)
             else:
                 borrowed.append((origin, id_))
-        for origin, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
-            self.cache.keep(origin, id_, [bytes(heap)], len(heap))
+        for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
+            self.cache.keep(id_, [bytes(heap)], len(heap))
 
     def _stretch(self, origin: str, part: Slice) -> list[bytes]:
-        row = self.cache.payloads.get((origin, part.row_id))
+        row = self.cache.payloads.get(part.row_id)
         if row is None:
             raise StoreCorrupt(f"inbox row {part.row_id} of {told(origin)} is gone, though a page refers to it")
         return row[part.start : part.start + part.items]
@@ -141,16 +150,25 @@ class PayloadLoader:
         if known is not None and known[0].start <= first and stop <= known[0].stop:
             return known[1]
         stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
-        row_ids = sorted(set(page.row_ids_of(range(first, stop))))
-        attributes: dict[int, Any] = {
-            id_: codec.read_json(bytes(packed))
-            for _, id_, packed in self.source.attributes([(origin, row_id) for row_id in row_ids])
-        }
-        attributes |= {row_id: self._posted[row_id] for row_id in row_ids if row_id in self._posted}
-        with codec.reading("the headers of messages"):
-            found = headers_of(page, attributes)
+        found = self.headers_of([(origin, page, range(first, stop))])[0]
         self._headers[origin, page.index] = range(first, stop), found
         return found
+
+    def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
+        """Return the headers of messages of many pages by index."""
+        parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
+        rows = _rows_of((origin, own) for (origin, _, _), own in zip(wanted, parts))
+        known: dict[int, Any] = {
+            row.id: codec.read_json(bytes(row.attributes)) for row in self.source.attributes(_in_order(rows))
+        }
+        known |= self._posted
+        with codec.reading("the headers of messages"):
+            return [
+                headers_of(page, {part.row_id: known[part.row_id] for part in own if part.row_id in known})
+                if known
+                else {}
+                for (_, page, _), own in zip(wanted, parts)
+            ]
 
     def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
         """Return when the messages of a page were enqueued, by index; without those enqueued by this operation."""
@@ -164,12 +182,11 @@ class PayloadLoader:
     def sent_of(self, pages: Iterable[tuple[str, Page]]) -> dict[Key, Mapping[int, int]]:
         """Return when the messages of many pages were enqueued, by origin and page."""
         pages = list(pages)
-        row_ids = {(origin, part.row_id) for origin, page in pages for part in page.slices if part.row_id < POSTED}
-        sent = self.source.sent_at(sorted(row_ids))
+        sent = self.source.sent_at(_in_order(_rows_of((origin, page.slices) for origin, page in pages)))
         found: dict[Key, Mapping[int, int]] = {}
         for origin, page in pages:
-            places = (part.row_id for part in page.slices for _ in range(part.items))
-            found[origin, page.index] = {item: sent[row_id] for item, row_id in enumerate(places) if row_id in sent}
+            row_ids = chain.from_iterable(repeat(part.row_id, part.items) for part in page.slices)
+            found[origin, page.index] = {item: sent[row_id] for item, row_id in enumerate(row_ids) if row_id in sent}
         return found
 
     # Messages that this operation enqueued, and the end of a save.
@@ -183,6 +200,18 @@ class PayloadLoader:
         """Go on after a save: all rows are stored now."""
         self.cache.fetched = 0
         self._posted, self._headers, self._sent_at = {}, {}, {}
+
+
+def _rows_of(parts: Iterable[tuple[str, Sequence[Slice]]]) -> dict[str, set[int]]:
+    """Return the rows of stretches of pages, by queue; without those that this operation enqueued."""
+    rows: dict[str, set[int]] = {}
+    for origin, own in parts:
+        rows.setdefault(origin, set()).update(part.row_id for part in own if part.row_id < POSTED)
+    return rows
+
+
+def _in_order(rows: Mapping[str, Iterable[int]]) -> RowIds:
+    return {origin: sorted(own) for origin, own in rows.items()}
 
 
 def _unresolved(page: Page) -> list[Slice]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from ...core.page import Singles
 from ..blocks import ClaimRow
 from ..books import LineRow
-from ..inbox import AttributesRow, HeapRow
+from ..inbox import AttributesRow, HeapRow, RowIds
 from ..origins import GroupRow, SettingsRow
 from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
 from ..store import AnyStore
@@ -81,6 +82,12 @@ class Source:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
 
+    def looks(
+        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str] = ()
+    ) -> Iterable[tuple[str, Singles | list[StoredInboxRow]]]:
+        """Return the same rows by origin, as one value where all are plain single messages."""
+        return self.unit.inbox.looks(self.ring_id, wanted, limit, inline, plain)
+
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
         return self.unit.inbox.uncut(self.ring_id, after, limit)
@@ -95,24 +102,24 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: Sequence[tuple[str, int]]) -> list[HeapRow]:
-        """Return origin, id, lengths, items, size and bytes of rows."""
+    def heaps(self, wanted: RowIds) -> list[HeapRow]:
+        """Return the bytes of rows."""
         rows = self.unit.inbox.heaps(self.ring_id, wanted)
-        if len(rows) < len(wanted):
+        if len(rows) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
             found = {row.id for row in rows}
-            rows += self.unit.inbox.delayed_heaps([id_ for _, id_ in wanted if id_ not in found])
+            rows += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return rows
 
     def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """Return origin, id and borrowed bytes of rows."""
         return self.unit.loans.heaps(self.ring_id, wanted)
 
-    def attributes(self, wanted: Sequence[tuple[str, int]]) -> list[AttributesRow]:
+    def attributes(self, wanted: RowIds) -> list[AttributesRow]:
         """Return origin, id and attributes of the rows that have any."""
         return self.unit.inbox.attributes(self.ring_id, wanted)
 
-    def sent_at(self, wanted: Sequence[tuple[str, int]]) -> dict[int, int]:
+    def sent_at(self, wanted: RowIds) -> dict[int, int]:
         """Return when rows were enqueued, by id."""
         return self.unit.inbox.sent_at(self.ring_id, wanted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from ...core.page import PROCESSED, Page
 from ...core.priority import is_high, told
 from ...core.working_set import WorkingSet
 from .. import codec
+from ..inbox import RowRange
 from ..rows import Arrival, BookRow, StateRow, dated, rejoined_row
 from ..unit import Unit
 from .books import ticket_of
@@ -278,21 +279,27 @@ class Writer:
         self.unit.inbox.insert_rejoined(self.ring_id, others)
 
     def _write_pages(self, rows: ChangedRows) -> None:
-        inner: list[tuple[str, int]] = []
+        inner: list[tuple[str, list[int]]] = []
         edges: set[tuple[str, int, int]] = set()
         loans: set[tuple[str, int, int]] = set()
         for (origin, index), page in rows.removed_pages.items():
             if page.has_loans:
                 loans |= {(origin, part.row_id, index) for part in page.slices}
                 continue
-            inner.extend((origin, part.row_id) for part in page.slices[1:-1])
+            inner.append((origin, [part.row_id for part in page.slices[1:-1]]))
             edges |= {(origin, part.row_id, index) for part in (page.slices[0], page.slices[-1])}
         self.unit.pages.save(self.ring_id, rows.pages)
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
-        self.unit.inbox.delete(self.ring_id, inner)
+        self._delete_rows(inner)
         self.unit.inbox.delete_shared(self.ring_id, sorted(edges))
         self.unit.payloads.release(rows.references)
         self.unit.loans.release(self.ring_id, sorted(loans))
+
+    def _delete_rows(self, rows: Sequence[tuple[str, list[int]]]) -> None:
+        """Delete rows that lay in a single page: those of a page at once, where no other row has an id among theirs."""
+        ranges = [RowRange(origin, min(row_ids), max(row_ids), len(row_ids)) for origin, row_ids in rows if row_ids]
+        if not self.unit.inbox.delete_ranges(self.ring_id, ranges):
+            self.unit.inbox.delete(self.ring_id, [(origin, row_id) for origin, row_ids in rows for row_id in row_ids])
 
     def _check_floors(self, rows: ChangedRows) -> None:
         """Raise `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page."""
