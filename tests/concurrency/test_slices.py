@@ -9,7 +9,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.store import parse, upgrade
-from airflow_mq.store.working_set import ring as ring_of_working_set
+from airflow_mq.store.working_set import books
 from airflow_mq.testing.conformance import observe
 from tests.concurrency.test_late import send
 
@@ -44,7 +44,7 @@ def test_late_commit_between_two_slices_is_serviced(pg_uri: str, monkeypatch: py
 
     The next operation services it, even after an interrupted service.
     """
-    monkeypatch.setattr(ring_of_working_set, "RING_SLICE", 2)
+    monkeypatch.setattr(books, "RING_SLICE", 2)
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as sender:
         sender.admin.create_ring("small", RingConfig(order="rotation"))

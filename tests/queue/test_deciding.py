@@ -35,7 +35,7 @@ from airflow_mq.core.errors import (
     TemporarilyUnprocessable,
     UnknownRing,
 )
-from airflow_mq.store.working_set import ring as ring_of_working_set
+from airflow_mq.store.working_set import books
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 
@@ -283,7 +283,7 @@ def test_force_set_head_of_each_queue_rotates_the_ring(queue: MessageQueue, numb
 
 
 def test_force_set_head_keeps_newcomers_at_the_end(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring_of_working_set, "RING_SLICE", 2)
+    monkeypatch.setattr(books, "RING_SLICE", 2)
     for name in "abcdef":
         queue.enqueue_message(name, b"x")
     queue.blocks.release(queue.blocks.plan(limit=Weight(1, 1 << 30)))

@@ -39,6 +39,7 @@ def run_random_steps(queue: MessageQueue, rng: random.Random, at_once: list[int]
         act = rng.randrange(5)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ring_loader, "MEET_AT_ONCE", at_once[step % len(at_once)])
+            patch.setattr(ring_loader, "SLICE_IDS", 5 * at_once[step % len(at_once)])
             if act < 3:
                 block = queue.blocks.plan(limit=limit, seed=b"seed" if queue.config.order == "shuffle" else None)
                 record.append([(claim.origin, claim.messages) for claim in block.claims])

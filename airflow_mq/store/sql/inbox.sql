@@ -1,4 +1,7 @@
 -- Inbox rows: stored messages, waiting to be cut into pages, or delayed until they are due.
+--
+-- On PostgreSQL, a range of ids of one queue is compared as a row of origin and id: only the index by origin fits such a
+-- comparison. Without statistics the planner may else read that range of ids of all queues.
 
 -- name: insert_mail
 -- Write the rows of one call. The writing transaction is the only one.
@@ -118,7 +121,7 @@ SELECT w.origin, found.ids
 FROM {each origin text[], first bigint[], below bigint[]}
 CROSS JOIN LATERAL (
     SELECT array_agg(m.id) AS ids FROM {s}mail m
-    WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.first AND m.id < w.below
+    WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) < (w.origin, w.below)
 ) found
 
 -- name: uncut
@@ -155,8 +158,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(m.id), array_agg(m.size), array_agg(m.items), array_agg(m.lengths), array_agg(m.heap)
     FROM (
         SELECT * FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
-        ORDER BY m.id
+        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+        ORDER BY m.origin, m.id
         LIMIT w.rows
     ) m
 ) r
@@ -195,8 +198,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(m.id), array_agg(m.attributes)
     FROM (
         SELECT m.id, m.attributes FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
-        ORDER BY m.id
+        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+        ORDER BY m.origin, m.id
         LIMIT w.rows
     ) m
 ) r
@@ -232,8 +235,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(m.id), array_agg({at m.sent_at})
     FROM (
         SELECT m.id, m.sent_at FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
-        ORDER BY m.id
+        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+        ORDER BY m.origin, m.id
         LIMIT w.rows
     ) m
 ) r
@@ -417,10 +420,10 @@ USING (
     FROM {each origin text[], first bigint[], last bigint[], rows int[]}
     WHERE w.rows = (
         SELECT count(*) FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
+        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
     )
 ) r
-WHERE d.ring = :ring AND d.origin = r.origin AND d.id BETWEEN r.first AND r.last
+WHERE d.ring = :ring AND (d.origin, d.id) >= (r.origin, r.first) AND (d.origin, d.id) <= (r.origin, r.last)
 
 -- name: delete_shared_mail
 -- Delete rows at the edge of a deleted page, unless a neighbouring page still holds a part of them. A row is at most a

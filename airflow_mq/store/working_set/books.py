@@ -18,6 +18,8 @@ from .source import Source
 HIGH_DOWN = 1 << 62
 #: No regular book has a smaller ticket, no high one a larger, nor one below the least.
 LEAST_TICKET, LEAST_REGULAR = -(1 << 63) + 1, -(1 << 60)
+#: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
+RING_SLICE = 128
 
 
 def ticket_of(origin: str, id_: int) -> int:

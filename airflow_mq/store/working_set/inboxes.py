@@ -9,7 +9,7 @@ from ...core.changes import Posted
 from ...core.page import InboxRow, Singles
 from ...core.working_set import WorkingSet
 from ..rows import StoredInboxRow, inbox_row_of, split_row
-from . import ring
+from . import books
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
 from .source import Source
@@ -143,7 +143,7 @@ class InboxLoader:
     def _fill_ahead(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
         look, hungry = self.inboxes[origin].look, [origin]
-        for other in self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE):
+        for other in self.working_set.circle(origin).upcoming(origin, books.RING_SLICE):
             if look * (len(hungry) + 1) > MOST_ROWS:
                 break
             if not self.working_set.books[other].skipped:

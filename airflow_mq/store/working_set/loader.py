@@ -73,7 +73,7 @@ class StoreLoader:
     @cached_property
     def ring(self) -> RingLoader:
         """The loader of the ring's order."""
-        return RingLoader(self.working_set, self.source, self.books, self.state, self.inboxes.horizon)
+        return RingLoader(self.working_set, self.source, self.books, self.inboxes, self.state)
 
     @cached_property
     def payloads(self) -> PayloadLoader:

@@ -10,7 +10,7 @@ from ...core.page import WAITING, Page
 from ...core.working_set import WorkingSet
 from .. import codec
 from ..rows import LATEST, Arrival, PageRow, page_of
-from . import ring
+from . import books
 from .books import BookLoader
 from .source import Source
 
@@ -72,9 +72,9 @@ class PageLoader:
             self.working_set.pages.setdefault((origin, at), None)
 
     def _upcoming(self, origin: str) -> Iterator[tuple[str, int, int]]:
-        books, pages = self.working_set.books, self.working_set.pages
-        for other in self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE):
-            book = books[other]
+        pages = self.working_set.pages
+        for other in self.working_set.circle(origin).upcoming(origin, books.RING_SLICE):
+            book = self.working_set.books[other]
             ahead = range(book.begin, min(book.begin + 2, book.end)) if not book.skipped else ()
             missing = [at for at in ahead if (other, at) not in pages]
             if missing:

@@ -16,7 +16,7 @@ from ...core.working_set import WorkingSet
 from .. import codec
 from ..inbox import RowIds
 from ..rows import headers_of, split_heap
-from . import ring
+from . import books
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
 from .source import Source
@@ -90,7 +90,7 @@ class PayloadLoader:
     def _fetch_ahead(self, origin: str, page: Page) -> None:
         """Fetch the payloads of a page, and with them those that the walk will come to."""
         wanted, size = {origin: {part.row_id for part in _unresolved(page)}}, page.used
-        upcoming = self.working_set.circle(origin).upcoming(origin, ring.RING_SLICE)
+        upcoming = self.working_set.circle(origin).upcoming(origin, books.RING_SLICE)
         for other in [origin, *upcoming] if self.with_payloads else ():
             row_ids, bytes_ = self._likely(other)
             wanted.setdefault(other, set()).update(row_ids)

@@ -12,13 +12,14 @@ from ...core.priority import is_high
 from ...core.working_set import WorkingSet
 from ..books import LineRow
 from ..rows import StateRow
+from . import books
 from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, ticket_of
+from .inboxes import InboxLoader
 from .source import Source
 
-#: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
-RING_SLICE = 128
-#: Above so many ids since the last look, ask which origins have inbox rows instead of reading all rows.
-LONG_LOOK = 20_000
+#: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
+#: origins have rows instead: few origins may have all of them.
+SLICE_IDS, MOST_SLICES = 20_000, 4
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
@@ -43,15 +44,16 @@ class RingLoader:
     """Loads ready books in the ring's order."""
 
     def __init__(
-        self, working_set: WorkingSet, source: Source, books: BookLoader, state: StateRow, horizon: int
+        self, working_set: WorkingSet, source: Source, books: BookLoader, inboxes: InboxLoader, state: StateRow
     ) -> None:
         self.working_set = working_set
         self.source = source
         self.books = books
+        self.inboxes = inboxes
         self.look_cursor = state.look_floor
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
-        self._look_horizon = horizon
+        self._look_horizon = inboxes.horizon
         self._ticket_cursor = max(state.ticket_floor, LEAST_REGULAR) - 1
         self._rest_done = False
         self._high_cursor = LEAST_TICKET
@@ -59,6 +61,10 @@ class RingLoader:
         #: The smallest ticket of the ready books that this walk does not service and did not load.
         self._least_skipped: int | None = None
         self._coming, self._coming_high = Coming(), Coming()
+        #: Origins that a look has found.
+        self._found: set[str] = set()
+        #: Whether the last look came to its end: no newcomer is left that it could have found.
+        self._look_ended = False
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
         self._whole: list[LineRow] | None = None
 
@@ -72,7 +78,7 @@ class RingLoader:
                 self._fetch_ready()
             if not coming.newcomers and not looked_to_end:
                 self._look_for_news(None if self._rest_done else self._ticket_cursor)
-                looked_to_end = self._rest_done
+                looked_to_end = self._rest_done and self._look_ended
             if looked_to_end and coming.is_empty:
                 break
             found = self._next_stretch(coming)
@@ -104,9 +110,10 @@ class RingLoader:
         return [(origin, deficit) for _, origin, deficit in rows]
 
     def _meet_all(self) -> list[tuple[int, str]]:
-        self._look_for_news(None)
         fresh: list[tuple[int, str]] = []
-        while not self._coming.is_empty:
+        while not self._coming.is_empty or not self._look_ended:
+            if not self._coming.newcomers:
+                self._look_for_news(None)
             fresh += self._next_stretch(self._coming)
         fresh.sort()
         for _, origin in fresh:
@@ -121,7 +128,7 @@ class RingLoader:
         for coming in (self._coming_high, self._coming):
             for _ in range(0, min(most, len(coming.newcomers)), MEET_AT_ONCE):
                 self._next_stretch(coming)
-        return bool(self._coming.newcomers or self._coming_high.newcomers)
+        return bool(self._coming.newcomers or self._coming_high.newcomers) or not self._look_ended
 
     def news_left(self) -> bool:
         """Return whether origins that are not ready have inbox rows that no look came to."""
@@ -129,39 +136,54 @@ class RingLoader:
 
     def _fetch_ready(self) -> None:
         takes = self.working_set.takes
-        rows = self.source.ready_books(self._ticket_cursor, RING_SLICE, self.working_set.now)
+        rows = self.source.ready_books(self._ticket_cursor, books.RING_SLICE, self.working_set.now)
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
         if len(mine) < len(rows) and self._least_skipped is None:
             self._least_skipped = next(row.ticket for row in rows if not takes(row.origin))
         self.books.groups.load_standings(row.origin for row in mine)
-        self._rest_done = len(rows) < RING_SLICE
+        self._rest_done = len(rows) < books.RING_SLICE
         for row in mine:
             heappush(self._coming.standing, (row.ticket or 0, self.books.take(row)))
         if rows:
             self._ticket_cursor = rows[-1].ticket or 0
 
     def _fetch_high(self) -> None:
-        rows = self.source.ready_books(self._high_cursor, RING_SLICE, self.working_set.now)
+        rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now)
         high = [row for row in rows if is_high(row.origin)]
         for row in high:
             heappush(self._coming_high.standing, (row.ticket or 0, self.books.take(row)))
-        if len(high) == RING_SLICE:
+        if len(high) == books.RING_SLICE:
             self._high_cursor = high[-1].ticket or 0
         else:
             self._high_done = True
             self._look_for_high_news()
 
     def _look_for_news(self, below: int | None) -> None:
-        """Find origins that were not ready and have inbox rows; each is met later, at the place of its first row."""
-        if below is not None and below <= self.look_cursor:
-            return
-        last = self.source.last_id
-        if below is None and last - self.look_cursor > LONG_LOOK:
-            rows = self.source.news_by_origin()
+        """Find origins that were not ready and have inbox rows; each is met later, at the place of its first row.
+
+        A look ends early if it found some. The next one continues from there.
+        """
+        self._look_ended = below is not None and below <= self.look_cursor
+        slices = 0
+        while not (self._look_ended or self._coming.newcomers):
+            slices += 1
+            self._look_at_slice(below, by_origin=slices > MOST_SLICES)
+
+    def _look_at_slice(self, below: int | None, *, by_origin: bool) -> None:
+        last, stop = self.source.last_id, self.look_cursor + SLICE_IDS
+        self._look_ended = True
+        if below is not None and below <= stop:
+            rows, reached = self.source.news_by_id(self.look_cursor, below), below
+        elif below is None and last < stop:
+            rows, reached = self.source.news_by_id(self.look_cursor, POSTED), last + 1
+        elif below is None and by_origin:
+            rows, reached = self.source.news_by_origin(), last + 1
         else:
-            rows = self.source.news_by_id(self.look_cursor, below if below is not None else POSTED)
-        self.look_cursor = below if below is not None else last + 1
-        self._coming.newcomers.extend(sorted((id_, origin) for origin, id_ in rows if not is_high(origin)))
+            rows, reached, self._look_ended = self.source.news_by_id(self.look_cursor, stop), stop, False
+        self.look_cursor = reached
+        fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
+        self._found.update(origin for _, origin in fresh)
+        self._coming.newcomers.extend(fresh)
 
     def _look_for_high_news(self) -> None:
         self._coming_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))
@@ -172,16 +194,23 @@ class RingLoader:
         for entry in self._meet(fresh):
             heappush(coming.standing, entry)
         found: list[tuple[int, str]] = []
-        reached = ticket_of(coming.newcomers[0][1], coming.newcomers[0][0]) if coming.newcomers else None
+        reached = self._reached(coming)
         while coming.standing and (reached is None or coming.standing[0][0] < reached):
             found.append(heappop(coming.standing))
         return found
+
+    def _reached(self, coming: Coming) -> int | None:
+        """Return a ticket before which no newcomer takes its place; None if none is left."""
+        if coming.newcomers:
+            return ticket_of(coming.newcomers[0][1], coming.newcomers[0][0])
+        return self.look_cursor + 1 if coming is self._coming and not self._look_ended else None
 
     def _meet(self, rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
         """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
         working_set, found = self.working_set, []
         fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
         self.books.load(origin for _, origin in fresh)
+        self.inboxes.peek(origin for _, origin in fresh)
         for id_, origin in fresh:
             book, ring = working_set.book(origin), working_set.circle(origin)
             if origin not in ring.unknitted and (book.is_ready or working_set.pull(book)) and origin not in ring:
