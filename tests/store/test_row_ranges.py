@@ -1,4 +1,4 @@
-"""Inbox rows read and deleted by ranges of ids: rows among them that nobody asked for stay where they are."""
+"""Inbox rows read and deleted by ranges of ids: other rows among them stay where they are."""
 
 from __future__ import annotations
 
