@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.core.characters import shown, visible
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.core.errors import Busy, InvalidInput
 from airflow_mq.core.message import Address
 from airflow_mq.core.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK
@@ -32,7 +32,7 @@ from airflow_mq.words import many
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_mq import Block, MessageQueue
+    from airflow_mq import Block, MessageQueue, Serviced
     from airflow_mq.operators.base import GivenWeight
 
 #: Messages that stay which a log lists.
@@ -91,7 +91,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             try:
                 self.process(context, processors, checked_part(self.part, processors), planned)
             finally:
-                summary = summary_of(planned, queue.blocks.settle(block))
+                summary = summary_of(planned, self._settle(queue, block))
                 context["ti"].xcom_push(key=SETTLED, value=summary)
                 self.log.info("%s", readable(summary))
         if summary["went_back"]:
@@ -102,6 +102,15 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         if summary["failed"]:
             raise AirflowFailException(f"message {address} failed for good, by its processor's outcome; it is deleted")
         return summary
+
+    def _settle(self, queue: MessageQueue, block: Block) -> Serviced:
+        """Settle the block, once no other process services the ring: both would write the queue of the message."""
+        while True:
+            try:
+                return queue.blocks.settle(block)
+            except Busy as error:
+                queue.blocks.renew(block, number_of(self.lease, "lease"))
+                self.log.info("block %s waits to be settled: %s", block.id, error)
 
     def _rules(self) -> Processors:
         """Return the author's rules, or the one processor that was chosen, for any origin."""

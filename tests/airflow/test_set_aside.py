@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import pytest
 
-from airflow_mq import Done, MessageQueue, Weight
+from airflow_mq import Block, Delivery, Done, MessageQueue, Serviced, Weight
+from airflow_mq.core.errors import Busy
 from airflow_mq.core.message import Address
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place, processed
@@ -46,6 +51,52 @@ def test_an_overweight_message_is_executed_within_a_limit_of_its_own(
     assert (summary["processed"], summary["messages"]) == (1, 1)
     assert queue.set_aside.list() == []
     assert len(processed(queue)) == 1
+
+
+def test_an_execution_waits_for_a_service_before_it_is_settled(
+    queue: MessageQueue, heavy: Address, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.operators import set_aside
+    from tests.airflow import functions
+
+    begun, go_on = Event(), Event()
+    real = set_aside.open_queue
+
+    @contextmanager
+    def impatient(*args: Any) -> Iterator[MessageQueue]:
+        with real(*args) as opened:
+            opened.session.busy_timeout = 0.1
+            settle = opened.blocks.settle
+
+            def settle_or_end_service(block: Block) -> Serviced:
+                try:
+                    return settle(block)
+                except Busy:
+                    go_on.set()
+                    raise
+
+            monkeypatch.setattr(opened.blocks, "settle", settle_or_end_service)
+            yield opened
+
+    def service(delivery: Delivery) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    def begin_service(payload: bytes, origin: str) -> None:
+        served.append(pool.submit(queue.service_queues, service))
+        assert begun.wait(60)
+
+    queue.enqueue_message("b", b"waits")
+    served: list[Future[Serviced]] = []
+    monkeypatch.setattr(set_aside, "open_queue", impatient)
+    monkeypatch.setattr(functions, "begin_service", begin_service, raising=False)
+    operator = execute(heavy, processors=in_place(function="tests.airflow.functions:begin_service"))
+    with ThreadPoolExecutor(1) as pool:
+        summary = run.execute(operator)
+
+    assert (summary["processed"], served[0].result().processed) == (1, 1)
+    assert queue.set_aside.list() == []
+    assert queue.check() == []
 
 
 @pytest.mark.parametrize(
