@@ -343,8 +343,8 @@ def _singles_of(rows: Sequence[StoredInboxRow], inline: int) -> Singles | None:
     """Return rows of one queue as one value; None if any is not one plain message, or its bytes are missing."""
     if rows[0].items > 1:
         return None
-    _, ids, sizes, items, more, _, attributes, heaps = zip(*rows)
-    if max(items) > 1 or any(more) or any(attributes) or (inline and not all(heaps)):
+    _, ids, sizes, items, more, lengths, attributes, heaps = zip(*rows)
+    if max(items) > 1 or any(more) or any(lengths) or any(attributes) or (inline and not all(heaps)):
         return None
     return Singles(list(ids), list(sizes), list(heaps) if inline else [])
 

@@ -254,7 +254,7 @@ def split_row(row: StoredInboxRow, heap: bytes) -> list[bytes]:
 
 def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> list[bytes]:
     """Return the messages in the bytes of an inbox row."""
-    if items == 1 and len(heap) == size:
+    if items == 1 and not packed and len(heap) == size:
         return [heap]
     lengths = codec.unpack_lengths(packed, items, size)
     if len(heap) != sum(lengths):

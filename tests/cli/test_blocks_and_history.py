@@ -45,7 +45,7 @@ def test_a_block_is_released(mq: Terminal, queue: MessageQueue) -> None:
     assert mq.json("queue", "footprint", "acme")["count"] == 2
     settled = queue.blocks.plan()
     settle(queue, settled, Weight(1, 1))
-    assert "settled before" in mq("block", "release", settled.token, code=3).err
+    assert "was settled;" in mq("block", "release", settled.token, code=3).err
     assert mq("block", "release", "00ff", code=3)
     assert mq("block", "show", "no token", code=3)
 

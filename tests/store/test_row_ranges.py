@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.core.errors import StoreCorrupt
 from airflow_mq.store.inbox import MANY_ROWS, RowRange
 from airflow_mq.store.rows import LATEST
 from airflow_mq.store.unit import Unit
@@ -84,3 +85,13 @@ def test_a_row_that_came_late_stays_when_its_neighbours_are_deleted(queue: Messa
     assert served == [b"in time"] * len(drawn)
     with queue.store.reading() as unit:
         assert ids_of(unit, queue) == [late]
+
+
+def test_a_payload_that_lost_bytes_is_reported(queue: MessageQueue) -> None:
+    ring = queue.session.ring_id
+    with queue.store.writing() as unit:
+        row_id = ids_of(unit, queue, "globex")[-1]
+        unit.inbox.delete(ring, [("globex", row_id)])
+        unit.run_for("insert_posted", {"id": [row_id], "origin": ["globex"], "size": [5], "heap": [b"1234"]}, ring=ring)
+    with pytest.raises(StoreCorrupt):
+        queue.service_queues(lambda delivery: None)

@@ -85,7 +85,7 @@ SELECT w.origin, s.plain, CASE WHEN s.plain THEN s.ids END, CASE WHEN s.plain TH
        CASE WHEN s.plain THEN s.heaps END
 FROM {each origin text[], after bigint[]}
 CROSS JOIN LATERAL (
-    SELECT bool_and(m.items = 1 AND NOT m.more AND m.attributes = '' AND m.size <= :inline) AS plain,
+    SELECT bool_and(m.items = 1 AND NOT m.more AND m.lengths = '' AND m.attributes = '' AND m.size <= :inline) AS plain,
            array_agg(m.id) AS ids, array_agg(m.size) AS sizes,
            array_agg(CASE WHEN m.size <= :inline THEN m.heap END) AS heaps
     FROM (
@@ -101,10 +101,10 @@ CROSS JOIN LATERAL (
 SELECT w.origin, s.plain, CASE WHEN s.plain THEN s.ids END, CASE WHEN s.plain THEN s.sizes END, '{}'::bytea[]
 FROM {each origin text[], after bigint[]}
 CROSS JOIN LATERAL (
-    SELECT bool_and(m.items = 1 AND NOT m.more AND m.attributes = '') AS plain,
+    SELECT bool_and(m.items = 1 AND NOT m.more AND m.lengths = '' AND m.attributes = '') AS plain,
            array_agg(m.id) AS ids, array_agg(m.size) AS sizes
     FROM (
-        SELECT m.id, m.size, m.items, m.more, m.attributes FROM {s}mail m
+        SELECT m.id, m.size, m.items, m.more, m.lengths, m.attributes FROM {s}mail m
         WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
         ORDER BY m.id
         LIMIT :limit

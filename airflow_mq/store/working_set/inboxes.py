@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from ...core.changes import Posted
+from ...core.errors import StoreCorrupt
 from ...core.page import InboxRow, Singles
+from ...core.priority import told
 from ...core.working_set import WorkingSet
 from ..rows import StoredInboxRow, inbox_row_of, split_row
 from . import books
@@ -164,7 +166,7 @@ class InboxLoader:
             if isinstance(found, Singles):
                 counts[name] = len(found.row_ids)
                 inbox.add_singles(found)
-                self.cache.fetched += sum(map(len, found.payloads))
+                self.cache.fetched += _payload_bytes(name, found)
                 continue
             counts[name] = len(found)
             for row in found:
@@ -179,3 +181,11 @@ class InboxLoader:
             self.inbox(origin).due_seen = True
         for row in self.source.due_rows(origins, self.working_set.now):
             self.inboxes[row.origin].due.append(row)
+
+
+def _payload_bytes(origin: str, singles: Singles) -> int:
+    """Return the bytes of the payloads that were read, or raise `StoreCorrupt` unless all of them are there."""
+    found, expected = sum(map(len, singles.payloads)), sum(singles.lengths)
+    if singles.payloads and found != expected:
+        raise StoreCorrupt(f"inbox rows of {told(origin)} have {found} bytes of payload; expected {expected}")
+    return found
