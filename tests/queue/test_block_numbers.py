@@ -75,7 +75,7 @@ def test_planned_block_is_named_by_its_number(queues: dict[str, MessageQueue]) -
         assert f"block {number}, which lives until" in queue.inspect.explain("acme").sentence
         reports = [batch.answer() for batch in block.batches()]
         queue.blocks.release(block)
-        with pytest.raises(TokenRefused, match=f"^block {number} is released"):
+        with pytest.raises(TokenRefused, match=f"^block {number} was released"):
             queue.blocks.report(block, reports)
 
 

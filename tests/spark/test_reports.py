@@ -154,7 +154,7 @@ def test_what_cannot_be_sent_is_kept_and_its_error_raised_where_answers_are_adde
 
 def test_a_timer_names_a_refusal_once(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(reports: object) -> None:
-        raise TokenRefused("block 7 is released; it is too late to report on it, and nothing was changed")
+        raise TokenRefused("block 7 was released; it is too late to report on it, and nothing was changed")
 
     reporter = Reporter(refuse)
     reporter.add("a", 0, 0, Done())
@@ -162,7 +162,7 @@ def test_a_timer_names_a_refusal_once(caplog: pytest.LogCaptureFixture) -> None:
         reporter.flush_quietly()
 
     assert [record.getMessage() for record in caplog.records] == [
-        "the block takes no more outcomes: block 7 is released; it is too late to report on it, and nothing was changed"
+        "the block takes no more outcomes: block 7 was released; it is too late to report on it, and nothing was changed"
     ]
     # The thread that adds learns it, too.
     with pytest.raises(TokenRefused):
