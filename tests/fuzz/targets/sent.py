@@ -29,7 +29,7 @@ from airflow_mq.core.weight import LARGEST, Weight
 from airflow_mq.queue import RingConfig
 from airflow_mq.queue.sending.packing import Packed, Packer
 from airflow_mq.store import codec
-from airflow_mq.store.rows import split
+from airflow_mq.store.rows import split_heap
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -151,7 +151,7 @@ def check_sender(data: bytes) -> None:
 
     sent: dict[str, list[bytes]] = {}
     for row, _ in attempt(pack, InvalidInput):
-        payloads = split(row.heap, codec.unpack_lengths(row.lengths, row.items, row.size))
+        payloads = split_heap(row.heap, row.size, row.items, row.lengths)
         sent.setdefault(row.origin, []).extend(payloads)
         assert not row.attributes or isinstance(codec.read_json(row.attributes), dict)
     expected: dict[str, list[bytes]] = {}

@@ -90,7 +90,7 @@ MUTATIONS: Sequence[Mutation] = (
         "inbox cut by a cursor over ids", "store/working_set/inbox.py",
         "return min(self.after, self.horizon - 1)", "return self.after",
         "        reached = self.horizon\n", "        reached = max(self.horizon, self.after + 1)\n",
-        "else self.after + 1, reached)", "else self.after + 1, self.after + 1)",
+        "min(self.next_id, reached)", "min(self.next_id, self.after + 1)",
         store="postgres",
     ),
     _bug(
