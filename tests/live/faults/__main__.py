@@ -18,6 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return 1 if a run is not clean."""
     options = _parser().parse_args(arguments)
     verdicts: dict[str, list[Verdict]] = {}
+    if options.logs is not None:
+        options.logs.mkdir(parents=True, exist_ok=True)
     with open_stage() as stage:
         for number in range(1, options.runs + 1):
             for name in options.row or ROWS:
