@@ -69,11 +69,16 @@ class InboxLoader:
             inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.horizon)
         return inbox
 
-    def next_inbox_row(self, origin: str) -> InboxRow | None:
-        """Return the next row that lies in no page; messages that this operation enqueued come last."""
+    def _filled(self, origin: str) -> Inbox:
+        """Return the inbox of an origin; it has rows, or was read to its end."""
         inbox = self.inbox(origin)
         if not inbox.rows and not inbox.empty:
             self._fill_ahead(origin)
+        return inbox
+
+    def next_inbox_row(self, origin: str) -> InboxRow | None:
+        """Return the next row that lies in no page; messages that this operation enqueued come last."""
+        inbox = self._filled(origin)
         if self.with_due and inbox.empty and not inbox.rows:
             if not inbox.due_seen:
                 self._add_due([origin])
@@ -96,9 +101,7 @@ class InboxLoader:
 
     def take_singles(self, origin: str, most: int) -> Singles | None:
         """Take the next rows, if they were read as rows of one plain message each."""
-        inbox = self.inbox(origin)
-        if not inbox.rows and not inbox.empty:
-            self._fill_ahead(origin)
+        inbox = self._filled(origin)
         return inbox.take_singles(most)
 
     def keep_posted(self, id_: int, posted: Posted) -> None:

@@ -121,9 +121,9 @@ class PayloadLoader:
 
     def _fetch(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Fetch the payloads of rows that are not in the cache."""
-        borrowed = []
+        cached, borrowed = self.cache.payloads, []
         missing = {
-            origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids) - self.cache.payloads.keys())
+            origin: sorted(own) for origin, ids in wanted.items() if (own := [id_ for id_ in ids if id_ not in cached])
         }
         for origin, id_, size, items, lengths, heap in self.source.heaps(missing) if missing else ():
             if heap:

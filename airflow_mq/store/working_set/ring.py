@@ -111,10 +111,9 @@ class RingLoader:
 
     def _meet_all(self) -> list[tuple[int, str]]:
         fresh: list[tuple[int, str]] = []
-        while not self._coming.is_empty or not self._look_ended:
-            if not self._coming.newcomers:
-                self._look_for_news(None)
-            fresh += self._next_stretch(self._coming)
+        self._look_ended = False
+        while not (self._coming.is_empty and self._look_ended):
+            fresh += self._meet_more()
         fresh.sort()
         for _, origin in fresh:
             self.working_set.ring.meet(origin)
@@ -122,13 +121,20 @@ class RingLoader:
 
     def meet_newcomers(self, most: int = MEET_IN_ALL) -> bool:
         """Meet at most `most` newcomers of each priority, by their first row; return whether more wait."""
-        self._look_for_news(None)
         if self.working_set.config.high:
             self._look_for_high_news()
-        for coming in (self._coming_high, self._coming):
-            for _ in range(0, min(most, len(coming.newcomers)), MEET_AT_ONCE):
-                self._next_stretch(coming)
+        for _ in range(0, min(most, len(self._coming_high.newcomers)), MEET_AT_ONCE):
+            self._next_stretch(self._coming_high)
+        self._look_ended = False
+        for _ in range(0, most, MEET_AT_ONCE):
+            self._meet_more()
         return bool(self._coming.newcomers or self._coming_high.newcomers) or not self._look_ended
+
+    def _meet_more(self) -> list[tuple[int, str]]:
+        """Meet the next newcomers, after a look if none is known."""
+        if not (self._coming.newcomers or self._look_ended):
+            self._look_for_news(None)
+        return self._next_stretch(self._coming)
 
     def news_left(self) -> bool:
         """Return whether origins that are not ready have inbox rows that no look came to."""
