@@ -12,7 +12,7 @@ import select
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -168,7 +168,12 @@ class SimulatedConnection(sqlite3.Connection):
         return self.cursor().executemany(text, values)
 
     def close(self) -> None:
-        """Close; a transaction that is open is rolled back."""
+        """Close; a transaction that is open is rolled back.
+
+        SQLite keeps a closed connection, and its lock, until its last cursor is gone. An ended process leaves none.
+        """
+        with suppress(sqlite3.ProgrammingError):
+            self.rollback()
         super().close()
         self.seam.scheduler.released()
 
