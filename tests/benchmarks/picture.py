@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.drivers.common import SIZE
+from tests.benchmarks.rows import Row
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
-from tests.benchmarks.targets import Row
 
 OURS, BARE, PEER = "#1b7f5c", "#8a8f98", "#c9a45c"
 

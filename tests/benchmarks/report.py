@@ -9,8 +9,9 @@ from typing import Any
 
 from tests.benchmarks.about import BIAS, table
 from tests.benchmarks.picture import draw
+from tests.benchmarks.rows import Row
 from tests.benchmarks.stats import Figure, Sample, pick, rates
-from tests.benchmarks.targets import Row, rows
+from tests.benchmarks.targets import rows
 
 #: What was found out about targets that are missed: written by hand, kept beside the figures.
 REMARKS = "remarks.md"

@@ -3,54 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tests.benchmarks.drivers.common import SIZE
 from tests.benchmarks.measures.throughput import CALLS, MODES
+from tests.benchmarks.rows import Row, best_peer, ratio
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
-
-NOT_PEERS = ("ours", "bare")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A ratio of medians and the bound that it has to keep; a row without bound only stands beside."""
-
-    group: str
-    what: str
-    ratio: float | None
-    bound: float | None = None
-    at_least: bool = True
-    detail: str = ""
-
-    @property
-    def met(self) -> bool | None:
-        if self.bound is None or self.ratio is None:
-            return None
-        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
-
-    @property
-    def target(self) -> str:
-        return "-" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:g} x"
-
-    @property
-    def verdict(self) -> str:
-        if self.ratio is None:
-            return "not measured"
-        if self.met is None:
-            return ""
-        if self.met:
-            return "met"
-        assert self.bound
-        missed = 1 - self.ratio / self.bound if self.at_least else self.ratio / self.bound - 1
-        return f"**missed by {missed:.0%}**"
-
-
-def best_peer(samples: Sequence[Sample], measure: str) -> tuple[str, Figure] | None:
-    """The peer with the highest median rate."""
-    names = {sample["contender"] for sample in pick(samples, measure)} - set(NOT_PEERS)
-    found = [(name, figure) for name in names if (figure := rates(pick(samples, measure, name)))]
-    return max(found, key=lambda pair: pair[1].median) if found else None
 
 
 def rows(samples: Sequence[Sample]) -> list[Row]:
@@ -66,21 +23,17 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
     ]
 
 
-def _ratio(ours: Figure | None, theirs: Figure | None) -> float | None:
-    return ours.median / theirs.median if ours and theirs else None
-
-
 def _bulk(samples: Sequence[Sample]) -> list[Row]:
     best, found = best_peer(samples, "bulk_in"), []
     bare = rates(pick(samples, "bulk_in", "bare", variant="COPY of 1,000"))
     for variant in ("calls of 1,000 to one origin", "calls of 1,000 to 100 origins"):
         ours = rates(pick(samples, "bulk_in", "ours", variant=variant))
         if best:
-            found.append(Row("bulk in", f"{variant}, against the best peer", _ratio(ours, best[1]), 10, detail=best[0]))
-        found.append(Row("bulk in", f"{variant}, against the bare table", _ratio(ours, bare), 2))
+            found.append(Row("bulk in", f"{variant}, against the best peer", ratio(ours, best[1]), 10, detail=best[0]))
+        found.append(Row("bulk in", f"{variant}, against the bare table", ratio(ours, bare), 2))
     ours = rates(pick(samples, "bulk_in", "ours", variant="calls of 10 to one origin"))
     bare = rates(pick(samples, "bulk_in", "bare", variant="COPY of 10"))
-    found.append(Row("bulk in", "calls of 10 to one origin, against COPY of 10", _ratio(ours, bare)))
+    found.append(Row("bulk in", "calls of 10 to one origin, against COPY of 10", ratio(ours, bare)))
     return found
 
 
@@ -89,7 +42,7 @@ def _single(samples: Sequence[Sample]) -> list[Row]:
         Row(
             "single in",
             f"{clients} client{'s' if clients > 1 else ''}, against the bare table's INSERT",
-            _ratio(
+            ratio(
                 rates(pick(samples, "single_in", "ours", clients=clients)),
                 rates(pick(samples, "single_in", "bare", clients=clients)),
             ),
@@ -116,11 +69,11 @@ def _out(samples: Sequence[Sample]) -> list[Row]:
             ours = rates(pick(samples, "out", "ours", variant=name))
             if best:
                 found.append(
-                    Row("out", f"{name}, against the best peer", _ratio(ours, best[1]), against_best, detail=best[0])
+                    Row("out", f"{name}, against the best peer", ratio(ours, best[1]), against_best, detail=best[0])
                 )
-            found.append(Row("out", f"{name}, against the bare table", _ratio(ours, bare), against_bare))
+            found.append(Row("out", f"{name}, against the bare table", ratio(ours, bare), against_bare))
             if mode == "batch":
-                found.append(Row("out", f"{name}, against the bare table by array", _ratio(ours, quick), against_bare))
+                found.append(Row("out", f"{name}, against the bare table by array", ratio(ours, quick), against_bare))
     return found
 
 
@@ -155,9 +108,9 @@ def _flat(samples: Sequence[Sample]) -> list[Row]:
             for variant in ("few", "many", "crowd")
         )
         found += [
-            Row("flat", f"many waiting, against few ({note})", _ratio(many, few), 1.5, False),
-            Row("flat", f"many over a crowd of origins, against over 100 ({note})", _ratio(crowd, many), 1.5, False),
-            Row("flat", f"many over a crowd of origins, against few ({note})", _ratio(crowd, few), 1.5, False),
+            Row("flat", f"many waiting, against few ({note})", ratio(many, few), 1.5, False),
+            Row("flat", f"many over a crowd of origins, against over 100 ({note})", ratio(crowd, many), 1.5, False),
+            Row("flat", f"many over a crowd of origins, against few ({note})", ratio(crowd, few), 1.5, False),
         ]
     return found
 
@@ -174,9 +127,7 @@ def _held(samples: Sequence[Sample]) -> list[Row]:
             )
             for variant in ("held open", "none")
         )
-        found.append(
-            Row("flat", f"beside a transaction held open, against none ({note})", _ratio(held, free), 2, False)
-        )
+        found.append(Row("flat", f"beside a transaction held open, against none ({note})", ratio(held, free), 2, False))
     return found
 
 
@@ -186,12 +137,12 @@ def _passed(samples: Sequence[Sample]) -> list[Row]:
     for variant in ("paused", "in flight"):
         taken = pick(samples, "passed", "ours", variant=variant)
         passing = values(taken, "seconds")
-        ratio = _ratio(passing, none)
+        beyond = ratio(passing, none)
         detail = ""
         if passing and none:
             each = (passing.median - none.median) / taken[0]["passed"] * 1e6
             detail = f"{each:.1f} µs for each of {taken[0]['passed']:,} origins"
-        found.append(Row("flat", f"skipping origins that are {variant}, against none", ratio, detail=detail))
+        found.append(Row("flat", f"skipping origins that are {variant}, against none", beyond, detail=detail))
     return found
 
 
@@ -203,7 +154,7 @@ def _planning(samples: Sequence[Sample]) -> list[Row]:
         whole = values(pick(samples, "baseline", "ours", variant=name, payloads=True), "seconds")
         bare = values(pick(samples, "baseline", "ours", variant=name, payloads=False), "seconds")
         found += [
-            Row("plan", f"{name}, against reading the mail and walking its lengths", _ratio(plan, whole), 3, False),
-            Row("plan", f"{name}, against reading and walking lengths alone", _ratio(plan, bare)),
+            Row("plan", f"{name}, against reading the mail and walking its lengths", ratio(plan, whole), 3, False),
+            Row("plan", f"{name}, against reading and walking lengths alone", ratio(plan, bare)),
         ]
     return found
