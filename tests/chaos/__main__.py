@@ -13,6 +13,7 @@ import psycopg
 
 from airflow_mq.core.errors import MessageQueueError
 from tests.postgres_programs import find_bindirs
+from tests.scenarios import scenario_parser
 
 from .copies import prepared
 from .scenarios import SCENARIOS
@@ -58,17 +59,11 @@ def _run(name: str, options: argparse.Namespace, place: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = "\n".join(f"  {name:24}{kind.__doc__}" for name, kind in SCENARIOS.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.chaos",
-        description="Run clients under real faults of PostgreSQL, and compare what they acknowledged with the store.",
-        epilog=f"scenarios:\n{names}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = scenario_parser(
+        "python -m tests.chaos",
+        "Run clients under real faults of PostgreSQL, and compare what they acknowledged with the store.",
+        SCENARIOS,
     )
-    parser.add_argument(
-        "--scenario", action="append", choices=list(SCENARIOS), metavar="NAME",
-        help="run this scenario, once or more often (default: all)",
-    )  # fmt: skip
     parser.add_argument("--store", choices=sorted(find_bindirs()), default="embedded", help="PostgreSQL of the runs")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each scenario (default: 1)")
     parser.add_argument("--faults", type=int, default=1, metavar="N", help="times of the fault in a run (default: 1)")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.chaos.verdict import Verdict
+from tests.scenarios import scenario_parser
 
 from .scenarios import SCENARIOS, Scenario
 
@@ -74,17 +75,11 @@ def _row(name: str, kind: type[Scenario], runs: int, verdicts: Sequence[Verdict]
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = "\n".join(f"  {name:22}{kind.__doc__}" for name, kind in SCENARIOS.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.powerloss",
-        description="Run clients under real faults of a SQLite file, and compare what they acknowledged with the store.",
-        epilog=f"scenarios:\n{names}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = scenario_parser(
+        "python -m tests.powerloss",
+        "Run clients under real faults of a SQLite file, and compare what they acknowledged with the store.",
+        SCENARIOS,
     )
-    parser.add_argument(
-        "--scenario", action="append", choices=list(SCENARIOS), metavar="NAME",
-        help="run this scenario, once or more often (default: all)",
-    )  # fmt: skip
     parser.add_argument("--runs", type=int, default=20, metavar="N", help="faults of each scenario (default: 20)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of the faults (default: 1)")
     return parser
