@@ -1,4 +1,4 @@
-"""What the tests' processors do."""
+"""Functions of the processors in these tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any
 
 from airflow_mq import BadFormat, Done, Overweight, Weight, Yield
 
-#: What was processed, in order: payload and origin.
+#: Processed messages in order: payload and origin.
 SEEN: list[tuple[bytes, str]] = []
 
 
 def process(payload: bytes, origin: str) -> Any:
-    """Remember the message; `yield`, `bad`, `raise` and `heavy` do what they say; `next` sends one on, `used` tells what it cost."""
+    """Record the message, and answer by its payload.
+
+    `yield`, `bad`, `raise` and `heavy` give that outcome, `next` enqueues a message, and `used` reports a weight.
+    """
     SEEN.append((payload, origin))
     if payload.startswith(b"raise"):
         raise ValueError("no such order")

@@ -1,4 +1,4 @@
-"""What listens in these tests where a collector would: to StatsD's lines, and to OTLP by HTTP."""
+"""Receivers of metrics and spans: a StatsD server, and an OTLP collector over HTTP."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 
 class Lines:
-    """A StatsD server that keeps what it hears."""
+    """A StatsD server that keeps all lines."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
-        # What was sent before is there by now: on loopback, nothing is on its way.
+        # On loopback, a line that was sent has arrived.
         self._socket.settimeout(0.2)
         self.port = self._socket.getsockname()[1]
 
-    def heard(self) -> dict[str, list[str]]:
-        """The values by name, with their kind."""
+    def values(self) -> dict[str, list[str]]:
+        """Return the values by name, with their kinds."""
         found: dict[str, list[str]] = {}
         try:
             while True:
@@ -35,7 +35,7 @@ class Lines:
 
 
 class Collector:
-    """What an OTLP collector got: requests by path, decoded when asked for."""
+    """An OTLP collector: it keeps requests by path, and decodes them on demand."""
 
     def __init__(self, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
@@ -53,7 +53,7 @@ class Collector:
         ]
 
     def metrics(self) -> dict[str, list[Any]]:
-        """The metrics by name: the latest that was told of each."""
+        """Return the latest data points of each metric, by name."""
         from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
         return {
@@ -67,7 +67,7 @@ class Collector:
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """A collector on a free port."""
+    """Run a collector on a free port."""
     made: list[Collector] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -93,5 +93,5 @@ def collector() -> Iterator[Collector]:
 
 
 def attributes_of(one: Any) -> dict[str, Any]:
-    """The attributes of a span, or of a data point, as Python has them."""
+    """Return the attributes of a span or of a data point as Python values."""
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in one.attributes}

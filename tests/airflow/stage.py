@@ -1,4 +1,4 @@
-"""A stage for operators: runs of a DAG that need no Airflow, only a task instance that remembers."""
+"""DAG runs without an Airflow: operators execute with a task instance that keeps XComs and states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FUNCTION = "tests.airflow.functions:process"
 
 
 def in_place(*, unrouted: str = "pause", function: str = FUNCTION) -> Processors:
-    """Two processors: `a*` in two parts, and `b*`."""
+    """Return two processors: `a*` in two parts, and `b*`."""
     return Processors(
         [
             Processor("alpha", function, origins=("a*",), where="in place", split=2),
@@ -26,7 +26,7 @@ def in_place(*, unrouted: str = "pause", function: str = FUNCTION) -> Processors
 
 
 class Airflow:
-    """What a task can ask Airflow for: XComs, the states of tasks, and which runs there are."""
+    """The part of Airflow that tasks query: XComs, states of tasks, and DAG runs."""
 
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str], str] = {}
@@ -37,7 +37,7 @@ class Airflow:
 
 
 class Run:
-    """One run of a DAG with a block."""
+    """A DAG run with a block."""
 
     def __init__(self, airflow: Airflow, dag_id: str, run_id: str) -> None:
         self.airflow, self.dag_id, self.run_id = airflow, dag_id, run_id
@@ -46,7 +46,7 @@ class Run:
         self.events: list[Any] = []
 
     def context(self, task_id: str, map_index: int = -1) -> dict[str, Any]:
-        """What `execute` is called with."""
+        """Return the context that `execute` receives."""
         run = self
 
         class TaskInstance(SimpleNamespace):
@@ -78,7 +78,7 @@ class Run:
         }  # fmt: skip
 
     def execute(self, operator: Any, map_index: int = -1) -> Any:
-        """Execute an operator as its task would be; raises what it raises, and remembers its state."""
+        """Execute an operator as its task, and record the state of that task. Raise its error."""
         from airflow.providers.common.compat.sdk import AirflowSkipException
 
         name = operator.task_id if map_index < 0 else f"{operator.task_id}_{map_index}"
@@ -116,13 +116,13 @@ class Run:
         return self.execute(SettleBlockOperator(task_id="settle", mq_conn_id=CONN_ID, **kwargs))
 
     def whole(self, **kwargs: Any) -> Any:
-        """Plan, process every part, settle."""
+        """Plan a block, process every part, and settle it."""
         for index in range(len(self.plan(**kwargs))):
             self.process(index)
         return self.settle()
 
     def quietly(self, task: str) -> None:
-        """One of the tasks, whatever it raises: `plan`, `p0`, `p1`, `p2` or `settle`."""
+        """Run one of the tasks `plan`, `p0`, `p1`, `p2` and `settle`; ignore its error."""
         with suppress(Exception):
             if task.startswith("p") and task != "plan":
                 if len(self.xcoms.get(("plan", "return_value"), ())) > int(task[1:]):
@@ -132,7 +132,7 @@ class Run:
 
 
 class _Always:
-    """The same under any key, also one that has no hash, as aliases of assets in Airflow 3.1."""
+    """A mapping of every key to one value. Aliases of assets in Airflow 3.1 have no hash."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -148,5 +148,5 @@ def fill(queue: MessageQueue, messages: Mapping[str, Iterable[bytes]]) -> None:
 
 
 def processed(queue: MessageQueue) -> list[tuple[str, bytes]]:
-    """What was processed, by origin and id."""
+    """Return the processed messages, by origin and id."""
     return [(event.origin, event.id) for event in queue.inspect.events(name="Processed")]

@@ -61,7 +61,7 @@ def test_a_run_reports_waiting_messages_and_its_outcomes(queue: MessageQueue, ru
 
     run.whole()
 
-    heard = lines.heard()
+    heard = lines.values()
     assert all(name.startswith("airflow.mq.default.") for name in heard)
     told = {name.removeprefix("airflow.mq.default."): values for name, values in heard.items()}
     assert told["depth.messages"] == ["6|g", "1|g"]  # at the plan, and what is left after the block
@@ -92,7 +92,7 @@ def test_the_largest_origins_have_their_own_metrics_if_configured(
 
     from airflow_mq.metrics import as_name
 
-    heard = {name: values for name, values in lines.heard().items() if ".origin." in name}
+    heard = {name: values for name, values in lines.values().items() if ".origin." in name}
     deep = as_name("a/shop.eu")
     assert heard[f"airflow.mq.default.origin.{deep}.depth.messages"] == ["5|g"]
     assert heard["airflow.mq.default.origin.a2.depth.messages"] == ["3|g"]
@@ -109,7 +109,7 @@ def test_tags_carry_the_ring_and_the_origin_where_a_backend_has_them(
 
     run.plan()
 
-    heard = lines.heard()
+    heard = lines.values()
     assert heard["airflow.mq.depth.messages,ring=default"] == ["5|g"]
     assert heard["airflow.mq.origin.depth.messages,ring=default,origin=a_1__and_more"] == ["5|g"]
     run.settle()
@@ -144,7 +144,7 @@ def test_fairness_is_not_reported_at_every_block_of_a_crowd(
 
     run.whole()
 
-    heard = lines.heard()
+    heard = lines.values()
     assert heard["airflow.mq.default.depth.queues"] == ["3|g", "3|g"]
     assert not any("fairness" in name for name in heard)
 
@@ -173,7 +173,7 @@ def test_housekeeping_reports_waiting_messages_without_a_block(queue: MessageQue
     fill(queue, {"a": [b"x", b"y"]})
     run.execute(HousekeepingOperator(task_id="keep", mq_conn_id=CONN_ID))
 
-    heard = lines.heard()
+    heard = lines.values()
     assert heard["airflow.mq.default.depth.messages"] == ["2|g"]
     assert not any("blocks." in name and "backlog" not in name for name in heard)
 
@@ -189,6 +189,6 @@ def test_a_poller_reports_waiting_messages(queue: MessageQueue, statsd: Any) -> 
             await asyncio.wait_for(anext(events), 60)
 
     asyncio.run(scene())
-    heard = lines.heard()
+    heard = lines.values()
     assert heard["airflow.mq.default.depth.messages"] == ["2|g"]
     assert not any("fairness" in name or "plan" in name for name in heard)

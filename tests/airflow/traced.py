@@ -1,5 +1,7 @@
-"""A program of its own: somebody sends under a span, and a block of it is planned, processed by Spark and settled;
-what was sent on by its processor is in another."""
+"""A program that sends messages under a span and runs two blocks: one on Spark, and one in place.
+
+The second block has the message that the processor of the first block enqueued.
+"""
 
 from __future__ import annotations
 

@@ -378,10 +378,10 @@ def test_check_reports_violations_of_payload_tables(make_queue: Maker) -> None:
         except Back:
             return " ".join(map(str, violations))
 
-    assert "bytes are stored of" in violated("DELETE FROM mq_chunk WHERE seq = 1")
+    assert "bytes are stored" in violated("DELETE FROM mq_chunk WHERE seq = 1")
     assert "is not counted" in violated(f"UPDATE mq_blob_use SET until = 1 WHERE hash = '{digest(LARGE).hex()}'")
     assert "and no sweep would find it" in violated("DELETE FROM mq_blob_use")
-    assert "is gone, and counted" in violated("UPDATE mq_blob_use SET place = 7 - place")
+    assert "is gone, but its reference is still counted" in violated("UPDATE mq_blob_use SET place = 7 - place")
     assert queue.check() == []
 
 
@@ -474,7 +474,7 @@ def test_a_file_that_is_missing_is_reported(files_queue: MessageQueue) -> None:
     queue.payloads.enqueue("acme", HUGE)
     (blob,) = queue.payloads.list()
     Path(blob.path or "").unlink()
-    assert [violation.what for violation in queue.check()] == [f"its file {blob.path} is gone"]
+    assert [violation.what for violation in queue.check()] == [f"its file {blob.path} is missing"]
     Path(blob.path or "").write_bytes(HUGE)
 
 

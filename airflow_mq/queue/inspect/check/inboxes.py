@@ -75,7 +75,7 @@ def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horiz
 
     :param horizon: every row with a smaller id is visible here, or will never be
     """
-    lent = Loans(session.ring_id, unit.loans.all(session.ring_id)).let_go
+    lent = Loans(session.ring_id, unit.loans.all(session.ring_id)).released
     for origin in origins:
         repair = _find_repair(session, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
         if repair is not None:

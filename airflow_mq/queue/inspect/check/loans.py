@@ -1,4 +1,4 @@
-"""Check of loans: messages that were transferred without their bytes."""
+"""Check of loans: transferred messages whose bytes stay in the inbox row of their lender."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ class Loans:
         self.entries = rows
         taken = [loan for loan, *_ in self.entries if loan.ring == ring]
         given = [loan for loan, *_ in self.entries if loan.lender_ring == ring]
-        #: The inbox rows of this ring that borrow, that lend, and that are only there because they lend.
+        #: Inbox rows of this ring that borrow bytes.
         self.borrowed = {(loan.origin, loan.row_id) for loan in taken}
+        #: Inbox rows of this ring that lend bytes.
         self.lent = {(loan.lender_origin, loan.lender_mail) for loan in given}
-        self.let_go = {(loan.lender_origin, loan.lender_mail) for loan in given if loan.let_go}
+        #: Inbox rows of this ring that exist only for their borrowers.
+        self.released = {(loan.lender_origin, loan.lender_mail) for loan in given if loan.let_go}
 
     def check(self) -> Iterator[Violation]:
         """Check both ends of each loan."""
         for loan, start, size, whole in self.entries:
             where = f"inbox row {loan.row_id} of {loan.origin!r} in ring {loan.ring}"
             if size is None:
-                yield Violation(where, "it is gone, though a loan of it is kept")
+                yield Violation(where, "it is missing, but its loan is stored")
             elif whole is None:
                 yield Violation(
-                    where, f"inbox row {loan.lender_mail} of {loan.lender_origin!r} is gone, and its bytes with it"
+                    where, f"inbox row {loan.lender_mail} of {loan.lender_origin!r} is missing, and its bytes with it"
                 )
             elif start + size > whole:
-                yield Violation(where, f"its bytes lie beyond those of inbox row {loan.lender_mail}")
+                yield Violation(where, f"its bytes end beyond those of inbox row {loan.lender_mail}")
 
     def check_pages(
         self, origin: str, pages: Mapping[int, Page], uncut: Collection[int], borrowing: Collection[int]
@@ -43,19 +45,19 @@ class Loans:
         where = f"book {origin!r}"
         for id_ in borrowing:
             if (origin, id_) not in self.borrowed:
-                yield Violation(where, f"inbox row {id_} has no bytes, and borrows none")
+                yield Violation(where, f"inbox row {id_} has no bytes and no loan")
         cut: set[int] = set()
         for page in pages.values():
             row_ids = {part.row_id for part in page.slices}
             cut |= row_ids
             if not page.has_loans and any((origin, id_) in self.borrowed for id_ in row_ids):
-                yield Violation(where, f"page {page.index} does not know that it holds what is borrowed")
-        for whose, id_ in self.let_go:
+                yield Violation(where, f"page {page.index} has borrowed messages, but is not marked so")
+        for whose, id_ in self.released:
             if whose == origin and (id_ in cut or id_ in uncut):
-                yield Violation(where, f"inbox row {id_} was let go of, and is still needed")
-        for whose, id_ in self.lent - self.let_go:
+                yield Violation(where, f"inbox row {id_} is kept for borrowers only, but its own queue needs it")
+        for whose, id_ in self.lent - self.released:
             if whose == origin and id_ not in cut:
-                yield Violation(where, f"inbox row {id_} is lent, in no page, and would be kept for ever")
+                yield Violation(where, f"inbox row {id_} is lent and in no page; nothing would ever delete it")
 
 
 def borrows(row: StoredInboxRow) -> bool:

@@ -13,14 +13,14 @@ from ....store.inbox import AttributesRow
 from ....store.unit import Unit
 from ...session import RingSession
 
-#: A message: its mail, and its place there.
+#: A message: the id of its inbox row, and its place in that row.
 Place = tuple[int, int]
 
 
 def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> Iterator[Violation]:
     """Return the violations in the messages of one ring and in all payloads of its store.
 
-    :param missing: takes the files that are not there, by hash; see `confirm_missing`.
+    :param missing: receives the missing files, by hash; see `confirm_missing`.
     """
     uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
     rows = unit.inbox.with_blobs(session.ring_id)
@@ -37,14 +37,15 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
     for hash_, size, _, path, stored, count in blobs:
         yield from _check_bytes(session, unit, hash_, size, path, stored, missing)
         if not count:
-            yield Violation(f"payload {hash_}", "nobody refers to it, and no sweep would find it")
+            yield Violation(f"payload {hash_}", "no message refers to it, and no sweep would find it")
     yield from _check_past_uploads(session, unit)
 
 
 def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[Violation]:
-    """Return the missing files that payloads still name; after a snapshot began, a sweep may remove a payload.
+    """Return the missing files of payloads that still exist.
 
-    Call it outside of that snapshot. A sweep deletes the payload before it removes the file.
+    Call it outside of the snapshot: a sweep may remove a payload after a snapshot began. A sweep deletes the payload
+    before it removes the file.
     """
     if not missing:
         return
@@ -52,16 +53,16 @@ def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[V
         blobs = unit.payloads.checked()
     for hash_, _, _, path, _, _ in blobs:
         if missing.get(hash_) == path:
-            yield Violation(f"payload {hash_}", f"its file {path} is gone")
+            yield Violation(f"payload {hash_}", f"its file {path} is missing")
 
 
 def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
     """Return the messages of inbox rows that refer to payloads, with the hashes."""
     found: dict[Place, str] = {}
     for _, id_, attributes in rows:
-        with codec.reading("what senders said beside their messages"):
-            for place, said in codec.read_json(bytes(attributes)).get("blobs", {}).items():
-                found[id_, int(place)] = said.partition(":")[0]
+        with codec.reading("attributes of inbox rows"):
+            for place, reference in codec.read_json(bytes(attributes)).get("blobs", {}).items():
+                found[id_, int(place)] = reference.partition(":")[0]
     return found
 
 
@@ -83,12 +84,11 @@ def _check_references(
 ) -> Iterator[Violation]:
     for (row_id, place), hash_ in live.items():
         if hash_ not in blobs:
-            yield Violation(
-                f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, which is not there"
-            )
+            yield Violation(f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, which is missing")
         elif uses.get((row_id, place)) != (hash_, None):
             yield Violation(
-                f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, and is not counted"
+                f"message {place} of inbox row {row_id}",
+                f"its reference to payload {hash_} is not counted",
             )
 
 
@@ -100,11 +100,11 @@ def _check_uses(
         return
     there = unit.inbox.existing([row_id for row_id, _ in counted])
     for row_id, place in counted:
-        # Mail of another ring is that ring's to look at.
+        # The check of another ring covers the inbox rows of that ring.
         if row_id in ours or row_id not in there:
             hash_ = uses[row_id, place][0]
             yield Violation(
-                f"payload {hash_}", f"message {place} of inbox row {row_id} is gone, and counted as referring to it"
+                f"payload {hash_}", f"message {place} of inbox row {row_id} is gone, but its reference is still counted"
             )
 
 
@@ -131,4 +131,4 @@ def _check_bytes(
             return
         stored = there
     if stored != size:
-        yield Violation(f"payload {hash_}", f"{stored:,} bytes are stored of {size:,}")
+        yield Violation(f"payload {hash_}", f"{stored:,} of its {size:,} bytes are stored")

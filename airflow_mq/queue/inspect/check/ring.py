@@ -49,7 +49,7 @@ def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
     floor = unit.rings.floors(ring).ticket_floor
     if lowest is not None and lowest < floor:
         yield Violation(
-            "ring", f"the smallest ticket is {lowest}, below the floor of {floor}: its queue would never be met"
+            "ring", f"the smallest ticket is {lowest}, below the floor of {floor}; its queue would never be serviced"
         )
 
 
@@ -64,19 +64,19 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, loans: Loans, b
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
     found += check_inbox(origin, known, uncut, bounds)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
-        found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, yet with paths nobody saves up"))
+        found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, but paths=True allows none"))
     rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
     found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
     found += loans.check_pages(origin, pages, uncut, {row.id for row in inbox_rows if borrows(row)})
     # A released row exists only for its borrowers.
-    lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.let_go}
+    lengths = {id_: its for id_, its in lengths.items() if (origin, id_) not in loans.released}
     return found + list(check_slices(origin, pages, lengths, uncut))
 
 
 def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:
     working_set.loader.load_branches()
     if working_set.branches and not working_set.config.paths:
-        yield Violation("ring", "it keeps groups of origins, and its origins are no paths")
+        yield Violation("ring", "it stores groups of origins, but paths=False")
     yield from check_branches(
         working_set.branches.values(), working_set.owed, [one for one in origins if not is_high(one)]
     )
@@ -85,20 +85,18 @@ def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Vi
 def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:
     low, top = level_of(book.origin)
     if ticket is not None and not low <= ticket <= top:
-        yield Violation(f"book {told(book.origin)}", f"its ticket is {ticket}, among those of the other priority")
+        yield Violation(f"book {told(book.origin)}", f"its ticket {ticket} belongs to the other priority")
     if is_high(book.origin) and not config.high:
-        yield Violation(
-            f"book {told(book.origin)}", "the ring is not set to look for high messages; it would never be met"
-        )
+        yield Violation(f"book {told(book.origin)}", "the ring has high=False; this queue would never be serviced")
     if book.origin == MARK and not 0 <= book.deficit <= BLOCK_PARTS:
-        yield Violation("ring", f"high messages owe {book.deficit} parts of a block to regular ones")
+        yield Violation("ring", f"high messages owe {book.deficit} parts of a block: expected 0 to {BLOCK_PARTS}")
 
 
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
     held: dict[tuple[str, int, int], int] = {}
     for origin, data, block, state in unit.blocks.in_flight(ring):
         if state != PLANNED:
-            yield Violation(f"claim on {told(origin)}", f"block {block} holds it, and does not live")
+            yield Violation(f"claim on {told(origin)}", f"block {block} holds it, but has ended")
         for page, item in codec.unpack_claim(origin, bytes(data)).places():
             other = held.setdefault((origin, page, item), block)
             if other != block:
