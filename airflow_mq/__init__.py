@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Step,
         batch_processor,
     )
+    from .sharding import ShardedQueue
 
 #: The public names, by the module that defines them.
 _NAMES = {
@@ -60,6 +61,7 @@ _NAMES = {
         "Batch Block Delivery Enqueued Explanation ForecastBlock History Judgement MessageQueue Peeked Report Serviced "
         "SetAside Step batch_processor"
     ),
+    "sharding": "ShardedQueue",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
@@ -67,7 +69,8 @@ __all__ = [
     "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
     "Explanation", "Footprint", "ForecastBlock", "History", "Judgement", "LinearWeigher", "Message", "MessageQueue",
     "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced",
-    "SetAside", "StackLimitReached", "Step", "Unsupported", "Violation", "Weight", "Yield", "batch_processor",
+    "SetAside", "ShardedQueue", "StackLimitReached", "Step", "Unsupported", "Violation", "Weight", "Yield",
+    "batch_processor",
 ]  # fmt: skip
 
 

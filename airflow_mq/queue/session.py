@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -62,6 +62,8 @@ class RingSession:
         self.actor = check_text(actor or _user(), "the actor")
         #: Whether sent messages carry the active trace.
         self.traces = tracing.wanted(traces)
+        #: Called in the transaction of each send with the queues that it sends to; raises an error to refuse them.
+        self.fence: Callable[[Unit, Iterable[str]], None] | None = None
         self._config: tuple[PlainConfig, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
         #: Leases of the ring that this session held, or may hold, and no longer needs.

@@ -16,6 +16,7 @@ from .primitives import Primitives
 from .rings import Rings
 from .rows import Locked
 from .set_aside import SetAside
+from .shards import Shards
 
 Repo = TypeVar("Repo")
 
@@ -59,3 +60,4 @@ class Unit(Primitives):
     keys = _Noun(Keys)
     payloads = _Noun(Payloads)
     loans = _Noun(Loans)
+    shards = _Noun(Shards)

@@ -67,10 +67,12 @@ MAY_SCAN = {
     "backlog": "a display sorts queues by depth",
     "first_pages": "the fairness report reads every ready queue",
     "first_mails": "the fairness report reads every queue with inbox rows",
+    "keyed_origins": "a change of the layout of shards reads every key",
+    "stored_among": "a release of pinned origins looks for delayed messages and keys, which have no index by origin",
     "claimed": "the fairness report reads every queue with messages in flight",
 }
 #: A statement that databases cannot plan.
-NOT_PLANNED = {"copy_mail": "a COPY has no plan"}
+NOT_PLANNED = {"copy_mail": "a COPY has no plan", "lock_shard": "a lock has no plan"}
 
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
 PAGES = list(range(len(ORIGINS)))
@@ -127,6 +129,10 @@ VALUES: dict[str, dict[str, Any]] = {
     "tickets_before": {"ticket": 0, "low": -LATE},
     "advance_tickets": {"ticket": 0, "top": LATE, "shift": 1},
     "table_locks": {"schema": "airflow_mq"},
+    "adopt_layout": {"name": "a", "version": 1, "layout": "{}"},
+    "pins": {"after": "o00100", "limit": 1000},
+    "stored_among": {"since": 0},
+    "keyed_origins": {"since": 0},
     "claim_key": {"key": "k77", "origin": "o00077", "digest": b"x", "old_digest": b"y", "window": 10},
     "key_digest": {"key": "k77", "origin": "o00077"},
     "block_by_key": {"key": "k9990"},

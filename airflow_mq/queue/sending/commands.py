@@ -232,6 +232,11 @@ class Commands:
     """
 
     def __init__(self, session: RingSession, connection: object) -> None:
+        if session.fence is not None:
+            raise InvalidInput(
+                "commands on a shard: the caller's transaction may have begun before the layout of the shards changed; "
+                "send through the ShardedQueue, with a key, after the commit"
+            )
         self.session, self.connection = session, connection
         self._known = False
 

@@ -78,7 +78,7 @@ class PackedCall:
     @property
     def plain_rows(self) -> list[Outgoing] | None:
         """The rows, if one statement sends them: few, due at once, without keys, external payloads and limits."""
-        if self.due is not None or self.packer.blobs or self._is_bound or self.first_high:
+        if self.due is not None or self.packer.blobs or self._is_bound or self.first_high or self.session.fence:
             return None
         return self.spool.few()
 
@@ -89,11 +89,13 @@ class PackedCall:
     def write(self, unit: Unit) -> Enqueued:
         """Write the rows in a transaction."""
         session = self.session
+        if session.fence is not None:
+            session.fence(unit, self.spool.origins(()))
         refused = _refused_keys(session, unit, self.spool.keys)
         _require_payloads(unit, self.packer.blobs)
         if self._is_bound:
             refuse_new_origins(session, unit, self.spool.origins(refused))
-        session.store.send(unit, session.ring_id, self.spool.rows(refused), self.due)
+        session.store.send(unit, session.ring_id, self.spool.few() or self.spool.rows(refused), self.due)
         if self.first_high:
             # From now on every service of the ring reads high messages.
             unit.rings.allow_high(session.ring_id)
@@ -170,7 +172,7 @@ class Sender:
         session, delivery = self.session, current_delivery.get()
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        is_plain = key is None and terms == PLAIN and not (session.traces and tracing.carrying())
+        is_plain = key is None and terms == PLAIN and not (session.fence or (session.traces and tracing.carrying()))
         if not is_plain or isinstance(payload, Reference) or has_bound(session.config):
             return self.enqueue_messages([(origin, Message(payload, key))], None, terms)
         origin, payload = session.check_sender(origin), check_payload(payload, session.config.max_message_len)

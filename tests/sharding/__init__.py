@@ -1,0 +1,1 @@
+"""Sharded queues: layouts, routing, changes of the layout, and failures of shards."""

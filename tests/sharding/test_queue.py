@@ -1,0 +1,356 @@
+"""The sharded queue on each store: routing, order, keys, changes of the layout, and shards that are down."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from airflow_mq import MessageQueue, ShardedQueue, Weight
+from airflow_mq.core.errors import (
+    ConfigRefused,
+    InvalidInput,
+    LayoutChanged,
+    LayoutMissing,
+    RecursiveDisallowed,
+    ShardsFailed,
+    ShardUnavailable,
+    StoreCorrupt,
+)
+from airflow_mq.sharding import members
+from airflow_mq.store import parse
+from tests.sharding.conftest import MakeStores
+
+ORIGINS = [f"o{number}" for number in range(20)]
+#: Nothing listens on the discard port of this machine.
+DOWN = "postgresql://mq:secret-word@127.0.0.1:9/db?connect_timeout=1"
+
+
+@pytest.fixture
+def stores(make_stores: MakeStores) -> dict[str, str]:
+    return make_stores("abc")
+
+
+@pytest.fixture
+def queue(stores: dict[str, str]) -> Iterator[ShardedQueue]:
+    with ShardedQueue(stores, busy_timeout=0.5) as queue:
+        yield queue
+        assert not any(queue.check().values())
+
+
+def served(queue: ShardedQueue, limit: Weight | None = None) -> dict[str, list[bytes]]:
+    """Service all shards; return the payloads of each origin in order."""
+    found: dict[str, list[bytes]] = defaultdict(list)
+    queue.service_queues(lambda delivery: found[delivery.origin].append(delivery.payload), limit).all()
+    return dict(found)
+
+
+def leaving(queue: ShardedQueue, weights: dict[str, int]) -> str:
+    """Fill all origins, change the layout, and return an origin that has another owner now."""
+    queue.enqueue_messages((origin, b"old") for origin in ORIGINS)
+    queue.apply(weights)
+    return next(origin for origin in ORIGINS if queue.place(origin).pinned)
+
+
+def test_each_origin_has_one_shard_and_its_order(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1, "c": 1})
+    sent = queue.enqueue_messages((ORIGINS[number % 20], b"%d" % number) for number in range(200))
+    queue.enqueue_message("o7", b"last")
+    assert (sent.count, queue.footprint("o7").count) == (200, 11)
+    for shard in queue.shards:
+        for origin, _ in queue.shard(shard).footprints():
+            assert queue.place(origin) == (shard, False)
+    assert sum(backlog.messages for backlog in queue.backlog().all().values()) == 201
+    expected = {f"o{start}": [b"%d" % number for number in range(start, 200, 20)] for start in range(20)}
+    expected["o7"].append(b"last")
+    assert served(queue) == expected
+
+
+def test_nothing_is_sent_without_a_layout(queue: ShardedQueue) -> None:
+    with pytest.raises(LayoutMissing, match="shards apply"):
+        queue.enqueue_message("acme", b"x")
+
+
+def test_a_new_shard_moves_no_message(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1, "b": 1})
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    before = {shard: dict(queue.shard(shard).footprints()) for shard in "ab"}
+    places = {origin: queue.place(origin).shard for origin in ORIGINS}
+
+    layout = queue.apply({"a": 1, "b": 1, "c": 2})
+
+    assert (layout.version, layout.former) == (2, ({"a": 1, "b": 1},))
+    assert {shard: dict(queue.shard(shard).footprints()) for shard in "ab"} == before
+    assert {origin: queue.place(origin).shard for origin in ORIGINS} == places
+    queue.enqueue_messages((origin, b"2") for origin in ORIGINS)
+    assert queue.shard("c").footprints() == []
+    assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
+
+    assert sum(queue.drain().released.values()) == sum(layout.owner(origin) == "c" for origin in ORIGINS)
+    assert queue.layout().former == ()
+    assert {queue.place(origin) for origin in ORIGINS} == {("a", False), ("b", False), ("c", False)}
+
+
+def test_a_sender_with_an_old_layout_follows(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1})
+    with ShardedQueue(stores, busy_timeout=2.0) as other:
+        other.enqueue_messages((origin, b"1") for origin in ORIGINS)
+        queue.apply({"a": 1, "b": 3})
+        assert served(queue)
+        queue.drain()
+        other.enqueue_messages((origin, b"2") for origin in ORIGINS)
+        other.enqueue_message("o0", b"3")
+    assert {origin for origin, _ in queue.shard("b").footprints()} == {
+        origin for origin in ORIGINS if queue.layout().owner(origin) == "b"
+    }
+
+
+@pytest.mark.parametrize("state", ["in flight", "set aside", "delayed", "high"])
+def test_an_origin_stays_while_a_message_of_any_state_is_stored(queue: ShardedQueue, state: str) -> None:
+    queue.apply({"a": 1})
+    heavy = Weight(10**9, 1) if state == "set aside" else None
+    delay = timedelta(hours=1) if state == "delayed" else None
+    priority = "high" if state == "high" else None
+    queue.enqueue_message("acme", b"x", weight=heavy, not_before=delay, priority=priority)
+    shard = queue.shard("a")
+    block = shard.blocks.plan() if state == "in flight" else None
+    if state == "set aside":
+        shard.blocks.settle(shard.blocks.plan())
+    queue.apply({"a": 0, "b": 1})
+    queue.drain()
+    assert queue.place("acme") == ("a", True)
+    if block is not None:
+        shard.blocks.release(block)
+        assert served(queue) == {"acme": [b"x"]}
+        queue.drain()
+        assert queue.place("acme") == ("b", False)
+
+
+def test_a_key_counts_in_the_next_shard(queue: ShardedQueue) -> None:
+    queue.everywhere(lambda shard: shard.admin.change_ring(key_window=0.3))
+    queue.apply({"a": 1})
+    queue.enqueue_message("acme", b"x", key="k")
+    served(queue)
+    queue.apply({"a": 0, "b": 1})
+    assert queue.enqueue_message("acme", b"x", key="k").repeated == 1
+    assert queue.place("acme").pinned
+    time.sleep(0.4)
+    queue.drain()
+    assert queue.place("acme") == ("b", False)
+
+
+def test_stores_with_messages_from_before_become_shards(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    with MessageQueue(stores["a"]) as plain:
+        plain.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    queue.apply({"a": 1, "b": 1})
+    queue.enqueue_messages((origin, b"2") for origin in ORIGINS)
+    assert queue.shard("b").footprints() == []
+    assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
+    queue.drain()
+    assert {queue.place(origin).shard for origin in ORIGINS} == {"a", "b"}
+
+
+def test_a_new_shard_gets_the_settings(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1})
+    queue.everywhere(lambda shard: shard.admin.change_ring(max_attempts=7, ordered=True))
+    queue.shard("a").admin.set_origin("acme", share=3, most=Weight(5, 5))
+    queue.shard("a").admin.pause("late", "unpaid")
+    queue.apply({"a": 1, "c": 1})
+    added = queue.shard("c")
+    assert added.session.config.max_attempts == 7
+    settings = added.inspect.origin_settings("acme")
+    assert (settings.share, settings.most, settings.ordered) == (3, Weight(5, 5), True)
+    assert [(pause.origin, pause.reason) for pause in added.admin.paused()] == [("late", "unpaid")]
+
+
+def test_a_shard_is_removed_once_it_is_empty(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1})
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    with pytest.raises(ConfigRefused, match="weight 0"):
+        queue.apply({"a": 1})
+    queue.apply({"a": 1, "b": 0})
+    with pytest.raises(ConfigRefused, match="no origin is pinned"):
+        queue.apply({"a": 1})
+    served(queue)
+    queue.drain()
+    assert queue.apply({"a": 1}).shards == {"a": 1}
+    with pytest.raises(LayoutChanged):
+        queue.shard("b").enqueue_message("acme", b"x")
+
+
+def test_an_interrupted_change_is_completed(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1, "b": 1})
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    queue.shard("b").store.probe = _failing_at("adopt_layout")
+    with pytest.raises(RuntimeError):
+        queue.apply({"a": 1, "b": 1, "c": 1})
+    queue.shard("b").store.probe = None
+    with ShardedQueue(stores, busy_timeout=0.05) as other:
+        with pytest.raises(ShardsFailed) as raised:
+            other.enqueue_messages((origin, b"2") for origin in ORIGINS)
+        assert {type(error) for error in raised.value.failed.values()} == {LayoutChanged}
+        unsent = raised.value.unsent
+        assert 0 < len(unsent) < len(ORIGINS)
+        queue.apply({"a": 1, "b": 1, "c": 1})
+        other.enqueue_messages(unsent)
+    assert queue.layout().version == 2
+    assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
+
+
+def _failing_at(name: str) -> object:
+    def probe(statement: str) -> None:
+        if statement == name:
+            raise RuntimeError(name)
+
+    return probe
+
+
+# A shard that is down.
+
+
+@pytest.fixture
+def one_down(stores: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ShardedQueue]:
+    """A queue whose shard `b` does not answer."""
+    with ShardedQueue(stores) as queue:
+        queue.apply({"a": 1, "b": 1, "c": 1})
+    with ShardedQueue({**stores, "b": DOWN}) as queue:
+        yield queue
+
+
+def test_a_send_to_a_shard_that_is_down_names_it(one_down: ShardedQueue) -> None:
+    origin = next(origin for origin in ORIGINS if one_down.place(origin).shard == "b")
+    with pytest.raises(
+        ShardUnavailable, match=r"shard 'b' \(postgresql://mq@127.0.0.1:9/db\S*\) is unavailable"
+    ) as raised:
+        one_down.enqueue_message(origin, b"x")
+    assert raised.value.shard == "b"
+    assert "secret-word" not in f"{raised.value} {one_down.status()}"
+    began = time.monotonic()
+    with pytest.raises(ShardUnavailable):
+        one_down.enqueue_messages(origin, [b"x"])
+    assert time.monotonic() - began < members.REST
+
+
+def test_the_other_shards_go_on(one_down: ShardedQueue) -> None:
+    with pytest.raises(ShardsFailed) as raised:
+        one_down.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    lost = {origin for origin in ORIGINS if one_down.place(origin).shard == "b"}
+    assert {origin for origin, _ in raised.value.unsent} == lost
+    assert list(raised.value.failed) == ["b"]
+    one_down.enqueue_messages((origin, b"2") for origin in ORIGINS if origin not in lost)
+
+    assert served_without(one_down, "b") == {origin: [b"1", b"2"] for origin in ORIGINS if origin not in lost}
+    answers = one_down.queues()
+    assert (sorted(answers.found), list(answers.missing), answers.is_complete) == (["a", "c"], ["b"], False)
+    with pytest.raises(ShardsFailed):
+        one_down.footprint("acme")
+    status = {each.name: each for each in one_down.status()}
+    assert (status["a"].version, status["b"].version) == (1, None)
+    assert status["b"].error
+    with pytest.raises(ShardsFailed):
+        one_down.everywhere(lambda shard: shard.admin.pause("acme"))
+    with pytest.raises(ShardsFailed):
+        one_down.apply({"a": 1, "b": 1, "c": 2})
+
+
+def served_without(queue: ShardedQueue, shard: str) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = defaultdict(list)
+    answers = queue.service_queues(lambda delivery: found[delivery.origin].append(delivery.payload))
+    assert list(answers.missing) == [shard]
+    return dict(found)
+
+
+def test_a_former_shard_that_is_down_holds_up_its_origins_only(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1, "b": 1})
+    moved = leaving(queue, {"a": 1, "b": 1, "c": 2})
+    former = queue.place(moved).shard
+    with ShardedQueue({**stores, former: DOWN}) as other:
+        with pytest.raises(ShardUnavailable, match=repr(former)):
+            other.enqueue_message(moved, b"2")
+        up = [origin for origin in ORIGINS if queue.place(origin).shard != former]
+        with pytest.raises(ShardsFailed) as raised:
+            other.enqueue_messages((origin, b"2") for origin in ORIGINS)
+        assert {origin for origin, _ in raised.value.unsent} == set(ORIGINS) - set(up)
+
+
+# Mistakes.
+
+
+def test_exchanged_addresses_are_noticed(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1, "b": 1})
+    with ShardedQueue({"a": stores["b"], "b": stores["a"]}) as other, pytest.raises(StoreCorrupt, match="addresses"):
+        other.enqueue_message("acme", b"x")
+    with ShardedQueue({"a": stores["a"]}) as other, pytest.raises(InvalidInput, match="unknown shard 'b'"):
+        other.enqueue_messages((origin, b"x") for origin in ORIGINS)
+
+
+def test_a_shard_refuses_an_origin_of_another(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1})
+    other = next(origin for origin in ORIGINS if queue.place(origin).shard == "b")
+    with pytest.raises(LayoutChanged):
+        queue.shard("a").enqueue_message(other, b"x")
+    with pytest.raises(InvalidInput, match="commands on a shard"):
+        queue.shard("a").commands(object())
+
+
+def test_a_processor_cannot_send_through_a_sharded_queue(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1})
+    queue.enqueue_message("acme", b"x")
+    errors = []
+
+    def process(delivery: object) -> None:
+        try:
+            queue.enqueue_message("other", b"y")
+        except RecursiveDisallowed as error:
+            errors.append(str(error))
+
+    queue.each(lambda shard: shard.service_queues(process)).all()
+    assert len(errors) == 1
+
+
+def test_an_address_is_parsed_at_once() -> None:
+    with pytest.raises(InvalidInput, match="shards are missing"):
+        ShardedQueue({})
+    assert parse(DOWN).safe.count("secret") == 0
+
+
+# Concurrent senders.
+
+
+def test_senders_and_changes_at_once(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    """Threads with their own routers send while the layout changes and shards drain."""
+    queue.apply({"a": 1})
+    origins, each, done = ORIGINS[:6], 60, threading.Event()
+    problems: list[BaseException] = []
+
+    def send(mine: list[str]) -> None:
+        try:
+            with ShardedQueue(stores, busy_timeout=30.0) as own:
+                for number in range(each):
+                    own.enqueue_messages((origin, b"%d" % number) for origin in mine)
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=send, args=(origins[start::3],)) for start in range(3)]
+    found: dict[str, list[int]] = defaultdict(list)
+    for thread in threads:
+        thread.start()
+    layouts = [{"a": 1, "b": 1}, {"a": 0, "b": 1, "c": 1}, {"a": 2, "b": 0, "c": 1}, {"a": 0, "b": 0, "c": 1}]
+    turn = 0
+    while any(thread.is_alive() for thread in threads) or not done.is_set():
+        if not any(thread.is_alive() for thread in threads):
+            done.set()
+        queue.apply({**dict.fromkeys(queue.layout().shards, 0), **layouts[turn % 4]})
+        turn += 1
+        for shard in queue.shards:
+            queue.shard(shard).service_queues(
+                lambda delivery: found[delivery.origin].append(int(delivery.payload)), Weight(40, 1 << 30)
+            )
+    assert problems == []
+    for shard in queue.shards:
+        queue.shard(shard).service_queues(lambda delivery: found[delivery.origin].append(int(delivery.payload)))
+    assert found == {origin: list(range(each)) for origin in origins}
