@@ -29,6 +29,8 @@ class Clock:
         self.latest = self.latest_of_lease = START
         #: The error of the clock of the client that runs.
         self.skew: Callable[[], float] = lambda: 0.0
+        #: Called with the microseconds by which the database's clock is set back.
+        self._watchers: list[Callable[[int], object]] = []
         #: Called when a client sleeps.
         self.sleeping: Callable[[float], object] = self.advance
 
@@ -41,9 +43,22 @@ class Clock:
     def jump(self, seconds: float) -> None:
         """Set the database's clock, forward or back, though no time passes."""
         # SQLite's clock counts whole milliseconds.
-        self.database += round(seconds * 1_000) * 1_000
+        microseconds = round(seconds * 1_000) * 1_000
+        self.database += microseconds
+        if microseconds < 0:
+            for watcher in self._watchers:
+                watcher(-microseconds)
         self.latest = max(self.latest, self.database)
         self.latest_of_lease = max(self.latest_of_lease, self.database)
+
+    @contextmanager
+    def when_set_back(self, watcher: Callable[[int], object]) -> Iterator[None]:
+        """Call the watcher whenever the database's clock is set back meanwhile."""
+        self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.remove(watcher)
 
     @property
     def client(self) -> float:

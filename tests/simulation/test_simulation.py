@@ -45,6 +45,11 @@ def test_seeds_on_postgres(both_stores: Stores, first: int) -> None:
     survive(range(1_000_000 + first, 1_000_000 + min(first + 10, SERVER_SEEDS)), both_stores, "postgres")
 
 
+@pytest.mark.parametrize("seed", [12571, 15482])
+def test_seeds_that_the_simulation_judged_wrongly(sqlite_stores: Stores, seed: int) -> None:
+    assert_survives(draw(seed), sqlite_stores)
+
+
 def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores) -> None:
     first, again = (run(draw(7), sqlite_stores, observe=True) for _ in range(2))
     assert first.results == again.results

@@ -145,8 +145,11 @@ class StoreLoader:
             book.__dict__.update({**working_set.books[origin].__dict__, "deficit": book.deficit})
             working_set.books[origin] = book
             if not book.is_ready:
-                # The block finished its last message, and the book left the ring; a new message knits it again.
+                # The block finished its last message, and the book left the ring. It enters again by its next row,
+                # which this operation may have cut into a page that is dropped here.
                 working_set.circle(origin).drop(origin)
+                working_set.changes.cut.pop(origin, None)
+                self.ring.look_from(state.look_floor)
 
     def begin_again(self) -> None:
         """Forget what a save stored, before the operation continues."""

@@ -51,6 +51,8 @@ class RingLoader:
         self.books = books
         self.inboxes = inboxes
         self.look_cursor = state.look_floor
+        #: The id from which the next operation looks, at the latest.
+        self._highest_floor = POSTED
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
         self._look_horizon = inboxes.horizon
@@ -225,7 +227,7 @@ class RingLoader:
 
     def look_from(self, floor: int) -> None:
         """Let the next operation look for newcomers from this id on, at the latest."""
-        self.look_cursor = min(self.look_cursor, floor)
+        self._highest_floor = min(self._highest_floor, floor)
 
     # Where the next operation begins.
 
@@ -242,5 +244,5 @@ class RingLoader:
 
     def look_floor(self, floor: int) -> int:
         """Return an id below which no row is of an origin that is still to be met."""
-        floor = min(self.look_cursor, max(self._look_horizon, floor))
+        floor = min(self.look_cursor, self._highest_floor, max(self._look_horizon, floor))
         return min(floor, self._coming.newcomers[0][0]) if self._coming.newcomers else floor

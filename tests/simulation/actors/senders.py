@@ -104,6 +104,9 @@ def send_again(world: World, process: Process, random: Random) -> object:
     else:
         world.board.tasks.remove(task)
         some = list(task.messages)
+        # The lost call may have stored its messages, whatever the next one does.
+        for call in [one for one in world.messages.calls if not (one.ended or one.is_open())]:
+            _settle_doubt(world, call)
         for one in some:
             # Its sender may have sent others meanwhile.
             one.in_order = False
@@ -122,7 +125,16 @@ def send_delayed(world: World, process: Process, random: Random) -> object:
     due = world.clock.database + delay * SECOND
     some = _several(world, process, random, 3, in_order=False, delayed=True, due=due)
     payloads = [one.payload for one in some]
-    return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, payloads, not_before=delay))
+    # The database may read its clock after a fault set it back.
+    with world.clock.when_set_back(lambda microseconds: _bring_forward(some, microseconds)):
+        return _sending(
+            world, process, some, lambda: queue.enqueue_messages(some[0].origin, payloads, not_before=delay)
+        )
+
+
+def _bring_forward(messages: Sequence[Sent], microseconds: int) -> None:
+    for sent in messages:
+        sent.due -= microseconds
 
 
 def send_expiring(world: World, process: Process, random: Random) -> object:
