@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ from ..core.errors import (
     StoreError,
     StoreUnreachable,
 )
+from . import wire
 from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, BoundedConnection, seconds_left
 from .horizon import horizon_of
@@ -35,8 +36,8 @@ from .version import require_version
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 AnyConnection = TypeVar("AnyConnection", bound=Connection)
-#: Inbox rows below which an INSERT is faster than a COPY.
-FEW = 128
+#: Inbox rows up to which an INSERT of arrays is faster than a COPY, which takes a round trip more.
+FEW = 32
 #: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
 #: Search path of unqualified names: functions and operators that another role created are never found.
@@ -47,7 +48,6 @@ ISOLATION = "read committed"
 BACKEND = "SELECT pg_backend_pid()"
 #: Executions of a statement before it is prepared.
 PREPARE_AFTER = 2
-_COPY_TYPES = ("int4", "int4", "int2", "bool", "text", "bytea", "bytea", "bytea")
 
 
 class PostgresUnit(Unit):
@@ -244,22 +244,25 @@ class PostgresStore(Store[Connection]):
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message by a single statement that commits by itself."""
-        # The hottest path: no context manager, a lasting cursor, values by position.
-        self._send("insert_one", self._insert_one, (len(payload), ring, origin, payload))
-        self.wake(ring)
+        self.send_few(ring, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
 
     def send_few(self, ring: int, rows: list[Outgoing]) -> None:
-        """Enqueue a few inbox rows by a single statement that commits by itself."""
-        columns = dict(zip(Outgoing._fields, map(list, zip(*rows))))
-        self._send("insert_mail", self.text("insert_mail"), {"ring": ring, **columns})
+        """Enqueue inbox rows by a single statement that commits by itself: INSERT of one, of arrays, or COPY."""
+        if len(rows) == 1:
+            self._send("insert_one", BoundedConnection.run_prepared, wire.ROW_TYPES, wire.row_values(ring, rows[0]))
+        elif len(rows) <= FEW:
+            self._send("insert_mail", BoundedConnection.run_prepared, wire.COLUMN_TYPES, wire.columns(ring, rows))
+        else:
+            self._send("copy_mail", BoundedConnection.copy_in, b"".join(wire.copy_data(ring, rows)))
         self.wake(ring)
 
-    def _send(self, name: str, text: bytes, values: Any) -> None:
+    def _send(self, name: str, run: Callable[..., None], *data: Any) -> None:
+        # The hottest path: no context manager, no cursor.
         connection = self.connection()
         try:
             if self.probe is not None:
                 self.probe(name)
-            self._sender(connection).execute(text, values)
+            run(connection, self.text(name), *data)
         except psycopg.Error as error:
             ours = named(error)
             if is_in_doubt(error):
@@ -270,16 +273,6 @@ class PostgresStore(Store[Connection]):
             self._refuse_table_lock(connection, ours)
             self.refuse_other_version(connection, ours)
             raise ours from error
-
-    @cached_property
-    def _insert_one(self) -> bytes:
-        return self.text("insert_one")
-
-    def _sender(self, connection: Connection) -> psycopg.Cursor[tuple[Any, ...]]:
-        sender: psycopg.Cursor[tuple[Any, ...]] | None = getattr(self._local, "sender", None)
-        if sender is None or sender.connection is not connection:
-            sender = self._local.sender = connection.cursor()
-        return sender
 
     def wake(self, ring: int) -> None:
         """Notify listeners, outside of the sender's transaction: otherwise senders would wait for each other."""
@@ -302,17 +295,13 @@ class PostgresStore(Store[Connection]):
             for row in rows:
                 unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
             return
-        if isinstance(rows, list) and 0 < len(rows) <= FEW:
-            unit.run_for("insert_mail", dict(zip(Outgoing._fields, map(list, zip(*rows)))), ring=ring)
-            return
         self.point("copy_mail")
         connection: Any = unit.connection
         # Change no setting on a connection of the caller.
         untimed = self._untimed(connection) if isinstance(connection, psycopg.Connection) else nullcontext()
         with untimed, unit.connection.cursor().copy(self.text("copy_mail")) as copy:
-            copy.set_types(_COPY_TYPES)
-            for row in rows:
-                copy.write_row((row.size, row.items, ring, row.more, row.origin, row.lengths, row.attributes, row.heap))
+            for part in wire.copy_data(ring, rows):
+                copy.write(part)
 
     @contextmanager
     def _untimed(self, connection: Connection) -> Iterator[None]:

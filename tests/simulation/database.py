@@ -19,6 +19,8 @@ from unittest import mock
 import psycopg
 from psycopg import waiting
 
+from airflow_mq.store.bounded import BoundedConnection
+
 from .clock import SECOND, Clock
 from .scheduler import Process, ProcessGone, Scheduler
 from .script import Fault
@@ -200,6 +202,9 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
 # PostgreSQL.
 
 REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
+REAL_AWAIT = BoundedConnection.await_socket
+#: Statements that are sent without a cursor: a text, and what belongs to it.
+REAL_DIRECT = {name: getattr(BoundedConnection, name) for name in ("run_prepared", "copy_in")}
 
 
 class Monitor:
@@ -248,19 +253,22 @@ class PostgresSeam(Seam):
 
     def execute(self, cursor: Any, query: Any, values: Any = None, **options: Any) -> Any:
         """Run a statement for whichever process runs."""
-        connection = cursor.connection
-        if connection is self.monitor.connection:
+        if cursor.connection is self.monitor.connection:
             return REAL_EXECUTE(cursor, query, values, **options)
+        return self.run(cursor.connection, query, lambda timed: REAL_EXECUTE(cursor, timed, values, **options))
+
+    def run(self, connection: Any, query: Any, real: Callable[[Any], Any]) -> Any:
+        """Run a statement by a call that is given its text."""
         query = self.timed(query)
         process = self.scheduler.running
         if process is None:
             self.monitor.set_clock(self.clock)
-            return REAL_EXECUTE(cursor, query, values, **options)
+            return real(query)
         self._know(process, connection)
         fault = self.before(process, query.decode() if isinstance(query, bytes) else str(query))
         self._raise(fault, connection)
         self.monitor.set_clock(self.clock)
-        result = REAL_EXECUTE(cursor, query, values, **options)
+        result = real(query)
         if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             self.scheduler.released()
         self._lose(fault, connection)
@@ -316,6 +324,14 @@ class PostgresSeam(Seam):
         except StopIteration as done:
             return done.value
 
+    def await_socket(self, connection: Any, events: int, until: float) -> int:
+        """Wait in the same way for a statement that was sent without a cursor."""
+        if (process := self.scheduler.running) is None:
+            return REAL_AWAIT(connection, events, until)
+        pairs = ((select.POLLIN, waiting.WAIT_R), (select.POLLOUT, waiting.WAIT_W))
+        ready = self._ready(process, connection, sum(wait for event, wait in pairs if events & event))
+        return sum(event for event, wait in pairs if ready & wait)
+
     def _ready(self, process: Process, connection: Any, wanted: int) -> int:
         socket, pid = connection.pgconn.socket, connection.pgconn.backend_pid
         while not (ready := _poll(socket, wanted, PATIENCE)):
@@ -347,7 +363,17 @@ def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator
         stack.callback(monitor.close)
         stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", lambda *a, **o: seam.execute(*a, **o)))
         stack.enter_context(mock.patch.object(psycopg.Connection, "wait", lambda *a, **o: seam.wait(*a, **o)))
+        stack.enter_context(mock.patch.object(BoundedConnection, "await_socket", lambda *a: seam.await_socket(*a)))
+        for name, real in REAL_DIRECT.items():
+            stack.enter_context(mock.patch.object(BoundedConnection, name, _seamed(seam, real)))
         yield
+
+
+def _seamed(seam: PostgresSeam, real: Callable[..., None]) -> Callable[..., None]:
+    def run(connection: Any, text: bytes, *data: Any) -> None:
+        seam.run(connection, text, lambda timed: real(connection, timed, *data))
+
+    return run
 
 
 #: Makes the server's clock a value that the monitor sets. A sequence is not transactional: all see it at once.

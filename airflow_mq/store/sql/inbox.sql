@@ -11,17 +11,19 @@ VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 -- name: insert_mail (postgres)
 -- Write a few rows in order, as one statement that commits by itself.
 INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
-SELECT :ring, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap
-FROM {ordered size int[], items int[], more boolean[], origin text[], lengths bytea[], attributes bytea[], heap bytea[]}
+SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap
+FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
+    AS w(size, items, more, origin, lengths, attributes, heap, place)
 ORDER BY w.place
 
 -- name: insert_one (postgres)
--- Write a call of one message.
-INSERT INTO {s}mail (size, ring, origin, heap) VALUES (%b, %b, %b, %b)
+-- Write one row, as a statement that commits by itself.
+INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: copy_mail (postgres)
 -- Write the rows of one call in bulk.
-COPY {s}mail (size, items, ring, more, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
+COPY {s}mail (ring, size, items, more, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
 
 -- name: insert_posted
 -- Write messages that processors sent, under ids drawn before. Requires the ring lock.

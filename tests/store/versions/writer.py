@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -153,6 +154,14 @@ def senders(queue: Any) -> dict[str, list[str]]:
     return statements
 
 
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+#: By OID of a type, how a value that PostgreSQL receives in binary is read.
+READ: dict[int, Callable[[bytes], object]] = {16: any, 21: _number, 23: _number, 25: bytes.decode}
+
+
 @contextmanager
 def recorded(queue: Any) -> Iterator[list[str]]:
     """Record statements with their values, until the context ends."""
@@ -171,7 +180,17 @@ def recorded(queue: Any) -> Iterator[list[str]]:
         texts.append(psycopg.ClientCursor(cursor.connection).mogrify(query, values))
         return real(cursor, query, values, **options)
 
-    with mock.patch.object(psycopg.Cursor, "execute", execute):
+    def run_prepared(connection: Any, text: bytes, types: Any, values: Any) -> None:
+        cursor = psycopg.ClientCursor(connection)
+        plain = [READ.get(kind, bytes)(value) for kind, value in zip(types, values)]
+        texts.append(cursor.mogrify(re.sub(rb"\$\d", b"%s", text), plain))
+        real_run(connection, text, types, values)
+
+    real_run = getattr(type(connection), "run_prepared", None)
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", execute))
+        if real_run is not None:
+            stack.enter_context(mock.patch.object(type(connection), "run_prepared", run_prepared))
         yield texts
 
 
