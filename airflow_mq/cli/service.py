@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from .command import command, option
 from .processors import load, load_callable, stdout_kept_clean
 from .progress import Tell
 from .session import Session
+from .signals import event_on_sigterm
 from .values import positive, weight
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     option("--limit TIME/SIZE", "the limit of a call (default: the ring's)", weight),
     option("--batch", "pass whole batches of one origin to the function"),
     option("--drain", "repeat until nothing more can be processed"),
+    option("--follow", "repeat whenever messages are sent, until SIGTERM or Ctrl-C"),
     option("--slice-messages N", "commit after N messages (default: 10000)", positive),
     option("--slice-seconds S", "commit after S seconds (default: 1)", float),
     TRACEBACK,
-    example="$ service --processor builtins:print --limit 1000/1000000\n$ service --processor orders:process --drain",
+    example="$ service --processor orders:process --drain\n$ service --processor orders:process --follow",
 )
 def service(session: Session, args: Namespace) -> None:
     """Process the ready queues with a Python function, in this process.
@@ -43,10 +45,15 @@ def service(session: Session, args: Namespace) -> None:
         for name in ("limit", "slice_messages", "slice_seconds")
         if (value := getattr(args, name)) is not None
     }
+    calls: int | None
     with session.queue() as queue, session.out.progress("servicing") as told, stdout_kept_clean(session):
-        total, calls = _service(queue, processor, options, args.drain, told)
+        if args.follow:
+            total, calls = _follow(queue, processor, options), None
+        else:
+            total, calls = _service(queue, processor, options, args.drain, told)
     if session.out.as_json:
-        session.out.value({**asdict(total), "weight": total.weight, "calls": calls})
+        counted = {} if calls is None else {"calls": calls}
+        session.out.value({**asdict(total), "weight": total.weight, **counted})
         return
     if not (total.processed or total.failed or total.set_aside or total.expired):
         back = (
@@ -63,6 +70,7 @@ def _service(
     queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
     from ..queue import Serviced
+    from ..queue.worker import is_productive, sum_of
 
     total, calls = Serviced(weight=ZERO), 0
     while True:
@@ -70,24 +78,21 @@ def _service(
         # Queues whose messages were completed by tokens get their turns in this call.
         queue.blocks.settle_completed()
         done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
-        total = _sum(total, done)
-        if not drain or not (done.processed or done.failed or done.set_aside or done.expired):
+        total = sum_of(total, done)
+        if not drain or not is_productive(done):
             return total, calls
 
 
+def _follow(queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any]) -> Serviced:
+    """Service the ring until SIGTERM, which lets the call under way end."""
+    with event_on_sigterm() as stop:
+        return queue.service_forever(processor, stop=stop, **options)
+
+
 def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
-    told(summary(_sum(before, now)))
+    from ..queue.worker import sum_of
 
-
-def _sum(one: Serviced, other: Serviced) -> Serviced:
-    from ..queue import Serviced
-
-    numbers = [item.name for item in fields(Serviced) if item.name not in ("weight", "origins")]
-    return Serviced(
-        weight=one.weight.plus(other.weight),
-        origins=max(one.origins, other.origins),
-        **{name: getattr(one, name) + getattr(other, name) for name in numbers},
-    )
+    told(summary(sum_of(before, now)))
 
 
 def summary(done: Serviced) -> str:

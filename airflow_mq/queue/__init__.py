@@ -6,7 +6,9 @@ blocks, leases, set-aside messages, administration, reading and external payload
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -39,12 +41,13 @@ from .sending.commands import Commands, Push, TransferToken
 from .sending.inline import Inline
 from .sending.sender import Pairs, Sender, SendOptions, Terms
 from .servers import Server
-from .service import service_ring
+from .service import ServiceOptions, service_ring
 from .session import Listener, RingSession
 from .set_aside import Judgement, SetAsides
 from .tokens import ReferenceToken
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside, When
+from .worker import Worker
 
 T = TypeVar("T")
 
@@ -192,6 +195,25 @@ class MessageQueue:
         return service_ring(
             self.session, self._settler, processor, limit, slice_messages, slice_seconds, seed, progress, server
         )
+
+    def service_forever(
+        self,
+        processor: Processor | BatchProcessor,
+        limit: Weight | None = None,
+        *,
+        stop: threading.Event | None = None,
+        **options: Unpack[ServiceOptions],
+    ) -> Serviced:
+        """Call `service_queues` whenever messages wait, until a stop; return the sums of all calls.
+
+        In between, the worker sleeps. On PostgreSQL a sender's notification wakes it; on SQLite it reads the store
+        at least twenty times a second. If another process holds the ring or the database cannot be reached, it tries
+        again.
+
+        :param stop: ends the worker after the call under way; without it, the worker ends by an exception only.
+        """
+        call = partial(self.service_queues, processor, limit, **options)
+        return Worker(self.session, self.inspect, call, stop or threading.Event()).run()
 
     def execute_overweight(
         self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False

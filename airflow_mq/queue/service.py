@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypedDict
 
 from ..core.book import Book
 from ..core.claims import Scales
@@ -37,6 +38,16 @@ _TAKEN_OVER = (
     "the ring was taken over while a message was processed for longer than the lease: outcomes since the last commit "
     "are lost, and their messages will be tried again"
 )
+
+
+class ServiceOptions(TypedDict, total=False):
+    """Options of each call of a worker; see `MessageQueue.service_queues`."""
+
+    slice_messages: int
+    slice_seconds: float
+    seed: bytes | None
+    progress: Callable[[Serviced], None] | None
+    server: str | None
 
 
 def service_ring(

@@ -26,9 +26,11 @@ from . import wire
 from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, BoundedConnection, seconds_left
 from .horizon import horizon_of
+from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import plain, translating
 from .rows import Locked, StateRow
+from .sleeper import Sleeper
 from .statements import statement
 from .store import Outgoing, Store
 from .unit import Unit
@@ -283,6 +285,9 @@ class PostgresStore(Store[Connection]):
         # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
             self.connection().execute(b"SELECT pg_notify(%s, '')", (wake_channel(self.address.schema, ring),))
+
+    def sleeper(self, ring: int) -> Sleeper:
+        return Notifications(partial(connect, self.address, patience=math.inf), wake_channel(self.address.schema, ring))
 
     @cached_property
     def _woken(self) -> dict[int, float]:

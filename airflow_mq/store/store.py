@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from ..core.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
+from .sleeper import Clock, Sleeper
 from .unit import Unit
 from .version import require_version
 
@@ -118,6 +119,10 @@ class Store(ABC, Generic[Connection]):
 
     def wake(self, ring: int) -> None:
         """Notify listeners of committed rows. Listeners also poll, so a lost notification costs only time."""
+
+    def sleeper(self, ring: int) -> Sleeper:
+        """Return a way to sleep until `wake`."""
+        return Clock()
 
     def connection(self) -> Connection:
         """Return this thread's connection."""

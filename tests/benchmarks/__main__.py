@@ -19,6 +19,8 @@ from tests.benchmarks import about, install, report
 from tests.benchmarks.contenders import BARE, OURS, PEERS, Contender
 from tests.benchmarks.lab import SETTINGS, Lab
 from tests.benchmarks.measures.flat import flat, held, passed
+from tests.benchmarks.measures.flood import flood
+from tests.benchmarks.measures.latency import latency
 from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.planning import planning
 from tests.benchmarks.measures.single import single
@@ -36,6 +38,8 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "held": held,
     "passed": passed,
     "plan": planning,
+    "latency": latency,
+    "flood": flood,
 }
 
 

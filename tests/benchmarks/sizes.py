@@ -34,6 +34,13 @@ class Sizes:
     passed: int
     #: Messages that are planned at once.
     planned: int
+    #: A steady load: messages a second, for so many seconds, so many times.
+    load: int
+    load_seconds: int
+    loads: int
+    #: Messages of one origin before one of a quiet origin: for ours, and for peers, whose figure is extrapolated.
+    flood: int
+    flood_peers: int
 
 
 FULL = Sizes(
@@ -54,6 +61,11 @@ FULL = Sizes(
     held=48,
     passed=10_000,
     planned=100_000,
+    load=500,
+    load_seconds=20,
+    loads=3,
+    flood=1_000_000,
+    flood_peers=100_000,
 )
 QUICK = Sizes(
     name="quick",
@@ -73,4 +85,9 @@ QUICK = Sizes(
     held=4,
     passed=500,
     planned=10_000,
+    load=200,
+    load_seconds=3,
+    loads=1,
+    flood=50_000,
+    flood_peers=5_000,
 )

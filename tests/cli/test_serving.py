@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from tests.cli.conftest import Terminal
@@ -141,3 +143,13 @@ def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_bloc
     mq("ring", "change", "--set", "set_aside_above=block")
 
     assert "1 processed, 1 set aside" in mq(*limited).out
+
+
+def test_following_until_sigterm(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one")
+    timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    followed = mq.json("service", "--processor", f"{HERE}:done", "--follow")
+    timer.join()
+    assert followed["processed"] == 1
+    assert "calls" not in followed

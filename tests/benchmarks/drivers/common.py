@@ -17,12 +17,36 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 SIZE = 128
 ORIGINS = 100
 Send = Callable[[Sequence[Any]], None]
+
+
+#: Digits of the time at the beginning of a stamped message, in microseconds since 1970.
+STAMP = 16
+#: Where the stamp begins in a message of JSON text.
+FRAME = len('{"o":"origin-000000","m":"')
+
+
+def now() -> int:
+    return time.time_ns() // 1000
+
+
+def stamped(text: Any, start: int = 0) -> Any:
+    """Return a text, or bytes, with the time of now written into it."""
+    stamp: Any = str(now())
+    if isinstance(text, bytes):
+        stamp = stamp.encode()
+    return text[:start] + stamp + text[start + STAMP :]
+
+
+def wait_of(text: str | bytes, start: int = 0) -> int:
+    """Return the microseconds since a message was stamped."""
+    return now() - int(text[start : start + STAMP])
 
 
 def origin_of(number: int) -> str:
@@ -115,11 +139,34 @@ class Driver:
     def make(self, count: int) -> Sequence[Any]:
         return json_messages(count)
 
+    def stamp(self, message: Any) -> Any:
+        """Return a message with the time of now in it."""
+        return {**message, "m": stamped(message["m"])}
+
+    def steady(self, count: int, rate: float, clients: int) -> dict[str, float]:
+        """Send single messages at a steady rate, from so many processes; a late one waits for none."""
+        team = Clients(clients, partial(paced, self.connect_sender, self.stamp, clients / rate), self.make)
+        return {"seconds": team.send(count)}
+
     def single_in(self, count: int, clients: int) -> dict[str, float]:
         if clients not in self._clients:
             self._clients[clients] = Clients(clients, self.connect_sender, self.make)
         count -= count % clients
         return {"seconds": self._clients[clients].send(count), "count": count}
+
+
+def paced(connect: Callable[[], Send], stamp: Callable[[Any], Any], gap: float) -> Send:
+    """Return a sender that begins a message every `gap` seconds, or later if the one before it takes longer."""
+    send = connect()
+
+    def slowly(todo: Sequence[Any]) -> None:
+        due = time.perf_counter() + random.random() * gap
+        for message in todo:
+            time.sleep(max(due - time.perf_counter(), 0))
+            send([stamp(message)])
+            due += gap
+
+    return slowly
 
 
 def serve(driver: Driver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,9 @@ from tests.benchmarks.drivers.common import (
     messages,
     origin_of,
     serve,
+    stamped,
     stopwatch,
+    wait_of,
 )
 
 RING = "bench"
@@ -206,6 +209,46 @@ class Ours(Driver):
         for batch in block.batches():
             assert batch.payloads
             yield batch.answer()
+
+    # -- under load --
+
+    def stamp(self, message: tuple[str, bytes]) -> tuple[str, bytes]:
+        return message[0], stamped(message[1])
+
+    def work(self, count: int) -> dict[str, list[int]]:
+        """Let a worker service what comes; return how long each message waited."""
+        waits: list[int] = []
+        stop = threading.Event()
+
+        def process(delivery: Any) -> None:
+            if delivery.payload[0] == 0:
+                # One of those that `half_full` left.
+                return
+            waits.append(wait_of(delivery.payload))
+            if len(waits) == count:
+                stop.set()
+
+        self.queue.service_forever(process, stop=stop)
+        return {"waits": waits}
+
+    def flood(self, count: int, call: int = 10_000) -> None:
+        """Send so many messages of one origin, then one of another."""
+        payloads = self._payloads()
+        for start in range(0, count, call):
+            self._send(origin_of(0), list(islice(payloads, min(call, count - start))))
+        self._send(origin_of(1), [next(payloads)])
+
+    def until_quiet(self, block: int) -> dict[str, float]:
+        """Run blocks until one has the message of the quiet origin."""
+        before, blocks = 0, 0
+        with stopwatch() as told:
+            while True:
+                done = self._one_block(Weight(block, 1 << 40))
+                blocks += 1
+                before += int(done["count"])
+                if done["origins"] == 2:
+                    break
+        return {**told, "blocks": blocks, "before": before - 1}
 
     # -- planning --
 

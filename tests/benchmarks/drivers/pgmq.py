@@ -15,11 +15,22 @@ from typing import Any
 import psycopg
 from pgmq.install import get_embedded_sql_version, install_pgmq_from_sql
 
-from tests.benchmarks.drivers.common import Driver, Send, chunks, json_messages, serve, stopwatch
+from tests.benchmarks.drivers.common import (
+    FRAME,
+    Driver,
+    Send,
+    chunks,
+    json_messages,
+    serve,
+    stamped,
+    stopwatch,
+    wait_of,
+)
 
 SEND = "SELECT * FROM pgmq.send('bench', %s::jsonb)"
 SEND_BATCH = "SELECT * FROM pgmq.send_batch('bench', %s::text[]::jsonb[])"
 READ = "SELECT msg_id, message::text FROM pgmq.read('bench', 600, %s)"
+POLL = "SELECT msg_id, message::text FROM pgmq.read_with_poll('bench', 600, %s, 5, %s)"
 DELETE = "SELECT count(*) FROM pgmq.delete('bench', %s::bigint[])"
 
 
@@ -50,6 +61,20 @@ class Pgmq(Driver):
                 done += len(rows)
                 cursor.execute(DELETE, ([row[0] for row in rows],), prepare=True)
         return {**told, "count": done}
+
+    def stamp(self, message: str) -> str:
+        return str(stamped(message, FRAME))
+
+    def work(self, count: int, batch: int = 100, poll: int = 100) -> dict[str, list[int]]:
+        """Read with the server's poll, every `poll` milliseconds; 100 is its default."""
+        waits: list[int] = []
+        with self.connection.cursor(binary=True) as cursor:
+            while len(waits) < count:
+                rows = cursor.execute(POLL, (batch, poll), prepare=True).fetchall()
+                waits += [wait_of(json.loads(row[1])["m"]) for row in rows]
+                if rows:
+                    cursor.execute(DELETE, ([row[0] for row in rows],), prepare=True)
+        return {"waits": waits}
 
     def connect_sender(self) -> Send:
         cursor = psycopg.connect(self.dsn, autocommit=True).cursor()

@@ -16,7 +16,17 @@ from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
-from tests.benchmarks.drivers.common import Driver, Send, chunks, json_messages, serve, stopwatch
+from tests.benchmarks.drivers.common import (
+    FRAME,
+    Driver,
+    Send,
+    chunks,
+    json_messages,
+    serve,
+    stamped,
+    stopwatch,
+    wait_of,
+)
 
 
 class Pgqueuer(Driver):
@@ -63,6 +73,28 @@ class Pgqueuer(Driver):
 
         told = self.loop.run_until_complete(drain())
         return {**told, "count": done}
+
+    def stamp(self, message: bytes) -> bytes:
+        return bytes(stamped(message, FRAME))
+
+    def work(self, count: int, batch: int = 100, connections: int = 4) -> dict[str, list[int]]:
+        """Run a queue manager, which listens for notifications."""
+        waits: list[int] = []
+
+        async def run() -> None:
+            async with asyncpg.create_pool(self.dsn, min_size=connections, max_size=connections) as pool:
+                manager = QueueManager(Queries(AsyncpgPoolDriver(pool)))
+
+                @manager.entrypoint("bench")
+                async def bench(job: Job) -> None:
+                    waits.append(wait_of(job.payload or b"", FRAME))
+                    if len(waits) == count:
+                        manager.shutdown.set()
+
+                await manager.run(batch_size=batch)
+
+        self.loop.run_until_complete(run())
+        return {"waits": waits}
 
     def connect_sender(self) -> Send:
         loop = uvloop.new_event_loop()

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
 import procrastinate
 
-from tests.benchmarks.drivers.common import Driver, Send, chunks, json_messages, serve, stopwatch
+from tests.benchmarks.drivers.common import Driver, Send, chunks, json_messages, serve, stopwatch, wait_of
 
 
 class Procrastinate(Driver):
     def open(self) -> None:
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
         self.done = 0
+        self.heard: Callable[[str], None] = lambda _: None
         self.loop = asyncio.new_event_loop()
         self.app, self.task = self._app(20)
         self.loop.run_until_complete(self.app.open_async())
@@ -31,6 +33,7 @@ class Procrastinate(Driver):
         @app.task(name="bench", queue="bench")
         async def bench(o: str, m: str) -> None:
             self.done += 1
+            self.heard(m)
 
         return app, bench
 
@@ -63,6 +66,29 @@ class Procrastinate(Driver):
                 )
             )
         return {**told, "count": self.done}
+
+    def work(self, count: int, concurrency: int = 20) -> dict[str, list[int]]:
+        """Run a worker that listens for notifications."""
+        waits: list[int] = []
+
+        async def run() -> None:
+            worker = asyncio.create_task(
+                self.app.run_worker_async(
+                    queues=["bench"], concurrency=concurrency, delete_jobs="always", install_signal_handlers=False
+                )
+            )
+
+            def hear(text: str) -> None:
+                waits.append(wait_of(text))
+                if len(waits) == count:
+                    worker.cancel()
+
+            self.heard = hear
+            with suppress(asyncio.CancelledError):
+                await worker
+
+        self.loop.run_until_complete(run())
+        return {"waits": waits}
 
     def connect_sender(self) -> Send:
         loop = asyncio.new_event_loop()

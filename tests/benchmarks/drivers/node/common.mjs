@@ -37,6 +37,38 @@ export async function singles(count, clients, send) {
   return { seconds, count: share * clients };
 }
 
+// Microseconds since 1970, as drivers/common.py stamps them.
+const STAMP = 16;
+const now = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
+export const waitOf = (message) => now() - Number(message.m.slice(0, STAMP));
+
+// Each of `clients` begins a message every so often, or later if the one before it takes longer.
+export async function steady(count, rate, clients, send) {
+  const share = Math.floor(count / clients);
+  const todo = messages(share * clients);
+  const gap = (clients / rate) * 1000;
+  const client = async (number) => {
+    let due = performance.now() + Math.random() * gap;
+    for (let i = number * share; i < (number + 1) * share; i++, due += gap) {
+      const early = due - performance.now();
+      if (early > 0) await new Promise((resolve) => setTimeout(resolve, early));
+      await send({ o: todo[i].o, m: String(now()) + todo[i].m.slice(STAMP) });
+    }
+  };
+  return { seconds: await timed(() => Promise.all(Array.from({ length: clients }, (_, i) => client(i)))) };
+}
+
+// Collects waits; `all` resolves with the answer after `count` of them.
+export function collector(count) {
+  const waits = [];
+  let finish;
+  const all = new Promise((resolve) => (finish = resolve));
+  const hear = (message) => {
+    if (waits.push(waitOf(message)) === count) finish({ waits });
+  };
+  return { hear, all };
+}
+
 export function versionOf(name) {
   const found = JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url)));
   return `${name} ${found.version}, node ${process.versions.node}`;

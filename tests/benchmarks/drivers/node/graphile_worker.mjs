@@ -1,7 +1,7 @@
 // graphile-worker with the settings of the "Performance" page of its documentation:
 // `addJobs` in; 24 jobs at a time from a local queue of 500, completions batched, out.
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
-import { chunks, dsn, messages, serve, singles, timed, versionOf } from "./common.mjs";
+import { chunks, collector, dsn, messages, serve, singles, steady, timed, versionOf } from "./common.mjs";
 
 const logger = new Logger(() => () => {});
 const preset = {
@@ -34,6 +34,16 @@ await serve({
     };
   },
   single_in: ({ count, clients }) => singles(count, clients, (payload) => utils.addJob("bench", payload)),
+  steady: ({ count, rate, clients }) => steady(count, rate, clients, (payload) => utils.addJob("bench", payload)),
+  // Without the local queue, which is for throughput: a job is fetched when a notification comes.
+  async work({ count }) {
+    const { hear, all } = collector(count);
+    const { localQueue, completeJobBatchDelay, failJobBatchDelay, ...worker } = preset.worker;
+    const runner = await run({ preset: { worker }, taskList: { bench: hear }, noHandleSignals: true });
+    const answer = await all;
+    await runner.stop();
+    return answer;
+  },
   async out_all({ count }) {
     let done = 0;
     const seconds = await timed(async () => {

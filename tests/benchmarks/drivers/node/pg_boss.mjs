@@ -1,7 +1,7 @@
 // pg-boss: `insert` of many in; `fetch` of a batch, then `deleteJob` of the batch, out.
 // Completing would keep the rows for days; deleting what was fetched leaves out that update.
 import { PgBoss } from "pg-boss";
-import { chunks, dsn, messages, serve, singles, timed, versionOf } from "./common.mjs";
+import { chunks, collector, dsn, messages, serve, singles, steady, timed, versionOf } from "./common.mjs";
 
 let boss;
 const ignore = () => {};
@@ -25,6 +25,16 @@ await serve({
     };
   },
   single_in: ({ count, clients }) => singles(count, clients, (data) => boss.send("bench", data)),
+  steady: ({ count, rate, clients }) => steady(count, rate, clients, (data) => boss.send("bench", data)),
+  // Half a second is the shortest poll that it accepts.
+  async work({ count }) {
+    const { hear, all } = collector(count);
+    const options = { pollingIntervalSeconds: 0.5, batchSize: 1000 };
+    await boss.work("bench", options, async (jobs) => jobs.forEach((job) => hear(job.data)));
+    const answer = await all;
+    await boss.offWork("bench");
+    return answer;
+  },
   async out_all({ batch = 1000, loops = 4 }) {
     let done = 0;
     const loop = async () => {

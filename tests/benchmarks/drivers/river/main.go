@@ -17,6 +17,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,11 +57,12 @@ func (w *worker) Work(context.Context, *river.Job[Args]) error {
 }
 
 type order struct {
-	Do      string `json:"do"`
-	Count   int    `json:"count"`
-	Call    int    `json:"call"`
-	Clients int    `json:"clients"`
-	Workers int    `json:"workers"`
+	Do      string  `json:"do"`
+	Count   int     `json:"count"`
+	Call    int     `json:"call"`
+	Clients int     `json:"clients"`
+	Workers int     `json:"workers"`
+	Rate    float64 `json:"rate"`
 }
 
 type told map[string]any
@@ -179,6 +181,87 @@ func outAll(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
 	}, nil
 }
 
+// What a message is stamped with: microseconds since 1970, as drivers/common.py does.
+const stamp = 16
+
+type listener struct {
+	river.WorkerDefaults[Args]
+	waits []int64
+	count int
+	lock  sync.Mutex
+	left  chan struct{}
+}
+
+func (w *listener) Work(_ context.Context, job *river.Job[Args]) error {
+	sent, err := strconv.ParseInt(job.Args.M[:stamp], 10, 64)
+	if err != nil {
+		return err
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.waits = append(w.waits, time.Now().UnixMicro()-sent)
+	if len(w.waits) == w.count {
+		close(w.left)
+	}
+	return nil
+}
+
+// A millisecond is the shortest pause between two fetches that it accepts; a notification starts one.
+func work(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
+	listening := &listener{count: o.Count, left: make(chan struct{})}
+	settings := config()
+	settings.Workers = river.NewWorkers()
+	river.AddWorker(settings.Workers, listening)
+	settings.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}}
+	settings.FetchCooldown = time.Millisecond
+	client, err := river.NewClient(riverpgxv5.New(pool), settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Start(ctx); err != nil {
+		return nil, err
+	}
+	<-listening.left
+	return told{"waits": listening.waits}, client.Stop(ctx)
+}
+
+// Each client begins a message every so often, or later if the one before it takes longer.
+func steady(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
+	// A client that inserts notifies as rarely as it fetches.
+	settings := config()
+	settings.FetchCooldown = time.Millisecond
+	client, err := river.NewClient(riverpgxv5.New(pool), settings)
+	if err != nil {
+		return nil, err
+	}
+	share := o.Count / o.Clients
+	todo := messages(share * o.Clients)
+	gap := time.Duration(float64(o.Clients) / o.Rate * float64(time.Second))
+	failed := make(chan error, o.Clients)
+	start := time.Now()
+	for number := range o.Clients {
+		go func() {
+			due := start.Add(gap * time.Duration(number) / time.Duration(o.Clients))
+			for _, args := range todo[number*share : (number+1)*share] {
+				time.Sleep(time.Until(due))
+				args.M = strconv.FormatInt(time.Now().UnixMicro(), 10) + args.M[stamp:]
+				if _, err := client.Insert(ctx, args, nil); err != nil {
+					failed <- err
+					return
+				}
+				due = due.Add(gap)
+			}
+			failed <- nil
+		}()
+	}
+	for range o.Clients {
+		if err := <-failed; err != nil {
+			return nil, err
+		}
+	}
+	return told{"seconds": time.Since(start).Seconds()}, nil
+}
+
 func setup(ctx context.Context, pool *pgxpool.Pool) (told, error) {
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
 	if err != nil {
@@ -208,6 +291,10 @@ func obey(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
 		return bulkIn(ctx, pool, o)
 	case "single_in":
 		return singleIn(ctx, pool, o)
+	case "steady":
+		return steady(ctx, pool, o)
+	case "work":
+		return work(ctx, pool, o)
 	case "out_all":
 		return outAll(ctx, pool, o)
 	}

@@ -1,0 +1,101 @@
+"""A worker services a ring whenever messages wait, and sleeps otherwise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+from airflow_mq.queue import Delivery, Serviced
+
+
+class Running:
+    """A worker in a thread of its own."""
+
+    def __init__(self, of: MessageQueue, fails: int = 0) -> None:
+        self.address, self.ring, self.fails = of.store.address, of.ring, fails
+        self.seen: list[bytes] = []
+        self.stop = threading.Event()
+        self.total = Serviced()
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with MessageQueue(self.address, self.ring, busy_timeout=0.2) as queue:
+            self.total = queue.service_forever(self._process, Weight(1_000, 1 << 20), stop=self.stop)
+
+    def _process(self, delivery: Delivery) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise ValueError("not yet")
+        self.seen.append(bytes(delivery.payload))
+
+    def wait(self, count: int) -> None:
+        deadline = time.monotonic() + 30
+        while len(self.seen) < count:
+            assert time.monotonic() < deadline and self.thread.is_alive()
+            time.sleep(0.005)
+
+
+@contextmanager
+def running(of: MessageQueue, fails: int = 0) -> Iterator[Running]:
+    worker = Running(of, fails)
+    worker.thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop.set()
+        worker.thread.join(30)
+        assert not worker.thread.is_alive()
+
+
+def test_messages_are_processed_as_they_come(queue: MessageQueue) -> None:
+    with running(queue) as worker:
+        for number in range(5):
+            queue.enqueue_message("acme", b"%d" % number)
+            worker.wait(number + 1)
+    assert worker.seen == [b"0", b"1", b"2", b"3", b"4"]
+    assert worker.total.processed == 5
+    assert len(queue) == 0
+
+
+def test_a_message_that_went_back_is_tried_again(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"later")
+    with running(queue, fails=2) as worker:
+        worker.wait(1)
+    assert worker.total.went_back == 2
+
+
+def test_a_delayed_message_is_processed_when_it_is_due(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"delayed", not_before=0.5)
+    with running(queue) as worker:
+        worker.wait(1)
+
+
+def test_a_second_worker_takes_over(queue: MessageQueue) -> None:
+    with running(queue) as second:
+        with running(queue) as first:
+            queue.enqueue_message("acme", b"1")
+            deadline = time.monotonic() + 30
+            while not first.seen + second.seen:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+        queue.enqueue_message("acme", b"2")
+        second.wait(1 + (b"1" in second.seen))
+    assert len(queue) == 0
+
+
+def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
+    if queue.store.address.driver != "postgresql":
+        pytest.skip("SQLite has no notifications")
+    with running(queue) as worker:
+        time.sleep(0.3)
+        queue.store.connection().execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+        )
+        queue.enqueue_message("acme", b"after")
+        worker.wait(1)
