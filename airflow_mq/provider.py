@@ -28,6 +28,7 @@ BEHAVIOUR: dict[str, list[str] | dict[str, str]] = {
         "path": "/var/lib/airflow-mq/store.db",
         "db_schema": "airflow_mq",
         "ring": "default",
+        "shards": "mq_one, mq_two=2",
         "origins": "acme|acme/*",
     },
 }
@@ -73,6 +74,11 @@ FIELDS = {
     "keepalives_interval": _number("TCP keepalives interval", 10, 600),
     "keepalives_count": _number("TCP keepalives count", 3, 50, unit="Probes"),
     "ring": _field("Ring", "Ring of operators that name none; default if left empty."),
+    "shards": _field(
+        "Shards",
+        "Ids of connections whose stores form one sharded queue, with weights, such as mq_one, mq_two=2; leave all "
+        "fields but the ring empty.",
+    ),
     "origins": _field(
         "Origins to send with",
         "Origins that users of this connection may send with, such as acme|acme/*; any if left empty.",

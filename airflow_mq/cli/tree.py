@@ -18,6 +18,7 @@ from .report import REPORT
 from .ring import RING
 from .service import service
 from .set_aside import SET_ASIDE
+from .shards import SHARDS
 from .store import STORE
 from .top import top
 
@@ -48,5 +49,6 @@ TREE: tuple[Entry, ...] = (
     RING,
     REPORT,
     STORE,
+    SHARDS,
     completion,
 )

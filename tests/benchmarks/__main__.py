@@ -23,6 +23,7 @@ from tests.benchmarks.measures.flood import flood
 from tests.benchmarks.measures.latency import latency
 from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.planning import planning
+from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
 from tests.benchmarks.measures.throughput import bulk, out
 from tests.benchmarks.sizes import FULL, QUICK
@@ -40,6 +41,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "plan": planning,
     "latency": latency,
     "flood": flood,
+    "sharded": sharded,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.benchmarks.drivers.common import SIZE
-from tests.benchmarks.measures import flood, latency
+from tests.benchmarks.measures import flood, latency, sharded
 from tests.benchmarks.measures.throughput import CALLS, MODES
 from tests.benchmarks.rows import Row, best_peer, ratio
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
@@ -23,6 +23,7 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
         *_planning(samples),
         *latency.rows(samples),
         *flood.rows(samples),
+        *sharded.rows(samples),
     ]
 
 

@@ -1,0 +1,96 @@
+"""Size of a fleet: servers and blocks for a load, from the measured CPU time of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import Any
+
+from ..core.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Load:
+    """Messages per second that are sent and processed, their origins, and the messages of a block."""
+
+    messages_per_second: int
+    origins: int = 1_000
+    block_messages: int = 100_000
+
+
+@dataclass(frozen=True)
+class Costs:
+    """CPU time of a message in microseconds, without the processor's own work.
+
+    The defaults are the medians of the benchmark report: messages of 128 bytes, sent in calls of 1,000 to 100 origins,
+    serviced by a batch processor, on PostgreSQL 18.
+    """
+
+    server_in: float = 1.0
+    server_out: float = 1.0
+    client_in: float = 1.0
+    client_out: float = 1.0
+    source: str = "tests/benchmarks/report/raw.json, measure `sharded`, one server"
+
+    @classmethod
+    def of_report(cls, raw: Mapping[str, Any], source: str) -> Costs:
+        """Return the costs that a benchmark report measured on one server."""
+        samples = [each for each in raw.get("samples", ()) if each.get("measure") == "sharded" and each["servers"] == 1]
+        if not samples:
+            raise InvalidInput(
+                f"no samples of the measure 'sharded' in {source}: run `python -m tests.benchmarks --only sharded`"
+            )
+
+        def micros(way: str, who: str) -> float:
+            return median(each[who] / each["count"] * 1e6 for each in samples if each["variant"] == way)
+
+        return cls(*(micros(way, who) for who in ("server_cpu", "client_cpu") for way in ("in", "out")), source)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet that carries a load."""
+
+    servers: int
+    #: Part of the cores of each server that the load uses.
+    server_use: float
+    origins_per_server: int
+    #: Blocks per minute of each server.
+    blocks_per_minute: float
+    #: Cores of senders, and of tasks that process, all together.
+    sender_cores: float
+    worker_cores: float
+    costs: Costs
+
+    def shown(self) -> dict[str, str]:
+        """Return the fleet as text."""
+        costs = self.costs
+        return {
+            "database servers": f"{self.servers:,}, each with {self.server_use:.0%} of its cores in use",
+            "origins per server": f"{self.origins_per_server:,}",
+            "blocks per server": f"{self.blocks_per_minute:.2g} per minute",
+            "cores of senders": f"{self.sender_cores:.2f} in all",
+            "cores of tasks": f"{self.worker_cores:.2f} in all, and what the processors need",
+            "cost of a message": f"server {costs.server_in:.1f} µs in, {costs.server_out:.1f} µs out; "
+            f"clients {costs.client_in:.1f} µs in, {costs.client_out:.1f} µs out",
+            "measured in": costs.source,
+        }
+
+
+def fleet_of(load: Load, costs: Costs, cores: int = 4, percent: int = 50) -> Fleet:
+    """Return the smallest fleet whose servers use at most `percent` of their cores."""
+    if not 1 <= percent <= 100:
+        raise InvalidInput(f"invalid part of the cores ({percent} %): expected 1 to 100")
+    needed = load.messages_per_second * (costs.server_in + costs.server_out) / 1e6
+    servers = max(ceil(needed / (cores * percent / 100)), 1)
+    return Fleet(
+        servers,
+        needed / (servers * cores),
+        ceil(load.origins / servers),
+        load.messages_per_second * 60 / servers / load.block_messages,
+        load.messages_per_second * costs.client_in / 1e6,
+        load.messages_per_second * costs.client_out / 1e6,
+        costs,
+    )
