@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from .. import tracing
 from ..core.config import RingConfig
@@ -20,6 +20,7 @@ from ..core.weight import Weight
 from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep
 from ..store.rows import Locked, StateRow
+from ..store.shards import FenceRow
 from ..store.unit import Unit
 from ..store.working_set import MEET_IN_ALL, LoadOptions, Source, StoredSet, StoreLoader
 from .values import Delivery
@@ -38,6 +39,16 @@ SERVICE_LEASE = 30.0
 #: State of a ring for readers that do not lock it.
 _UNKNOWN = StateRow(0, -(1 << 62), 0, [], None, 0, "")
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
+
+
+class Fence(Protocol):
+    """Condition of each send to a shard, so that no origin is in two shards."""
+
+    def plain(self, queues: Iterable[str]) -> FenceRow | None:
+        """Return the shard and the version that a send to these queues requires; None if it requires more."""
+
+    def check(self, unit: Unit, queues: Iterable[str]) -> None:
+        """Check a send to these queues in its transaction; raise `LayoutChanged` to refuse it."""
 
 
 class RingSession:
@@ -62,8 +73,8 @@ class RingSession:
         self.actor = check_text(actor or _user(), "the actor")
         #: Whether sent messages carry the active trace.
         self.traces = tracing.wanted(traces)
-        #: Called in the transaction of each send with the queues that it sends to; raises an error to refuse them.
-        self.fence: Callable[[Unit, Iterable[str]], None] | None = None
+        #: Condition of each send if the ring is a shard.
+        self.fence: Fence | None = None
         self._config: tuple[PlainConfig, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
         #: Leases of the ring that this session held, or may hold, and no longer needs.

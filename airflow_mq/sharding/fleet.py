@@ -44,9 +44,10 @@ class Costs:
             )
 
         def micros(way: str, who: str) -> float:
-            return median(each[who] / each["count"] * 1e6 for each in samples if each["variant"] == way)
+            return float(median(each[who] / each["count"] * 1e6 for each in samples if each["variant"] == way))
 
-        return cls(*(micros(way, who) for who in ("server_cpu", "client_cpu") for way in ("in", "out")), source)
+        server_in, server_out = micros("in", "server_cpu"), micros("out", "server_cpu")
+        return cls(server_in, server_out, micros("in", "client_cpu"), micros("out", "client_cpu"), source)
 
 
 @dataclass(frozen=True)

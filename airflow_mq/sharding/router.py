@@ -107,20 +107,35 @@ class Router:
         for origin in origins:
             view.places.pop(origin, None)
 
-    def fence(self, shard: str, ring: int) -> Callable[[Unit, Iterable[str]], None]:
-        """Return a check for each send to a shard; it raises `LayoutChanged` if the queues have another place."""
+    def fence(self, shard: str, ring: int) -> ShardFence:
+        """Return the fence of a shard."""
+        return ShardFence(self, shard, ring)
 
-        def check(unit: Unit, queues: Iterable[str]) -> None:
-            view = self.view()
-            _require(shard, view.layout.version, unit.shards.fence(ring))
-            places = {origin: view.places.get(origin) for origin in map(origin_of, queues)}
-            if any(place is None or place.shard != shard for place in places.values()):
-                raise LayoutChanged()
-            pinned = [origin for origin, place in places.items() if place is not None and place.pinned]
-            if pinned and len(unit.shards.pinned(ring, pinned)) < len(pinned):
-                raise LayoutChanged()
 
-        return check
+class ShardFence:
+    """The fence of one shard: its sends agree with the layout that it has adopted, and with its pins."""
+
+    def __init__(self, router: Router, shard: str, ring: int) -> None:
+        self._router, self._shard, self._ring = router, shard, ring
+
+    def plain(self, queues: Iterable[str]) -> FenceRow | None:
+        """Return what a send to these queues requires; None if a queue is pinned or has another place."""
+        view = self._router.view()
+        place = Place(self._shard, False)
+        if all(view.places.get(origin_of(name)) == place for name in queues):
+            return FenceRow(self._shard, view.layout.version)
+        return None
+
+    def check(self, unit: Unit, queues: Iterable[str]) -> None:
+        """Check a send to these queues in its transaction."""
+        view = self._router.view()
+        _require(self._shard, view.layout.version, unit.shards.fence(self._ring))
+        places = {origin: view.places.get(origin) for origin in map(origin_of, queues)}
+        if any(place is None or place.shard != self._shard for place in places.values()):
+            raise LayoutChanged()
+        pinned = [origin for origin, place in places.items() if place is not None and place.pinned]
+        if pinned and len(unit.shards.pinned(self._ring, pinned)) < len(pinned):
+            raise LayoutChanged()
 
 
 def _pinned(shard: str, layout: Layout, origins: Sequence[str]) -> Callable[[MessageQueue], set[str]]:

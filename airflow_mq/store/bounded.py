@@ -57,25 +57,23 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     #: Seconds to wait for the answer to one statement.
     patience: float = math.inf
 
-    def run_prepared(self, text: bytes, types: Sequence[int], values: Sequence[bytes]) -> None:
-        """Run a statement with binary values, and prepare it at its first use.
+    def run_prepared(self, text: bytes, types: Sequence[int], values: Sequence[bytes]) -> int | None:
+        """Run a statement with binary values, and prepare it at its first use; return the number of rows.
 
         :param types: the OIDs of the values' types.
         """
         formats = [1] * len(values)
         if self.prepare_threshold is None:
-            self._exchange(lambda: self.pgconn.send_query_params(text, values, types, formats))
-            return
+            return self._exchange(lambda: self.pgconn.send_query_params(text, values, types, formats))
         # The name follows from the text, so a name that the session knows is that of the same statement.
         name = b"mq_%x" % zlib.crc32(text)
         if name in self._prepared_here:
             # The driver deallocates all statements at times, for example after a rollback.
             with suppress(errors.InvalidSqlStatementName):
-                self._exchange(lambda: self.pgconn.send_query_prepared(name, values, formats))
-                return
+                return self._exchange(lambda: self.pgconn.send_query_prepared(name, values, formats))
         self._exchange(lambda: self.pgconn.send_prepare(name, text, types))
         self._prepared_here.add(name)
-        self._exchange(lambda: self.pgconn.send_query_prepared(name, values, formats))
+        return self._exchange(lambda: self.pgconn.send_query_prepared(name, values, formats))
 
     def copy_in(self, text: bytes, data: bytes) -> None:
         """Run a COPY with all its data."""
@@ -87,23 +85,23 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         """Names of the prepared statements."""
         return set()
 
-    def _exchange(self, send: Callable[[], object]) -> None:
-        """Send a request and take its answer; raise the error that the server returned."""
+    def _exchange(self, send: Callable[[], object]) -> int | None:
+        """Send a request and take its answer: the number of rows. Raise the error that the server returned."""
         until = min(time.monotonic() + self.patience, _until.get())
         try:
             send()
             while self.pgconn.flush():
                 if self.await_socket(select.POLLIN | select.POLLOUT, until) & select.POLLIN:
                     self.pgconn.consume_input()
-            self._take_answer(until)
+            return self._take_answer(until)
         except BaseException:
             # After an interrupt, too: the answer to this request may not become that to the next one.
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self._give_up()
             raise
 
-    def _take_answer(self, until: float) -> None:
-        failed = None
+    def _take_answer(self, until: float) -> int | None:
+        failed = count = None
         while True:
             while self.pgconn.is_busy():
                 self.await_socket(select.POLLIN, until)
@@ -113,8 +111,11 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
                 break
             if result.status != ExecStatus.COMMAND_OK:
                 failed = failed or result
+            else:
+                count = result.command_tuples
         if failed is not None:
             raise error_from_result(failed)
+        return count
 
     def await_socket(self, events: int, until: float) -> int:
         """Wait until the socket is ready, and return for what; raise `NoReply` at the deadline."""

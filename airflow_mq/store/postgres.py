@@ -30,6 +30,7 @@ from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import plain, translating
 from .rows import Locked, StateRow
+from .shards import FenceRow
 from .sleeper import Sleeper
 from .statements import statement
 from .store import Outgoing, Store
@@ -38,8 +39,11 @@ from .version import require_version
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 AnyConnection = TypeVar("AnyConnection", bound=Connection)
+T = TypeVar("T")
 #: Inbox rows up to which an INSERT of arrays is faster than a COPY, which takes a round trip more.
 FEW = 32
+#: The same for rows of a shard: a COPY takes a transaction of several statements there.
+FENCED_FEW = 256
 #: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
 #: Search path of unqualified names: functions and operators that another role created are never found.
@@ -258,13 +262,22 @@ class PostgresStore(Store[Connection]):
             self._send("copy_mail", BoundedConnection.copy_in, b"".join(wire.copy_data(ring, rows)))
         self.wake(ring)
 
-    def _send(self, name: str, run: Callable[..., None], *data: Any) -> None:
+    def send_fenced(self, ring: int, rows: list[Outgoing], fence: FenceRow) -> bool:
+        """Enqueue inbox rows by a single statement, which also reads the fence: see `shard_fence`."""
+        if len(rows) > FENCED_FEW:
+            return super().send_fenced(ring, rows, fence)
+        values = (*wire.columns(ring, rows), *wire.fence_values(*fence))
+        count = self._send("insert_fenced", BoundedConnection.run_prepared, wire.FENCED_TYPES, values)
+        self.wake(ring)
+        return bool(count)
+
+    def _send(self, name: str, run: Callable[..., T], *data: Any) -> T:
         # The hottest path: no context manager, no cursor.
         connection = self.connection()
         try:
             if self.probe is not None:
                 self.probe(name)
-            run(connection, self.text(name), *data)
+            return run(connection, self.text(name), *data)
         except psycopg.Error as error:
             ours = named(error)
             if is_in_doubt(error):

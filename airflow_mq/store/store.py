@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from ..core.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
+from .shards import FenceRow
 from .sleeper import Clock, Sleeper
 from .unit import Unit
 from .version import require_version
@@ -105,6 +106,15 @@ class Store(ABC, Generic[Connection]):
         """Enqueue a few inbox rows in their own transaction."""
         with self.writing() as unit:
             self.send(unit, ring, rows)
+
+    def send_fenced(self, ring: int, rows: list[Outgoing], fence: FenceRow) -> bool:
+        """Enqueue inbox rows if the ring is this shard with this version of the layout; return whether it is."""
+        with self.writing() as unit:
+            if unit.shards.fence(ring) != fence:
+                return False
+            self.send(unit, ring, rows)
+        self.wake(ring)
+        return True
 
     @abstractmethod
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:

@@ -13,6 +13,8 @@ BOOLS, BYTEAS, INT4S, TEXTS = 1000, 1001, 1007, 1009
 #: Types of `row_values` and of `columns`.
 ROW_TYPES = (INT2, INT4, INT4, BOOL, TEXT, BYTEA, BYTEA, BYTEA)
 COLUMN_TYPES = (INT2, INT4S, INT4S, BOOLS, TEXTS, BYTEAS, BYTEAS, BYTEAS)
+#: Types of `columns` and `fence_values`.
+FENCED_TYPES = (*COLUMN_TYPES, TEXT, INT4)
 _SHORT, _NUMBER, _FLAG = Struct("!h").pack, Struct("!i").pack, (b"\0", b"\1")
 _COPY_HEAD, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 #: Number of columns; ring, size, items and more with their lengths; the length of the origin.
@@ -33,6 +35,11 @@ def columns(ring: int, rows: Sequence[Outgoing]) -> tuple[bytes, ...]:
         _array(BOOL, [_FLAG[one] for one in more]), _array(TEXT, list(map(str.encode, origins))),
         *(_array(BYTEA, column) for column in rest),
     )  # fmt: skip
+
+
+def fence_values(name: str, version: int) -> tuple[bytes, ...]:
+    """Return the shard and the version of its layout that a send requires."""
+    return name.encode(), _NUMBER(version)
 
 
 def _array(kind: int, values: Sequence[bytes]) -> bytes:

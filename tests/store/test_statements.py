@@ -27,6 +27,7 @@ NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 ONLY_POSTGRES = {
     "copy_mail",
     "database",
+    "insert_fenced",
     "insert_one",
     "last_id",
     "mail_single_heads",
@@ -75,6 +76,7 @@ MAY_SCAN = {
 NOT_PLANNED = {
     "copy_mail": "a COPY has no plan",
     "insert_mail": "writes values, and reads no table",
+    "insert_fenced": "writes values, and reads one row of shards",
     "insert_one": "writes values, and reads no table",
     "lock_shard": "a lock has no plan",
 }

@@ -78,7 +78,7 @@ class PackedCall:
     @property
     def plain_rows(self) -> list[Outgoing] | None:
         """The rows, if one statement sends them: few, due at once, without keys, external payloads and limits."""
-        if self.due is not None or self.packer.blobs or self._is_bound or self.first_high or self.session.fence:
+        if self.due is not None or self.packer.blobs or self._is_bound or self.first_high:
             return None
         return self.spool.few()
 
@@ -90,12 +90,12 @@ class PackedCall:
         """Write the rows in a transaction."""
         session = self.session
         if session.fence is not None:
-            session.fence(unit, self.spool.origins(()))
+            session.fence.check(unit, self.spool.origins(()))
         refused = _refused_keys(session, unit, self.spool.keys)
         _require_payloads(unit, self.packer.blobs)
         if self._is_bound:
             refuse_new_origins(session, unit, self.spool.origins(refused))
-        session.store.send(unit, session.ring_id, self.spool.few() or self.spool.rows(refused), self.due)
+        session.store.send(unit, session.ring_id, self.spool.rows(refused), self.due)
         if self.first_high:
             # From now on every service of the ring reads high messages.
             unit.rings.allow_high(session.ring_id)
@@ -172,14 +172,17 @@ class Sender:
         session, delivery = self.session, current_delivery.get()
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        is_plain = key is None and terms == PLAIN and not (session.fence or (session.traces and tracing.carrying()))
+        is_plain = key is None and terms == PLAIN and not (session.traces and tracing.carrying())
         if not is_plain or isinstance(payload, Reference) or has_bound(session.config):
             return self.enqueue_messages([(origin, Message(payload, key))], None, terms)
         origin, payload = session.check_sender(origin), check_payload(payload, session.config.max_message_len)
         if delivery is not None:
             delivery.enqueue(origin, payload)
         else:
-            self.store.send_one(self.ring_id, origin, payload)
+            if session.fence is None:
+                self.store.send_one(self.ring_id, origin, payload)
+            elif not self._send_few([Outgoing(origin, len(payload), 1, False, b"", b"", payload)]):
+                return self.enqueue_messages(origin, [payload], terms)
             if session.listeners:
                 session.tell_listeners()
         return Enqueued(1, len(payload))
@@ -218,14 +221,21 @@ class Sender:
     def _send(self, call: PackedCall) -> Enqueued:
         """Write a call in a transaction of its own."""
         rows = call.plain_rows
-        if rows is None:
+        if rows is None or (rows and not self._send_few(rows)):
             with self.store.writing() as unit:
                 sent = call.write(unit)
             self.store.wake(self.ring_id)
             return sent
-        if rows:
-            self.store.send_few(self.ring_id, rows)
         return call.enqueued({})
+
+    def _send_few(self, rows: list[Outgoing]) -> bool:
+        """Send plain rows by one statement; return whether that was possible."""
+        fence = self.session.fence
+        if fence is None:
+            self.store.send_few(self.ring_id, rows)
+            return True
+        required = fence.plain(row.origin for row in rows)
+        return required is not None and self.store.send_fenced(self.ring_id, rows, required)
 
     def _hand_over(
         self, delivery: Delivery, origin: str | Pairs, messages: Iterable[bytes | Message], terms: Terms

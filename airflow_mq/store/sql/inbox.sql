@@ -16,6 +16,16 @@ FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
     AS w(size, items, more, origin, lengths, attributes, heap, place)
 ORDER BY w.place
 
+-- name: insert_fenced (postgres)
+-- Write rows in order if the ring is this shard with this version of the layout, as one statement that commits by
+-- itself. It takes its snapshot after the lock on the table of shards, as `shard_fence` does.
+INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
+SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap
+FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
+    AS w(size, items, more, origin, lengths, attributes, heap, place)
+WHERE EXISTS (SELECT 1 FROM {s}shard h WHERE h.ring = $1 AND h.name = $9 AND h.version = $10)
+ORDER BY w.place
+
 -- name: insert_one (postgres)
 -- Write one row, as a statement that commits by itself.
 INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)

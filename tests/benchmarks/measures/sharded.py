@@ -77,7 +77,7 @@ def _cpu(servers: Sequence[Server]) -> float:
 def _work(
     queue: Any, servers: int, each: int, service: Callable[[], int]
 ) -> list[tuple[str, int, Callable[[], object]]]:
-    count, single = each * servers, each // 25 * servers
+    count, single = each * servers, each // 10 * servers
     bulk, few = messages(count), messages(single)
 
     def send() -> None:
