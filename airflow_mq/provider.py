@@ -74,11 +74,6 @@ FIELDS = {
     "keepalives_interval": _number("TCP keepalives interval", 10, 600),
     "keepalives_count": _number("TCP keepalives count", 3, 50, unit="Probes"),
     "ring": _field("Ring", "Ring of operators that name none; default if left empty."),
-    "shards": _field(
-        "Shards",
-        "Ids of connections whose stores form one sharded queue, with weights, such as mq_one, mq_two=2; leave all "
-        "fields but the ring empty.",
-    ),
     "origins": _field(
         "Origins to send with",
         "Origins that users of this connection may send with, such as acme|acme/*; any if left empty.",
@@ -87,6 +82,11 @@ FIELDS = {
         "Priority to send with",
         "Priority that users of this connection may send with; any if left empty.",
         enum=["regular"],
+    ),
+    "shards": _field(
+        "Shards",
+        "Ids of connections whose stores form one sharded queue, with weights, such as mq_one, mq_two=2; leave all "
+        "fields but the ring empty.",
     ),
 }
 

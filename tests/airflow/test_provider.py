@@ -65,7 +65,8 @@ def test_the_form_shows_our_fields() -> None:
     assert meta["hook_name"] == "Message queue"
     assert meta["standard_fields"]["url_schema"]["title"] == "PostgreSQL database"
     extra = meta["extra_fields"]
-    assert list(extra) == ["driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority"]
+    expected = ["driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority", "shards"]
+    assert list(extra) == expected
     assert extra["driver"]["schema"]["enum"] == ["sqlite", "postgresql"]
     assert extra["driver"]["value"] == "postgresql"
 
