@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_mq import settings
 from airflow_mq.core.errors import AddressRefused, ConfigRefused
 from airflow_mq.provider import DRIVERS
-from airflow_mq.sharding.layout import check_shards
 from airflow_mq.store.address import DEFAULT_PORT, DEFAULT_SCHEMA, NUMBERS, PERMITTED, StoreAddress, sqlite_address
 
 if TYPE_CHECKING:
@@ -47,6 +46,9 @@ def shards_of(connection: Connection) -> dict[str, int]:
     text = extra.get("shards")
     if not text:
         return {}
+    # Not at the top: most connections name one store, and forms need no store at all.
+    from airflow_mq.sharding.layout import check_shards
+
     filled = [name for name in ("host", "port", "login", "password", "schema") if getattr(connection, name)]
     filled += [name for name, value in extra.items() if value not in (None, "") and name not in ("shards", "ring")]
     if filled:

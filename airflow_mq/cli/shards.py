@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..sharding.fleet import Costs, Fleet, Load, fleet_of
 from .command import Group, command, option
 from .errors import UsageError
 from .session import DEFAULT_RING, Session
@@ -123,10 +122,10 @@ def drain(session: Session, args: Namespace) -> bool:
 )
 def plan(session: Session, args: Namespace) -> None:
     """Plan a fleet: servers and blocks for a load, from measured costs of a message."""
+    from ..sharding.fleet import Costs, Load, fleet_of
+
     costs = Costs.of_report(json_object(args.report), args.report) if args.report else Costs()
-    fleet: Fleet = fleet_of(
-        Load(args.messages_per_second, args.origins, args.block_messages), costs, args.cores, args.use
-    )
+    fleet = fleet_of(Load(args.messages_per_second, args.origins, args.block_messages), costs, args.cores, args.use)
     session.out.value(fleet)
     if not session.out.as_json:
         session.out.fields(fleet.shown())

@@ -127,6 +127,7 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
         "ring": ("StringField", "Ring", ["optional"], None),
         "origins": ("StringField", "Origins to send with", ["optional"], None),
         "priority": ("StringField", "Priority to send with", ["optional", "any of 1"], None),
+        "shards": ("StringField", "Shards", ["optional"], None),
     }
     assert behaviour["relabeling"]["schema"] == "PostgreSQL database"
     assert behaviour["hidden_fields"] == []
