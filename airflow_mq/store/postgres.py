@@ -46,6 +46,8 @@ FEW = 32
 FENCED_FEW = 256
 #: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
+#: Notifies without waiting for the disk: a commit that notifies holds up all others that do.
+WAKE = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, '')"
 #: Search path of unqualified names: functions and operators that another role created are never found.
 SEARCH_PATH = "pg_catalog, pg_temp"
 #: A statement that waited for the ring must see what its last holder wrote; a stricter level refuses it instead.
@@ -297,7 +299,7 @@ class PostgresStore(Store[Connection]):
         self._woken[ring] = now
         # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
-            self.connection().execute(b"SELECT pg_notify(%s, '')", (wake_channel(self.address.schema, ring),))
+            self.connection().execute(WAKE, (wake_channel(self.address.schema, ring),))
 
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address, patience=math.inf), wake_channel(self.address.schema, ring))

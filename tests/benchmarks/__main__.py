@@ -25,13 +25,14 @@ from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.planning import planning
 from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
-from tests.benchmarks.measures.throughput import bulk, out
+from tests.benchmarks.measures.throughput import bulk, out, tens
 from tests.benchmarks.sizes import FULL, QUICK
 from tests.postgres_server import running_postgres
 
 HERE = Path(__file__).resolve().parent
 MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "bulk": bulk,
+    "tens": tens,
     "single": single,
     "out": out,
     "log": life,

@@ -56,6 +56,8 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
         _rates(samples, ("bulk_in", "out")),
         "## Single sends, one transaction each",
         _rates(samples, ("single_in",)),
+        "## Calls of ten messages, one transaction each",
+        _rates(samples, ("ten_in",)),
         "## Write-ahead log of a message's whole life",
         _log(samples),
         "## Blocks and plans",

@@ -44,10 +44,10 @@ class Row:
         return f"**missed by {missed:.0%}**"
 
 
-def best_peer(samples: Sequence[Sample], measure: str) -> tuple[str, Figure] | None:
+def best_peer(samples: Sequence[Sample], measure: str, **which: object) -> tuple[str, Figure] | None:
     """The peer with the highest median rate."""
-    names = {sample["contender"] for sample in pick(samples, measure)} - set(NOT_PEERS)
-    found = [(name, figure) for name in names if (figure := rates(pick(samples, measure, name)))]
+    names = {sample["contender"] for sample in pick(samples, measure, **which)} - set(NOT_PEERS)
+    found = [(name, figure) for name in names if (figure := rates(pick(samples, measure, name, **which)))]
     return max(found, key=lambda pair: pair[1].median) if found else None
 
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from tests.benchmarks.drivers.common import SIZE
 from tests.benchmarks.measures import flood, latency, sharded
+from tests.benchmarks.measures.single import CLIENTS, named
 from tests.benchmarks.measures.throughput import CALLS, MODES
-from tests.benchmarks.rows import Row, best_peer, ratio
+from tests.benchmarks.rows import NOT_PEERS, Row, best_peer, ratio
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
 
 
 def rows(samples: Sequence[Sample]) -> list[Row]:
     return [
         *_bulk(samples),
+        *_tens(samples),
         *_single(samples),
         *_out(samples),
         *_life(samples),
@@ -29,31 +31,57 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
 
 def _bulk(samples: Sequence[Sample]) -> list[Row]:
     best, found = best_peer(samples, "bulk_in"), []
-    bare = rates(pick(samples, "bulk_in", "bare", variant="COPY of 1,000"))
+    bare = pick(samples, "bulk_in", "bare", variant="COPY of 1,000")
     for variant in ("calls of 1,000 to one origin", "calls of 1,000 to 100 origins"):
-        ours = rates(pick(samples, "bulk_in", "ours", variant=variant))
+        ours = pick(samples, "bulk_in", "ours", variant=variant)
         if best:
-            found.append(Row("bulk in", f"{variant}, against the best peer", ratio(ours, best[1]), 10, detail=best[0]))
-        found.append(Row("bulk in", f"{variant}, against the bare table", ratio(ours, bare), 2))
-    ours = rates(pick(samples, "bulk_in", "ours", variant="calls of 10 to one origin"))
-    bare = rates(pick(samples, "bulk_in", "bare", variant="COPY of 10"))
-    found.append(Row("bulk in", "calls of 10 to one origin, against COPY of 10", ratio(ours, bare)))
+            theirs = pick(samples, "bulk_in", best[0])
+            found += _against("bulk in", f"{variant}, against the best peer", ours, theirs, 6)
+        found += _against("bulk in", f"{variant}, against the bare table", ours, bare)
+    return found
+
+
+def _tens(samples: Sequence[Sample]) -> list[Row]:
+    best, found = best_peer(samples, "ten_in"), []
+    bare = pick(samples, "ten_in", "bare")
+    for variant in ("to one origin", "to ten origins"):
+        ours = pick(samples, "ten_in", "ours", variant=variant)
+        if best:
+            theirs = pick(samples, "ten_in", best[0])
+            found += _against("calls of 10", f"{variant}, against the best peer's calls of 10", ours, theirs, 3)
+        found += _against("calls of 10", f"{variant}, against COPY of 10", ours, bare)
     return found
 
 
 def _single(samples: Sequence[Sample]) -> list[Row]:
-    return [
-        Row(
-            "single in",
-            f"{clients} client{'s' if clients > 1 else ''}, against the bare table's INSERT",
-            ratio(
-                rates(pick(samples, "single_in", "ours", clients=clients)),
-                rates(pick(samples, "single_in", "bare", clients=clients)),
-            ),
-            0.9,
-        )
-        for clients in (1, 8)
-    ]
+    found = []
+    for clients in CLIENTS:
+        others: list[tuple[str, str, float | None]] = [("bare", "the bare table's INSERT", None)]
+        if best := best_peer(samples, "single_in", clients=clients):
+            others.insert(0, (best[0], "the best peer", 1.3))
+        for other, name, bound in others:
+            ours = pick(samples, "single_in", "ours", clients=clients, beside=other)
+            theirs = pick(samples, "single_in", other, clients=clients)
+            found += _against("single in", f"{named(clients)}, against {name}", ours, theirs, bound)
+    return found
+
+
+def _against(
+    group: str, what: str, ours: Sequence[Sample], theirs: Sequence[Sample], bound: float | None = None
+) -> list[Row]:
+    """A row of rates, and one of messages per second of processor time, of client and server together."""
+    peer = theirs[0]["contender"] if theirs else ""
+    detail = "" if peer in NOT_PEERS else peer
+    found = [Row(group, what, ratio(rates(ours), rates(theirs)), bound, detail=detail)]
+    if all("server" in sample and "client" in sample for sample in (*ours, *theirs)):
+        found.append(Row(group, f"{what}, per CPU second", ratio(_per_cpu(ours), _per_cpu(theirs)), detail=detail))
+    return found
+
+
+def _per_cpu(samples: Sequence[Sample]) -> Figure | None:
+    """Messages per second of processor time, from the sums: the system counts the server's time in hundredths."""
+    used = sum(sample["client"] + sample["server"] for sample in samples)
+    return Figure.of([sum(sample["count"] for sample in samples) / used]) if used else None
 
 
 def _out(samples: Sequence[Sample]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Single sends, one transaction each: everyone takes a short turn after the other, many times."""
+"""Single sends, one transaction each: ours and one other take a short turn after the other, many times."""
 
 from __future__ import annotations
 
@@ -8,31 +8,45 @@ from tests.benchmarks.contenders import BARE, OURS, Contender
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.measures.throughput import empty
 
-CLIENTS = (1, 8)
+CLIENTS = (1, 8, 32)
 
 
 def single(lab: Lab, contenders: list[Contender]) -> None:
-    """`single_in`: seconds for a turn of single sends by one client and by eight."""
-    ours = [contender for contender in contenders if contender in (OURS, BARE)]
-    peers = [contender for contender in contenders if contender not in ours]
-    for group, turns in ((ours, lab.sizes.turns), (peers, max(2, lab.sizes.turns // 5))):
-        if group:
-            _take_turns(lab, group, turns)
+    """`single_in`: seconds for a turn of single sends by 1, 8 and 32 clients; `beside` names the other contender."""
+    for other in contenders:
+        if other is not OURS:
+            turns = lab.sizes.turns if other is BARE else max(2, lab.sizes.turns // 3)
+            _take_turns(lab, [one for one in contenders if one in (OURS, other)], other.name, turns)
 
 
-def _take_turns(lab: Lab, contenders: list[Contender], turns: int) -> None:
+def named(clients: int) -> str:
+    return f"{clients} client{'s' if clients > 1 else ''}"
+
+
+def _take_turns(lab: Lab, contenders: list[Contender], beside: str, turns: int) -> None:
     with ExitStack() as stack:
         drivers = [
             (contender, stack.enter_context(lab.clone(empty(lab, contender), contender))[1]) for contender in contenders
         ]
         for clients in CLIENTS:
-            name = f"{clients} client{'s' if clients > 1 else ''}"
+            name = named(clients)
             lab.say(f"single in, {name}: {', '.join(contender.name for contender in contenders)}")
             lab.checkpoint()
+            # Many clients send for as long as few.
+            count = lab.sizes.turn * max(1, clients // 8)
             # The first turn connects and warms up; it does not count.
             for turn in range(-1, turns):
                 for contender, driver in drivers if turn % 2 else drivers[::-1]:
-                    with lab.trying("single_in", contender, name):
-                        told = driver("single_in", count=lab.sizes.turn, clients=clients)
-                        if turn >= 0:
-                            lab.note("single_in", contender.name, name, round=turn, clients=clients, **told)
+                    with lab.trying("single_in", contender, name), lab.server_time() as used:
+                        told = driver("single_in", count=count, clients=clients)
+                    if turn >= 0:
+                        lab.note(
+                            "single_in",
+                            contender.name,
+                            name,
+                            round=turn,
+                            clients=clients,
+                            beside=beside,
+                            **told,
+                            **used,
+                        )

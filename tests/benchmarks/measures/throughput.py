@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 from tests.benchmarks.contenders import BARE, OURS, Contender, Running
@@ -28,8 +29,27 @@ def bulk(lab: Lab, contenders: list[Contender]) -> None:
         for contender, name, order in _turned(variants, turn):
             count = amount(lab, contender)
             with lab.trying("bulk_in", contender, name), lab.clone(empty(lab, contender), contender) as (_, driver):
-                told = driver("bulk_in", count=count, **order)
-                lab.note("bulk_in", contender.name, name, round=turn, count=count, **told)
+                with lab.server_time() as used:
+                    told = driver("bulk_in", count=count, **order)
+                lab.note("bulk_in", contender.name, name, round=turn, count=count, **told, **used)
+
+
+def tens(lab: Lab, contenders: list[Contender]) -> None:
+    """`ten_in`: seconds for so many messages in calls of ten, one transaction each; all take short turns."""
+    with ExitStack() as stack:
+        variants = [
+            (contender, *variant, stack.enter_context(lab.clone(empty(lab, contender), contender))[1])
+            for contender in contenders
+            for variant in _ways_in_tens(contender)
+        ]
+        count = 10 * lab.sizes.turn
+        # The first turn warms up; it does not count.
+        for turn in range(-1, lab.sizes.turns):
+            for contender, name, order, driver in _turned(variants, turn % len(variants)):
+                with lab.trying("ten_in", contender, name), lab.server_time() as used:
+                    told = driver("bulk_in", count=count, call=10, **order)
+                if turn >= 0:
+                    lab.note("ten_in", contender.name, name, round=turn, count=count, **told, **used)
 
 
 def out(lab: Lab, contenders: list[Contender]) -> None:
@@ -85,11 +105,16 @@ def _ways_in(contender: Contender) -> list[tuple[str, dict[str, Any]]]:
         return [
             ("calls of 1,000 to one origin", {"call": 1000, "spread": "one"}),
             ("calls of 1,000 to 100 origins", {"call": 1000, "spread": "many"}),
-            ("calls of 10 to one origin", {"call": 10, "spread": "one"}),
         ]
     if contender is BARE:
-        return [("COPY of 1,000", {"call": 1000}), ("COPY of 10", {"call": 10})]
+        return [("COPY of 1,000", {"call": 1000})]
     return [(f"calls of {contender.call:,}", {"call": contender.call})]
+
+
+def _ways_in_tens(contender: Contender) -> list[tuple[str, dict[str, Any]]]:
+    if contender is OURS:
+        return [("to one origin", {"spread": "one"}), ("to ten origins", {"spread": "many"})]
+    return [("COPY" if contender is BARE else "", {})]
 
 
 def _ways_out(contender: Contender) -> list[tuple[str, int, dict[str, Any]]]:

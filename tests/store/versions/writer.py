@@ -186,7 +186,7 @@ def recorded(queue: Any) -> Iterator[list[str]]:
         texts.append(cursor.mogrify(re.sub(rb"\$\d", b"%s", text), plain))
         real_run(connection, text, types, values)
 
-    real_run = getattr(type(connection), "run_prepared", None)
+    real_run: Any = getattr(type(connection), "run_prepared", None)
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", execute))
         if real_run is not None:

@@ -19,11 +19,18 @@ export function* chunks(items, size) {
   for (let start = 0; start < items.length; start += size) yield items.slice(start, start + size);
 }
 
+// Seconds of processor time that the last timed work took.
+let client;
+
 export async function timed(work) {
   globalThis.gc?.();
+  const before = process.cpuUsage();
   const start = performance.now();
   await work();
-  return (performance.now() - start) / 1000;
+  const seconds = (performance.now() - start) / 1000;
+  const { user, system } = process.cpuUsage(before);
+  client = (user + system) / 1e6;
+  return seconds;
 }
 
 // Each of `clients` sends its share of `count` messages, one after the other.
@@ -79,7 +86,8 @@ export async function serve(commands) {
     const { do: name, ...order } = JSON.parse(line);
     let told;
     try {
-      told = (await commands[name](order)) ?? {};
+      client = undefined;
+      told = { ...(await commands[name](order)), client };
     } catch (error) {
       told = { error: String(error), traceback: error.stack };
     }

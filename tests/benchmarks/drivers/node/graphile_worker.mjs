@@ -8,7 +8,7 @@ const preset = {
   worker: {
     connectionString: dsn,
     concurrentJobs: 24,
-    maxPoolSize: 25,
+    maxPoolSize: 33,
     localQueue: { size: 500 },
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0,

@@ -8,7 +8,7 @@ const ignore = () => {};
 
 await serve({
   async open() {
-    boss = new PgBoss({ connectionString: dsn, max: 10, supervise: false, schedule: false });
+    boss = new PgBoss({ connectionString: dsn, max: 32, supervise: false, schedule: false });
     boss.on("error", ignore);
     await boss.start();
   },

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,6 +68,13 @@ type order struct {
 
 type told map[string]any
 
+// Seconds of processor time that this process has used.
+func spent() float64 {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
+}
+
 func messages(count int) []Args {
 	frame, _ := json.Marshal(Args{O: "origin-000000"})
 	width := size - len(frame)
@@ -97,13 +105,13 @@ func bulkIn(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
 		todo[i] = river.InsertManyParams{Args: args}
 	}
 	runtime.GC()
-	start := time.Now()
+	start, before := time.Now(), spent()
 	for first := 0; first < len(todo); first += o.Call {
 		if _, err := client.InsertManyFast(ctx, todo[first:min(first+o.Call, len(todo))]); err != nil {
 			return nil, err
 		}
 	}
-	return told{"seconds": time.Since(start).Seconds()}, nil
+	return told{"seconds": time.Since(start).Seconds(), "client": spent() - before}, nil
 }
 
 func singleIn(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
@@ -116,7 +124,7 @@ func singleIn(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
 	failed := make(chan error, o.Clients)
 	var all sync.WaitGroup
 	runtime.GC()
-	start := time.Now()
+	start, before := time.Now(), spent()
 	for number := range o.Clients {
 		all.Add(1)
 		go func() {
@@ -130,12 +138,12 @@ func singleIn(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
 		}()
 	}
 	all.Wait()
-	seconds := time.Since(start).Seconds()
+	seconds, used := time.Since(start).Seconds(), spent()-before
 	select {
 	case err := <-failed:
 		return nil, err
 	default:
-		return told{"seconds": seconds, "count": share * o.Clients}, nil
+		return told{"seconds": seconds, "client": used, "count": share * o.Clients}, nil
 	}
 }
 
@@ -307,7 +315,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	settings.MaxConns = 10
+	settings.MaxConns = 32
 	settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	pool, err := pgxpool.NewWithConfig(ctx, settings)
 	if err != nil {
