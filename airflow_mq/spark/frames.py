@@ -14,11 +14,10 @@ from .. import failures
 from ..core.errors import InvalidOutcome, ProcessorError
 from ..core.outcome import check_outcome
 from ..processors import Part
-from .items import Item, groups_of, items_of
 from .output import writing_for
 from .reports import Reporter, flushed
 from .share import Channel, Tally, Task, load_function, noting_refusal
-from .tables import MESSAGES_DDL, answers_in, table_of
+from .tables import MESSAGES_DDL, answers_in, tables_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
@@ -90,7 +89,7 @@ class Shares:
         """Yield the messages of a partition's shares."""
         for number in _numbers(batches):
             with closing(self.channel.open(self.shares[number])) as side:
-                yield from record_batches(items_of(side.batches(), self.terms.block))
+                yield from tables_of(side.batches(), self.terms.block)
 
     def report_outcomes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Report a partition's outcomes, of any share; yield their tally."""
@@ -126,11 +125,6 @@ class Numbered:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for tally in self.call(self.tasks[number] for number in _numbers(batches)):
             yield _tally_row(tally)
-
-
-def record_batches(items: Iterator[Item]) -> Iterator[pa.RecordBatch]:
-    """Return messages as record batches of suitable size."""
-    return map(table_of, groups_of(items))
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

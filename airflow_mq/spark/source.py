@@ -16,8 +16,8 @@ reads the token from `AIRFLOW_MQ_BLOCK`.
 
 **Writing** takes the columns origin and payload, and optionally key, headers and priority; the option `priority`
 applies to rows without one. Rows are committed task by task, not all at the end: a job that fails has enqueued a part.
-So each row without a key gets one, made of the option `job`, the row's partition and its content: repeated rows are
-accepted once. If `job` is left out, each write is a job of its own; if it names the DAG run, a whole write may be
+So the store keeps a digest of each row without a key, under the option `job` and the row's partition: repeated rows
+are accepted once. If `job` is left out, each write is a job of its own; if it names the DAG run, a whole write may be
 repeated. A stream is written with `foreachBatch`, and the batch's number in the job's name.
 
 **Streaming** services the queue: each micro-batch is a block of the ring, planned within its weight, fair between
@@ -50,17 +50,16 @@ from pyspark.sql.datasource import (
 
 from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..core.message import Message, read_number
-from ..core.priority import REGULAR, check_priority, signed
+from ..core.priority import REGULAR, check_priority
 from ..processors import Part, Processor, Processors
 from ..queue import MessageQueue
-from ..queue.values import microseconds
+from ..queue.sending.repeats import DIGEST, RepeatedSender, SentRow
+from ..queue.sending.sender import Sender, Terms
 from .arguments import BLOCK, STORE
-from .frames import record_batches
-from .items import Item, items_of
 from .lease import LeaseKeeper
 from .reports import patiently
 from .store_side import StoreChannel, from_environment, live_block, tasks_of, terms_of
-from .tables import MESSAGES_DDL
+from .tables import MESSAGES_DDL, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,7 +179,7 @@ def _read(channel: StoreChannel, partition: Share) -> Iterator[pa.RecordBatch]:
     try:
         with suppress(TokenRefused):
             side.begin()
-        yield from record_batches(items_of(side.batches(), partition.block))
+        yield from tables_of(side.batches(), partition.block)
     finally:
         side.close()
 
@@ -206,14 +205,9 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         with self.channel.connect() as queue:
-            yield from record_batches(
-                Item(origin, signed(peeked.address.page, peeked.address.priority), peeked.address.index,
-                     peeked.payload, peeked.headers, 0, peeked.attempts + 1,
-                     None if peeked.sent_at is None else microseconds(peeked.sent_at))
-                for origin in partition.share
-                for peeked in queue.inspect.peek(origin, limit=self.checked.limit)
-                if peeked.state == "waiting"
-            )  # fmt: skip
+            yield from tables_of(
+                batch for origin in partition.share for batch in queue.inspect.waiting(origin, limit=self.checked.limit)
+            )
 
 
 # -- writing --
@@ -244,13 +238,14 @@ class QueueWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
-        keys = RowKeys(self.job, context.partitionId() if context else 0)
+        name = f"{self.job}/{context.partitionId() if context else 0}"
         sent = repeated = 0
         with self.channel.connect() as queue:
+            sender = patiently(lambda: RepeatedSender(Sender(queue.session), name, Terms(priority=self.priority)))
             for batch in iterator:
                 for start in range(0, batch.num_rows, ROWS):
-                    pairs = [keys.message(row) for row in batch.slice(start, ROWS).to_pylist()]
-                    result = patiently(lambda pairs=pairs: queue.enqueue_messages(pairs, priority=self.priority))  # type: ignore[misc]
+                    rows = sent_rows(batch.slice(start, ROWS))
+                    result = patiently(lambda rows=rows: sender.send(rows))  # type: ignore[misc]
                     sent, repeated = sent + result.count, repeated + result.repeated
         return Sent(sent, repeated)
 
@@ -270,26 +265,30 @@ class QueueWriter(DataSourceArrowWriter):
         )
 
 
-class RowKeys:
-    """Keys of a partition's rows, made of their content: a repeated task makes the same keys in any order."""
+def sent_rows(batch: pa.RecordBatch) -> list[SentRow]:
+    """Return the rows of a record batch, each with the digest of its content unless it has a key."""
+    empty = [None] * batch.num_rows
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    origins = columns["origin"].to_pylist()
+    payloads = columns["payload"].cast(pa.binary()).to_pylist()
+    further = [columns[name].to_pylist() if name in columns else empty for name in _COLUMNS[2:]]
+    if not any(any(column) for column in further):
+        return [SentRow(_digest(origin, payload), origin, payload) for origin, payload in zip(origins, payloads)]
+    return [
+        _with_more(origin, payload, key, dict(headers or {}), priority)
+        for origin, payload, key, headers, priority in zip(origins, payloads, *further)
+    ]
 
-    def __init__(self, job: str, partition: int) -> None:
-        self.start = f"{job}/{partition}/"
-        self.seen: dict[bytes, int] = {}
 
-    def message(self, row: dict[str, Any]) -> tuple[str, Message]:
-        """Return a row as a message with a key."""
-        origin, payload, headers = row["origin"], row["payload"], dict(row.get("headers") or {})
-        if isinstance(payload, str):
-            payload = payload.encode()
-        key = row.get("key") or self._name(origin, payload, headers)
-        return origin, Message(payload, key, None, headers or None, row.get("priority"))
+def _with_more(origin: str, payload: bytes, key: str | None, headers: dict[str, str], priority: str | None) -> SentRow:
+    digest = None if key else _digest(origin, payload, repr(sorted(headers.items())).encode())
+    return SentRow(digest, origin, Message(payload, key or None, None, headers or None, priority))
 
-    def _name(self, origin: object, payload: bytes | None, headers: dict[str, str]) -> str:
-        parts = (str(origin).encode("utf-8", "replace"), bytes(payload or b""), repr(sorted(headers.items())).encode())
-        digest = blake2b(b"".join(len(part).to_bytes(8, "big") + part for part in parts), digest_size=16).digest()
-        turn = self.seen[digest] = self.seen.get(digest, 0) + 1
-        return f"{self.start}{digest.hex()}/{turn}"
+
+def _digest(origin: object, payload: bytes | None, headers: bytes = b"[]") -> bytes:
+    start = str(origin).encode("utf-8", "replace")
+    frame = b"%d %d " % (len(start), len(headers))
+    return blake2b(b"".join((frame, start, headers, payload or b"")), digest_size=DIGEST).digest()
 
 
 # -- streaming --

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,8 +21,11 @@ from ..core.outcome import (
     Unsupported,
     Yield,
 )
+from ..core.priority import HIGH, signed
 from ..core.weight import Weight
-from .items import Item, Place
+from ..queue import Batch
+from ..queue.values import Facts
+from .items import GROUP_BYTES, GROUP_MESSAGES, Item, Place
 
 MESSAGES = pa.schema(
     {
@@ -63,6 +67,57 @@ def table_of(items: Sequence[Item]) -> pa.RecordBatch:
     columns = [origins, pages, indices, payloads, texts, ids, *(zip(*facts) if facts else ((),) * 4)]
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)]
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
+
+
+class Columns:
+    """Messages of batches, collected column by column: no object for each message."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[Any]] = [[] for _ in MESSAGES]
+        self.count = self.size = 0
+
+    def add(self, batch: Batch, block: int | None) -> None:
+        """Add the messages of a batch.
+
+        :param block: id of the block, for a batch that does not carry it
+        """
+        count, items = len(batch), range(batch.first, batch.first + len(batch))
+        facts = batch._facts() if batch._facts else Facts({}, {})
+        headers = [list(texts.items()) for texts in batch.headers] or [()] * count
+        start, end = f"{batch.origin}:{batch.page}:", f":{HIGH}" if batch.priority == HIGH else ""
+        added = (
+            [batch.origin] * count,
+            [signed(batch.page, batch.priority)] * count,
+            items,
+            batch.payloads,
+            headers,
+            message_ids(batch.payloads),
+            [f"{start}{item}{end}" for item in items],
+            [facts.attempts.get(item, 0) + 1 for item in items] if facts.attempts else [1] * count,
+            map(facts.sent.get, items),
+            [block if batch.block is None else batch.block] * count,
+        )
+        for column, values in zip(self._lists, added):
+            column.extend(values)
+        self.count += count
+        self.size += sum(map(len, batch.payloads))
+
+    def table(self) -> pa.RecordBatch:
+        """Return the messages as a record batch."""
+        arrays = [pa.array(column, kind.type) for column, kind in zip(self._lists, MESSAGES)]
+        return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
+
+
+def tables_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of batches as record batches of about `GROUP_MESSAGES` or `GROUP_BYTES`."""
+    columns = Columns()
+    for batch in batches:
+        columns.add(batch, block)
+        if columns.count >= GROUP_MESSAGES or columns.size >= GROUP_BYTES:
+            yield columns.table()
+            columns = Columns()
+    if columns.count:
+        yield columns.table()
 
 
 def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:

@@ -438,6 +438,11 @@ class Keys(Repository):
         """Return the digest of the message that used a key."""
         return bytes(self.unit.rows("key_digest", ring=ring, key=key, origin=origin)[0][0])
 
+    def chunks(self, ring: int, first: str, last: str, since: int) -> list[tuple[str, bytes]]:
+        """Return the keys and digests of chunks between two keys, without the last one."""
+        rows = self.unit.rows("key_chunks", ring=ring, first=first, last=last, since=since)
+        return [(key, bytes(digests)) for key, digests in rows]
+
     def expire(self, ring: int, before: int) -> None:
         """Delete keys whose window has ended."""
         self.unit.run("expire_key", ring=ring, before=before)

@@ -142,6 +142,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "keyed_origins": {"since": 0},
     "claim_key": {"key": "k77", "origin": "o00077", "digest": b"x", "old_digest": b"y", "window": 10},
     "key_digest": {"key": "k77", "origin": "o00077"},
+    "key_chunks": {"first": "k77", "last": "k78", "since": 1},
     "block_by_key": {"key": "k9990"},
     "blocks": {"state": -1, "before": LATE, "limit": 100},
     "ledger": {"before": LATE, "first": 0, "limit": 100},

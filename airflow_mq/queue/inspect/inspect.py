@@ -21,13 +21,13 @@ from ..blocks.blocks import Blocks
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
 from ..session import RingSession
-from ..values import LedgerBlock, Peeked, Pulse, moment
+from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
 from .explain import AHEAD, Explanation, explain_message, explain_queue, stuck_queues
 from .fairness import RecentShare, fairness_of, recent_shares
 from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
 from .history import History, history_of
-from .messages import MessageHeaders, headers_of, peek
+from .messages import MessageHeaders, headers_of, peek, waiting
 from .order import books_asked, by_turn, origins_from, ready_books, with_high
 from .queues import (
     RECENT,
@@ -191,6 +191,15 @@ class Inspect:
             for name in books_asked(working_set, origin, priority):
                 found += peek(unit, working_set, name, page, limit - len(found))
         return found
+
+    def waiting(self, origin: str, *, limit: int) -> Iterator[Batch]:
+        """Yield the first waiting messages of an origin, high ones first: neighbours of a page together."""
+        check_origin(origin)
+        with self._session.snapshot() as (unit, working_set):
+            for name in books_asked(working_set, origin, None):
+                for batch in waiting(unit, working_set, name, limit):
+                    limit -= len(batch)
+                    yield batch
 
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from ...core.message import Address
-from ...core.page import ASIDE, PROCESSED, Page
+from ...core.page import ASIDE, PROCESSED, WAITING, Page
 from ...store import codec
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..blocks.block import Block
 from ..blocks.reports import answers_of
-from ..values import Peeked, moment
+from ..values import Batch, Facts, Peeked, moment
 
 #: Pages of a block that are searched for headers.
 _PAGES = 256
+#: Bytes of pages whose payloads are fetched together.
+_GROUP = 8 << 20
 
 #: Pages and indices of messages of one book.
 Items = set[tuple[int, int]]
@@ -88,6 +91,59 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
             address = Address(name, index, item)
             yield Peeked(address, payloads[item], state, headers.get(item, {}), at, note.attempts, note.weight)
         limit -= len(chosen)
+
+
+def waiting(unit: Unit, working_set: StoredSet, name: str, limit: int) -> Iterator[Batch]:
+    """Yield the first waiting messages of a book, neighbours of a page together; fetch payloads in groups."""
+    book = working_set.book(name)
+    working_set.loader.pages.look_far(name)
+    while working_set.pull(book) and book.message_count < 4 * limit:
+        pass
+    claimed, _ = in_flight(unit, working_set.ring_id, name)
+    group: list[tuple[Page, list[range]]] = []
+    size = 0
+    for index in range(book.begin, book.end):
+        page = working_set.page(name, index) if limit > 0 else None
+        if page is None:
+            continue
+        items = (item for item, mark in enumerate(page.marks) if mark == WAITING and (index, item) not in claimed)
+        runs = list(_runs(islice(items, limit)))
+        group.append((page, runs))
+        limit, size = limit - sum(map(len, runs)), size + page.used
+        if size >= _GROUP:
+            yield from _batches(working_set, name, group)
+            group, size = [], 0
+    yield from _batches(working_set, name, group)
+
+
+def _runs(items: Iterable[int]) -> Iterator[range]:
+    """Yield the ranges of neighbours."""
+    start = stop = -1
+    for item in items:
+        if item != stop:
+            if start >= 0:
+                yield range(start, stop)
+            start = item
+        stop = item + 1
+    if start >= 0:
+        yield range(start, stop)
+
+
+def _batches(working_set: StoredSet, name: str, group: Sequence[tuple[Page, list[range]]]) -> Iterator[Batch]:
+    """Yield the messages of some pages, and drop their payloads afterwards."""
+    payloads = working_set.loader.payloads
+    pages = [(name, page) for page, _ in group]
+    payloads.fetch(pages)
+    headers = payloads.headers_of([(name, page, range(len(page.lengths))) for _, page in pages])
+    sent = payloads.sent_of(pages)
+    for (page, runs), texts in zip(group, headers):
+        attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+        facts = partial(Facts, attempts, sent[name, page.index])
+        for run in runs:
+            own = page.payloads[run.start : run.stop]
+            yield Batch(name, own, page.index, run.start, partial(dict[int, Mapping[str, str]], texts), _facts=facts)
+        page.payloads, page.resolved = [], 0
+    working_set.loader.cache.payloads.clear()
 
 
 def headers_of(

@@ -7,7 +7,7 @@ the sender's own, or one that the caller has open.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple, TypedDict
@@ -197,9 +197,16 @@ class Sender:
         return replace(sent, executed=int(is_executed))
 
     def enqueue_messages(
-        self, origin: str | Pairs, messages: Iterable[bytes | Message] | None, terms: Terms
+        self,
+        origin: str | Pairs,
+        messages: Iterable[bytes | Message] | None,
+        terms: Terms,
+        first: Callable[[Unit], None] | None = None,
     ) -> Enqueued:
-        """Enqueue many messages; see `MessageQueue.enqueue_messages`."""
+        """Enqueue many messages; see `MessageQueue.enqueue_messages`.
+
+        :param first: called in the transaction before the rows are written; an error that it raises ends the call.
+        """
         session, delivery = self.session, current_delivery.get()
         if isinstance(origin, str):
             if messages is None:
@@ -209,7 +216,7 @@ class Sender:
         if delivery is not None:
             return self._hand_over(delivery, origin, given, terms)
         with packed_call(session, origin, given, terms) as call:
-            sent = self._send(call)
+            sent = self._send(call, first)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
@@ -218,11 +225,13 @@ class Sender:
             session.tell_listeners()
         return sent
 
-    def _send(self, call: PackedCall) -> Enqueued:
+    def _send(self, call: PackedCall, first: Callable[[Unit], None] | None) -> Enqueued:
         """Write a call in a transaction of its own."""
-        rows = call.plain_rows
+        rows = call.plain_rows if first is None else None
         if rows is None or (rows and not self._send_few(rows)):
             with self.store.writing() as unit:
+                if first is not None:
+                    first(unit)
                 sent = call.write(unit)
             self.store.wake(self.ring_id)
             return sent

@@ -27,6 +27,12 @@ WHERE k.at <= :now::bigint - :window::bigint
 SELECT k.digest FROM {s}sent_key k WHERE k.ring = :ring AND k.key = :key AND k.origin IN (:origin, '')
 ORDER BY k.origin DESC LIMIT 1
 
+-- name: key_chunks
+-- Return the digests of rows that a sender enqueued in chunks, in order; chunks belong to no single origin.
+SELECT k.key, k.digest FROM {s}sent_key k
+WHERE k.ring = :ring AND k.key >= :first AND k.key < :last AND k.origin = '' AND k.at > :since
+ORDER BY k.key
+
 -- name: expire_key
 -- Delete keys whose window has ended.
 DELETE FROM {s}sent_key WHERE ring = :ring AND at <= :before
