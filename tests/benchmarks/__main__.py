@@ -25,6 +25,7 @@ from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.planning import planning
 from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
+from tests.benchmarks.measures.storage import storage
 from tests.benchmarks.measures.throughput import bulk, out, tens
 from tests.benchmarks.sizes import FULL, QUICK
 from tests.postgres_server import running_postgres
@@ -43,6 +44,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "latency": latency,
     "flood": flood,
     "sharded": sharded,
+    "storage": storage,
 }
 
 

@@ -41,6 +41,11 @@ class Sizes:
     #: Messages of one origin before one of a quiet origin: for ours, and for peers, whose figure is extrapolated.
     flood: int
     flood_peers: int
+    #: Blocks by each way to store.
+    storage: int
+    #: Messages whose microseconds are divided: single sends, and all others.
+    profiled_single: int
+    profiled: int
 
 
 FULL = Sizes(
@@ -66,6 +71,9 @@ FULL = Sizes(
     loads=3,
     flood=1_000_000,
     flood_peers=100_000,
+    storage=30,
+    profiled_single=5_000,
+    profiled=200_000,
 )
 QUICK = Sizes(
     name="quick",
@@ -90,4 +98,7 @@ QUICK = Sizes(
     loads=1,
     flood=50_000,
     flood_peers=5_000,
+    storage=5,
+    profiled_single=500,
+    profiled=20_000,
 )
