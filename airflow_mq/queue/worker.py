@@ -18,7 +18,7 @@ from .values import Serviced
 log = logging.getLogger("airflow_mq.service")
 
 #: Seconds between two reads: at first, and at most.
-FIRST_PAUSE, LONGEST_PAUSE = 0.002, 1.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 #: Seconds of short pauses after the last messages or notification. A process that sends without a notification has
 #: notified less than `WAKE_EVERY` seconds ago, so this lasts a little longer.
 ACTIVE = 0.3

@@ -105,6 +105,12 @@ UPDATE {s}state SET ticket_floor = :ticket WHERE ring = :ring AND ticket_floor >
 -- Lease the ring to a process across transactions. Requires the ring lock.
 UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder WHERE ring = :ring
 
+-- name: take_lease (postgres)
+-- The commit of a lease does not wait for the disk. A server that crashes may forget the lease; then the holder's
+-- results are refused by its token, and its messages are tried again. Commits of results wait.
+UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder
+WHERE ring = :ring AND set_config('synchronous_commit', 'off', true) = 'off'
+
 -- name: renew_lease
 -- Extend the lease of a ring, if the process still has it.
 UPDATE {s}state SET lease_until = :until WHERE ring = :ring AND lease_token = :token

@@ -35,7 +35,7 @@ def latency(lab: Lab, contenders: list[Contender]) -> None:
                 with lab.trying("latency", contender, name):
                     waits = _load(lab, contender, order)
                     counted = sorted(waits[len(waits) // IGNORED :])
-                    found = {share: _quantile(counted, part) for share, part in SHARES.items()}
+                    found = {share: quantile(counted, part) for share, part in SHARES.items()}
                     lab.note("latency", contender.name, name, round=turn, count=len(counted), **found)
 
 
@@ -54,7 +54,8 @@ def _load(lab: Lab, contender: Contender, order: dict[str, Any]) -> list[float]:
         return [wait / 1000 for wait in working.result()["waits"]]
 
 
-def _quantile(ordered: Sequence[float], part: float) -> float:
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Return a quantile of sorted values."""
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 
 
