@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,11 @@ def flood(airflow: LiveAirflow, count: int) -> dict[str, float]:
     """Queue so many tasks in the pool, then one of another DAG; return when that one began, and what began before."""
     for dag in ("flood", "quiet"):
         airflow.wait_dag(dag)
-    run = airflow.trigger("flood", {"count": count})
+    run = _scheduled(airflow, "flood", {"count": count})
     while not any(task["task_id"] == "work" and task["start_date"] for task in airflow.tasks("flood", run)):
         time.sleep(0.5)
     sent = time.time()
-    other = airflow.trigger("quiet")
+    other = _scheduled(airflow, "quiet", {})
     assert airflow.wait("quiet", other, timeout=3_600) == "success"
     began = moment(airflow.tasks("quiet", other)[0]["start_date"])
     airflow.wait("flood", run, timeout=3_600)
@@ -101,6 +102,13 @@ def flood(airflow: LiveAirflow, count: int) -> dict[str, float]:
     starts = [moment(task["start_date"]) for task in tasks if task["start_date"]]
     before = sum(start < began for start in starts)
     return {"seconds": began - sent, "before": before, "tasks": count, "all": max(starts) - min(starts)}
+
+
+def _scheduled(airflow: LiveAirflow, dag: str, conf: dict[str, int]) -> str:
+    """Start a run with a logical date, by which the scheduler orders tasks: runs of a schedule have one."""
+    airflow.unpause(dag)
+    body = {"conf": conf, "logical_date": datetime.now(timezone.utc).isoformat()}
+    return str(airflow.call("POST", f"dags/{dag}/dagRuns", body)["dag_run_id"])
 
 
 def report(options: argparse.Namespace, waits: dict[str, Sequence[float]], pool: dict[str, float]) -> str:
@@ -125,8 +133,9 @@ def report(options: argparse.Namespace, waits: dict[str, Sequence[float]], pool:
         "",
         f"{pool['tasks']:,} mapped tasks of one DAG fill a pool of {SLOTS} slots. Then a task of another DAG is queued in the"
         f" same pool. It began after {pool['seconds']:.0f} s, and {pool['before']:,.0f} of the {pool['tasks']:,} tasks began"
-        f" before it. The pool began {rate:.2f} tasks/s. A pool works through {FLOOD:,} tasks at this rate in"
-        f" {FLOOD / rate / 86_400:.1f} days. This is a linear extrapolation.",
+        f" before it: the scheduler orders tasks by priority weight, logical date and map index. The pool began"
+        f" {rate:.2f} tasks/s. It works through {FLOOD:,} tasks at this rate in {FLOOD / rate / 86_400:.1f} days. This is a"
+        " linear extrapolation.",
         "",
     ]
     return "\n".join(lines)
