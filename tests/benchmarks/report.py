@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.about import BIAS, table
-from tests.benchmarks.measures import storage
+from tests.benchmarks.measures import latency, storage
 from tests.benchmarks.picture import draw
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stats import Figure, Sample, pick, rates
@@ -59,6 +59,7 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
         _rates(samples, ("single_in",)),
         "## Calls of ten messages, one transaction each",
         _rates(samples, ("ten_in",)),
+        latency.section(samples),
         "## Write-ahead log of a message's whole life",
         _log(samples),
         "## Blocks and plans",

@@ -18,6 +18,10 @@ from tests.benchmarks.rows import NOT_PEERS, Row, ratio
 from tests.benchmarks.stats import Figure, Sample, pick, values
 
 CLIENTS = 4
+NOTE = (
+    "Milliseconds from the call that sends a message until its processor is called. "
+    "A worker that waits for seconds does not keep up with this load."
+)
 #: Seconds until a worker that was started listens.
 WARM = 2.0
 #: Part of the messages, the first ones, that does not count.
@@ -75,6 +79,30 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
         what = f"{share} from enqueue to processed in place, against the best peer"
         found.append(Row("latency", what, ratio(ours, theirs), 1, False, detail))
     return found
+
+
+def section(samples: Sequence[Sample]) -> str:
+    """Show each worker's quantiles, the least p99 first."""
+    kinds = dict.fromkeys((s["contender"], s["variant"]) for s in pick(samples, "latency"))
+    lines: list[tuple[float, str]] = []
+    for contender, variant in kinds:
+        taken = pick(samples, "latency", contender, variant=variant)
+        figures = [Figure.of(s[share] for s in taken) for share in SHARES]
+        shown = " | ".join(f"{figure.median:,.1f}" for figure in figures if figure)
+        order = figures[1].median if figures[1] else 0.0
+        lines.append((order, f"| {contender} | {variant} | {shown} | {len(taken)} |"))
+    if not lines:
+        return ""
+    titles = " | ".join(f"{share}, ms" for share in SHARES)
+    head = [
+        "## Latency under load",
+        "",
+        NOTE,
+        "",
+        f"| worker | how | {titles} | runs |",
+        "|---|---|" + "---:|" * (len(SHARES) + 1),
+    ]
+    return "\n".join([*head, *(line for _, line in sorted(lines))])
 
 
 def _best(samples: Sequence[Sample]) -> tuple[str, str] | None:
