@@ -11,6 +11,9 @@ from tests.benchmarks.measures.throughput import CALLS, MODES
 from tests.benchmarks.rows import NOT_PEERS, Row, best_peer, ratio
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
 
+#: How often the rate of pgmq a processor in place has to reach: for messages sent one by one, and in bulk.
+AGAINST_PGMQ: dict[str, tuple[float, float]] = {"callable": (1.5, 3), "batch": (2, 5)}
+
 
 def rows(samples: Sequence[Sample]) -> list[Row]:
     return [
@@ -86,27 +89,24 @@ def _per_cpu(samples: Sequence[Sample]) -> Figure | None:
 
 
 def _out(samples: Sequence[Sample]) -> list[Row]:
-    best, found = best_peer(samples, "out"), []
+    pgmq = rates(pick(samples, "out", "pgmq"))
     bare = rates(pick(samples, "out", "bare", variant="IN (SELECT …)"))
     quick = rates(pick(samples, "out", "bare", variant="= ANY (ARRAY(SELECT …))"))
-    bounds = {
-        "batch": (10, 2),
-        "batch in slices of 100,000": (10, 2),
-        "callable": (3, None),
-        "callable in slices of 100,000": (3, None),
-    }
+    found = []
     for mode in MODES:
-        against_best, against_bare = bounds.get(mode, (None, None))
+        processor = mode.partition(" in slices")[0]
         for call in CALLS:
             name = f"{mode}, sent in calls of {call:,}"
             ours = rates(pick(samples, "out", "ours", variant=name))
-            if best:
-                found.append(
-                    Row("out", f"{name}, against the best peer", ratio(ours, best[1]), against_best, detail=best[0])
-                )
+            bound = AGAINST_PGMQ[processor][call > 1] if processor in AGAINST_PGMQ else None
+            against_bare = 2 if processor == "batch" else None
+            found.append(Row("out", f"{name}, against pgmq", ratio(ours, pgmq), bound))
             found.append(Row("out", f"{name}, against the bare table", ratio(ours, bare), against_bare))
             if mode == "batch":
                 found.append(Row("out", f"{name}, against the bare table by array", ratio(ours, quick), against_bare))
+            if mode == "block":
+                in_place = rates(pick(samples, "out", "ours", variant=f"batch, sent in calls of {call:,}"))
+                found.append(Row("out", f"{name}, against a batch in place", ratio(ours, in_place), 0.7))
     return found
 
 
