@@ -34,7 +34,7 @@ WAYS = ("in", "single in", "out")
 
 def sharded(lab: Lab, contenders: list[Contender]) -> None:
     """Measure `sharded`: CPU seconds for so many messages per server."""
-    each = max(lab.sizes.bulk // 2, 20_000)
+    each = max(lab.sizes.bulk // 4, 10_000)
     with ExitStack() as stack:
         servers = [stack.enter_context(running_postgres("embedded", SMALL)) for _ in range(max(SERVERS))]
         plain = stack.enter_context(_Plain(servers[0]))
