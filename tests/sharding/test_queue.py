@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -353,3 +355,42 @@ def test_senders_and_changes_at_once(queue: ShardedQueue, stores: dict[str, str]
     for shard in queue.shards:
         queue.shard(shard).service_queues(lambda delivery: found[delivery.origin].append(int(delivery.payload)))
     assert found == {origin: list(range(each)) for origin in origins}
+
+
+SENDER = """
+import sys
+from airflow_mq import ShardedQueue
+stores = dict(pair.split("=", 1) for pair in sys.argv[3:])
+with ShardedQueue(stores, busy_timeout=60.0) as queue:
+    for number in range(int(sys.argv[2])):
+        queue.enqueue_message(sys.argv[1], b"%d" % number)
+        queue.enqueue_messages([(sys.argv[1], b"%d" % number), (sys.argv[1] + "/2", b"%d" % number)])
+"""
+
+
+@pytest.mark.concurrency
+@pytest.mark.slow
+def test_processes_send_while_the_layout_changes(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    """Each process remembers places of its own; no message of an origin overtakes another."""
+    each, origins = 40, ORIGINS[:2]
+    queue.apply({"a": 1})
+    words = [f"{name}={uri}" for name, uri in stores.items()]
+    senders = [subprocess.Popen([sys.executable, "-c", SENDER, origin, str(each), *words]) for origin in origins]
+    found: dict[str, list[int]] = defaultdict(list)
+    layouts = [{"a": 0, "b": 1, "c": 0}, {"a": 0, "b": 0, "c": 1}, {"a": 1, "b": 0, "c": 0}]
+    turn = 0
+    while any(sender.poll() is None for sender in senders):
+        queue.apply(layouts[turn % 3])
+        turn += 1
+        serve_all(queue, found)
+    serve_all(queue, found)
+    assert [sender.returncode for sender in senders] == [0] * len(senders)
+    for origin in origins:
+        assert found[origin] == [number for number in range(each) for _ in range(2)]
+        assert found[f"{origin}/2"] == list(range(each))
+    assert turn > 3
+
+
+def serve_all(queue: ShardedQueue, found: dict[str, list[int]]) -> None:
+    for shard in queue.shards:
+        queue.shard(shard).service_queues(lambda delivery: found[delivery.origin].append(int(delivery.payload)))
