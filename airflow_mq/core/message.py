@@ -132,15 +132,19 @@ class Message:
         return cls(blob, key, weight, headers, priority)
 
 
+#: Length of an id.
+ID_BYTES = 32
+
+
 def message_id(payload: bytes) -> bytes:
     """Return the id of a message: the BLAKE2b-256 hash of its payload, in a page or external."""
-    return payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
+    return payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=ID_BYTES).digest()
 
 
 def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
     """Return the ids of many messages."""
     return [
-        payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=32).digest()
+        payload.hash if isinstance(payload, Reference) else blake2b(payload, digest_size=ID_BYTES).digest()
         for payload in payloads
     ]
 

@@ -284,11 +284,16 @@ def apply_outcome(
     return True
 
 
-def record_done(working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight]) -> None:
-    """Record that consecutive messages were processed successfully."""
+def record_done(
+    working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight], ids: list[bytes] | None = None
+) -> None:
+    """Record that consecutive messages were processed successfully.
+
+    :param ids: their ids, if known without their payloads.
+    """
     count = len(weights)
-    payloads = working_set.payloads(book.origin, page)[first : first + count]
-    ids = message_ids(payloads)
+    if ids is None:
+        ids = message_ids(working_set.payloads(book.origin, page)[first : first + count])
     working_set.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
     book.message_count -= count
     book.size -= page.mark_all_processed(first, count)

@@ -12,6 +12,7 @@ from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
 from .events import NOT_TRIED, with_untried
 from .judging import bounds_of
+from .message import ID_BYTES
 from .outcome import (
     DONE,
     NEVER_BEGUN,
@@ -45,17 +46,20 @@ class Answers:
         self._runs: dict[int, list[tuple[int, int, Outcome]]] = {}
         self._single: dict[tuple[int, int], Outcome] = {}
         self._marks: dict[int, list[tuple[int, int, Mark]]] = {}
+        #: Ids of the messages of runs, by the place of the first.
+        self._ids: dict[tuple[int, int], bytes] = {}
 
-    def add(self, page: int, first: int, last: int, outcome: Outcome | Mark) -> None:
-        """Add the outcome of a row of messages; the first outcome counts."""
+    def add(self, page: int, first: int, last: int, outcome: Outcome | Mark, ids: bytes = b"") -> None:
+        """Add the outcome of a row of messages, with their ids if known; the first outcome counts."""
         if isinstance(outcome, (Begun, NotBegun)):
             self._marks.setdefault(page, []).append((first, last, outcome))
         elif first == last:
             # A run that covers it came first. So every single outcome is older than the runs over it.
             if self.get(page, first) is None:
-                self._single[page, first] = outcome
+                self._single[page, first] = Done(id=ids) if ids else outcome
         else:
             self._runs.setdefault(page, []).append((first, last, outcome))
+            self._ids.setdefault((page, first), ids)
 
     def get(self, page: int, item: int) -> Outcome | None:
         """Return the outcome of one message."""
@@ -91,6 +95,24 @@ class Answers:
             return False
         first, last, outcome = runs[0]
         return outcome == DONE and first <= run.first and run.first + run.count - 1 <= last
+
+    def ids(self, run: ClaimRun) -> list[bytes] | None:
+        """Return the ids of a run that is done as a whole, if they were reported."""
+        if not self.all_done(run):
+            return None
+        first = self._runs[run.page][0][0]
+        ids = self._ids[run.page, first]
+        starts = range((run.first - first) * ID_BYTES, (run.first - first + run.count) * ID_BYTES, ID_BYTES)
+        return [ids[start : start + ID_BYTES] for start in starts] if ids else None
+
+    def knows(self, run: ClaimRun) -> bool:
+        """Return whether settling a run needs no payload: each message is done and has a reported id."""
+        if run.decisions:
+            return False
+        if self.all_done(run):
+            return bool(self._ids[run.page, self._runs[run.page][0][0]])
+        outcomes = (self._single.get((run.page, item)) for item in range(run.first, run.first + run.count))
+        return all(isinstance(outcome, Done) and outcome.id is not None for outcome in outcomes)
 
     def items(self) -> set[tuple[int, int]]:
         """Return page and index of every message whose outcome settles it."""
@@ -174,7 +196,7 @@ class ClaimSettler:
         if not run.count or run.decisions or any(page.marks[start:stop]) or not answers.all_done(run):
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        record_done(self.working_set, book, page, start, weights)
+        record_done(self.working_set, book, page, start, weights, answers.ids(run))
         result.processed += run.count
         result.used = result.used.plus(total_weight(weights))
         self._turn_pages(book, page, run)

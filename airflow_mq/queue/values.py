@@ -223,7 +223,8 @@ class Batch(_OfBook):
     def answer(self, outcome: Outcome = DONE) -> Report:
         """Return a report of one outcome for all messages."""
         last = self.first + len(self.payloads) - 1
-        return Report(self.origin, self.page, self.first, last, outcome, self.priority)
+        ids = b"".join(self.ids) if outcome == DONE else b""
+        return Report(self.origin, self.page, self.first, last, outcome, self.priority, ids)
 
     def answers(self, outcomes: Sequence[Outcome]) -> list[Report]:
         """Return reports of one outcome each."""
@@ -243,6 +244,8 @@ class Report(_OfBook):
     last: int
     outcome: Outcome | Mark = DONE
     priority: str = REGULAR
+    #: Ids of the messages, one after the other, for a plain `Done`. With them, settling reads no payloads.
+    ids: bytes = field(default=b"", repr=False)
 
 
 @dataclass

@@ -11,6 +11,7 @@ import struct
 import sys
 import zlib
 from array import array
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
@@ -318,6 +319,19 @@ def plain_outcome(outcome: Outcome | Mark) -> list[object]:
     if isinstance(outcome, Transferred):
         return ["transferred", {"to": outcome.to, "id": outcome.id.hex() if outcome.id else None}]
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
+
+
+def plain_report(outcome: Outcome | Mark, ids: bytes) -> list[object]:
+    """Return an outcome with the ids of its messages as a JSON value."""
+    return ["done", {"ids": b2a_base64(ids, newline=False).decode()}] if ids else plain_outcome(outcome)
+
+
+@reading("a report")
+def report_of(plain: Sequence[Any]) -> tuple[Outcome | Mark, bytes]:
+    """Return the outcome and the ids of `plain_report`."""
+    if len(plain) > 1 and "ids" in plain[1]:
+        return DONE, a2b_base64(plain[1]["ids"])
+    return outcome_of(plain), b""
 
 
 def _plain_sent(origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> list[object]:

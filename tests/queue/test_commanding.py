@@ -335,10 +335,10 @@ def test_check_reports_violations_of_loans(make_queue: Maker) -> None:
         assert queue.check() == []
         loan = f"{queue.store.prefix}loan"
         for harm, repair, violation in (
-            ("let_go = true", "let_go = false", "still needed"),
-            ("start = 9", "start = 0", "lie beyond"),
-            ("lender_mail = lender_mail + 900", "lender_mail = lender_mail - 900", "is gone"),
-            ("mail = mail + 900", "mail = mail - 900", "borrows none"),
+            ("let_go = true", "let_go = false", "its own queue needs it"),
+            ("start = 9", "start = 0", "end beyond"),
+            ("lender_mail = lender_mail + 900", "lender_mail = lender_mail - 900", "is missing"),
+            ("mail = mail + 900", "mail = mail - 900", "no loan"),
         ):
             caller.run(f"UPDATE {loan} SET {harm}")
             caller.commit()

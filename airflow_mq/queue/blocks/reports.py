@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.config import RingConfig
 from ...core.errors import InvalidInput
-from ...core.message import check_number, check_origin
-from ...core.outcome import Begun, Mark, NotBegun, check_outcome
+from ...core.message import ID_BYTES, check_number, check_origin
+from ...core.outcome import DONE, Begun, Mark, NotBegun, check_outcome
 from ...core.permit import OPEN, Permit
 from ...core.priority import REGULAR, book_name, check_priority
 from ...core.service import MOST_WHY
@@ -37,7 +37,17 @@ def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -
     name = check_origin(report.origin)
     if report.priority != REGULAR:
         name = book_name(name, check_priority(report.priority))
-    return [name, page, first, last, *codec.plain_outcome(outcome)]
+    return [name, page, first, last, *codec.plain_report(outcome, _checked_ids(report))]
+
+
+def _checked_ids(report: Report) -> bytes:
+    ids, count = report.ids, report.last - report.first + 1
+    if ids and (type(ids) is not bytes or report.outcome != DONE or len(ids) != count * ID_BYTES):
+        raise InvalidInput(
+            f"invalid ids in the report on messages {report.first} to {report.last}: expected {ID_BYTES} bytes each, "
+            "with the outcome Done()"
+        )
+    return ids
 
 
 def _checked_mark(mark: Mark) -> Mark:
@@ -60,4 +70,4 @@ def _read_report(found: dict[str, Answers], data: bytes) -> None:
     if not isinstance(plain, list):
         raise TypeError("expected a list")
     for origin, page, first, last, *outcome in plain:
-        found.setdefault(origin, Answers()).add(page, first, last, codec.outcome_of(outcome))
+        found.setdefault(origin, Answers()).add(page, first, last, *codec.report_of(outcome))

@@ -132,7 +132,7 @@ class BlockSettler:
         """Give each message of these claims its outcome; return a settlement for each claim."""
         details = row.details_json
         config, limit = working_set.config, details["limit"]
-        working_set.loader.expect(claims)
+        working_set.loader.expect(claims, _known_pages(claims, answers))
         begins = bool(details.get("reports_begin"))
         settler = ClaimSettler(working_set, overweight_limit(working_set, limit), claims, reports_begin=begins)
         parts = parts_of(config.service_weight or limit)
@@ -184,6 +184,17 @@ class BlockSettler:
             raise TokenRefused(f"{_fate(row)}; it cannot be {wanted} any more, and nothing was changed")
         plain = dict(row.details_json.get("result", {}))
         return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
+
+
+def _known_pages(claims: Sequence[Claim], answers: Mapping[str, Answers]) -> set[tuple[str, int]]:
+    """Return the pages of which every claimed message is done and has a reported id."""
+    known: dict[tuple[str, int], bool] = {}
+    for claim in claims:
+        own = answers.get(claim.origin)
+        for run in claim.runs:
+            has_ids = own is not None and own.knows(run)
+            known[claim.origin, run.page] = has_ids and known.get((claim.origin, run.page), True)
+    return {key for key, has_ids in known.items() if has_ids}
 
 
 def refusal(unit: Unit, ring: int, token: bytes, what: str) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import IO
@@ -99,9 +99,12 @@ class StoreLoader:
     def load_payloads(self, origin: str, page: Page) -> None:
         self.payloads.load(origin, page)
 
-    def expect(self, claims: Iterable[Claim]) -> None:
-        """Fetch the rows that settling these claims needs. Events contain message ids, which are hashes of payloads."""
-        self.payloads.expect(claims)
+    def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
+        """Fetch the rows that settling these claims needs. Events contain message ids, which are hashes of payloads.
+
+        :param known: pages whose ids are known.
+        """
+        self.payloads.expect(claims, known)
 
     def headers(
         self, origin: str, page: Page, first: int = 0, stop: int | None = None

@@ -6,7 +6,7 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...core.claims import Claim
@@ -274,6 +274,6 @@ class OverlayLoader(StoreLoader):
         """Give a page as many empty payloads as it has messages."""
         page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
 
-    def expect(self, claims: Iterable[Claim]) -> None:
+    def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
         """Fetch the pages that settling these claims will need."""
         self.pages.fetch((claim.origin, run.page) for claim in claims for run in claim.runs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -78,12 +78,15 @@ class PayloadLoader:
                     with codec.reading("a reference to an external payload"):
                         page.payloads[item] = Reference.read(page.payloads[item])
 
-    def expect(self, claims: Iterable[Claim]) -> None:
-        """Fetch what settling these claims will need, payloads included: events name messages by them."""
+    def expect(self, claims: Iterable[Claim], known: Container[Key] = ()) -> None:
+        """Fetch what settling these claims will need. Events name messages by their payloads.
+
+        :param known: pages of which settling needs no payloads.
+        """
         keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
         self.pages.fetch(keys)
         pages = self.working_set.pages
-        self.fetch((origin, page) for (origin, _), page in zip(keys, map(pages.get, keys)) if page)
+        self.fetch((key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known)
         if not self.working_set.beside:
             self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
