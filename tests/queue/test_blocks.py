@@ -28,6 +28,8 @@ from airflow_mq.core.errors import (
     TokenRefused,
     UnknownBlock,
 )
+from airflow_mq.core.message import message_id
+from airflow_mq.store.working_set.source import Source
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 from tests.waiting import eventually
@@ -63,6 +65,46 @@ def test_block_is_planned_reported_and_settled(queue: MessageQueue) -> None:
     ]  # fmt: skip
     assert {event.block for event in queue.inspect.events()} == {block.id}
     assert queue.footprints() == []
+
+
+def test_settling_reads_no_payloads_of_messages_whose_ids_were_reported(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b"])
+    queue.enqueue_message("globex", b"c")
+    block = queue.blocks.plan()
+    answer(queue, block)
+    monkeypatch.setattr(Source, "heaps", lambda *_: pytest.fail("payloads were read"))
+    assert queue.blocks.settle(block).processed == 3
+    events = [event.id for event in queue.inspect.events()]
+    assert events == [message_id(payload) for payload in (b"a", b"b", b"c")]
+
+
+def test_settling_reads_the_payloads_of_messages_whose_ids_were_not_reported(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b", b"c"])
+    block = queue.blocks.plan()
+    run = block.claims[0].runs[0]
+    queue.blocks.report(block, [Report("acme", run.page, 0, 1)])
+    queue.blocks.report(block, [Report("acme", run.page, 2, 2, ids=message_id(b"c"))])
+    assert queue.blocks.settle(block).processed == 3
+    assert [event.id for event in queue.inspect.events()] == [message_id(payload) for payload in (b"a", b"b", b"c")]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report("acme", 0, 0, 1, ids=b"x" * 32),
+        Report("acme", 0, 0, 0, ids=b"x" * 33),
+        Report("acme", 0, 0, 0, ids="x" * 32),  # type: ignore[arg-type]
+        Report("acme", 0, 0, 0, Yield(), ids=b"x" * 32),
+    ],
+)
+def test_report_with_invalid_ids_is_refused(queue: MessageQueue, report: Report) -> None:
+    queue.enqueue_messages("acme", [b"a", b"b"])
+    block = queue.blocks.plan()
+    with pytest.raises(InvalidInput, match=r"invalid ids in the report on messages 0 to \d: expected 32 bytes each"):
+        queue.blocks.report(block, [report])
+    assert queue.blocks.settle(block).went_back == 2
 
 
 def test_batches_filters_by_origin(queue: MessageQueue) -> None:

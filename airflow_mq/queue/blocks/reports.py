@@ -70,4 +70,7 @@ def _read_report(found: dict[str, Answers], data: bytes) -> None:
     if not isinstance(plain, list):
         raise TypeError("expected a list")
     for origin, page, first, last, *outcome in plain:
-        found.setdefault(origin, Answers()).add(page, first, last, *codec.report_of(outcome))
+        answer, ids = codec.report_of(outcome)
+        if ids and len(ids) != (last - first + 1) * ID_BYTES:
+            raise ValueError(f"{len(ids)} bytes of ids for messages {first} to {last}")
+        found.setdefault(origin, Answers()).add(page, first, last, answer, ids)
