@@ -23,6 +23,7 @@ from tests.benchmarks.measures.flood import flood
 from tests.benchmarks.measures.latency import latency
 from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.planning import planning
+from tests.benchmarks.measures.profile import profile
 from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
 from tests.benchmarks.measures.storage import storage
@@ -45,6 +46,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "flood": flood,
     "sharded": sharded,
     "storage": storage,
+    "profile": profile,
 }
 
 

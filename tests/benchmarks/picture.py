@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.drivers.common import SIZE
+from tests.benchmarks.measures.profile import parts
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
 
@@ -19,18 +20,35 @@ def draw(path: Path, samples: Sequence[Sample], found: Sequence[Row]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(3, 2, figsize=(19, 18), layout="constrained")
+    figure, axes = pyplot.subplots(4, 2, figsize=(19, 24), layout="constrained")
     _bars(axes[0][0], "Bulk in, messages a second", _of_rates(samples, "bulk_in"))
     _bars(axes[0][1], "Out until the last row is gone, messages a second", _of_rates(samples, "out"))
     _bars(axes[1][0], "Single sends, messages a second", _of_rates(samples, "single_in"))
     _bars(axes[1][1], "Write-ahead log for a whole life, bytes a message", _of_log(samples), mark=SIZE)
     _bars(axes[2][0], "Blocks and plans, milliseconds", _of_seconds(samples))
     _ratios(axes[2][1], found)
+    _stacked(axes[3][0], "Where a message's time goes, a part of it", pick(samples, "profile"))
+    axes[3][1].set_axis_off()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
 Bar = tuple[str, Figure, str]
+
+
+def _stacked(axis: Any, title: str, samples: Sequence[Sample]) -> None:
+    """Show how the time of each way is divided; its microseconds stand beside it."""
+    axis.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    names = [f"{s['variant']}: {s['seconds'] / s['count'] * 1e6:,.1f} µs" for s in samples]
+    left = [0.0] * len(samples)
+    divided = [parts(sample) for sample in samples]
+    for name, colour in zip(divided[0] if divided else (), (OURS, PEER, BARE)):
+        widths = [part[name] / sum(part.values()) for part in divided]
+        axis.barh(names, widths, left=left, label=name, color=colour)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    if samples:
+        axis.invert_yaxis()
+        axis.legend(fontsize=8)
 
 
 def _colour(contender: str) -> str:

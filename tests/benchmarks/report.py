@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.about import BIAS, table
-from tests.benchmarks.measures import latency, storage
+from tests.benchmarks.measures import latency, profile, storage
 from tests.benchmarks.picture import draw
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stats import Figure, Sample, pick, rates
@@ -65,6 +65,7 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
         "## Blocks and plans",
         _seconds(samples),
         storage.section(samples),
+        profile.section(samples),
         "## Machine, server, contenders",
         table(about["machine"]),
         table(about["server"]),
