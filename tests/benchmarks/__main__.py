@@ -13,10 +13,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks import about, install, report
-from tests.benchmarks.contenders import BARE, OURS, PEERS, Contender
+from tests.benchmarks.contenders import BARE, OURS, PEERS, PGQ, Contender
 from tests.benchmarks.lab import SETTINGS, Lab
 from tests.benchmarks.measures.flat import flat, held, passed
 from tests.benchmarks.measures.flood import flood
@@ -27,8 +28,9 @@ from tests.benchmarks.measures.profile import profile
 from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
 from tests.benchmarks.measures.storage import storage
+from tests.benchmarks.measures.sustained import sustained
 from tests.benchmarks.measures.throughput import bulk, out, tens
-from tests.benchmarks.sizes import FULL, QUICK
+from tests.benchmarks.sizes import FULL, QUICK, Sizes
 from tests.postgres_server import running_postgres
 
 HERE = Path(__file__).resolve().parent
@@ -47,6 +49,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "sharded": sharded,
     "storage": storage,
     "profile": profile,
+    "sustained": sustained,
 }
 
 
@@ -63,7 +66,7 @@ def main() -> int:
     raw = folder / "raw.jsonl"
     raw.unlink(missing_ok=True)
     with running_postgres("embedded", SETTINGS) as server:
-        lab = Lab(server, QUICK if options.quick else FULL, raw)
+        lab = Lab(server, _sizes(options), raw)
         told = {
             "date": time.strftime("%Y-%m-%d"),
             "command": _command(options),
@@ -75,7 +78,7 @@ def main() -> int:
         }
         start = time.monotonic()
         for name in options.only or MEASURES:
-            MEASURES[name](lab, contenders)
+            MEASURES[name](lab, [one for one in contenders if one is not PGQ or name == "sustained"])
         lab.say(f"measured in {(time.monotonic() - start) / 60:.1f} minutes")
     report.write(folder, told, lab.samples)
     raw.unlink()
@@ -86,7 +89,7 @@ def main() -> int:
 def _those_to_be_had(names: list[str] | None) -> tuple[list[Contender], dict[str, str]]:
     """The contenders asked for, and why some of them could not be had."""
     found, missing = [], {}
-    for contender in (OURS, BARE, *PEERS):
+    for contender in (OURS, BARE, *PEERS, PGQ):
         if names and contender.name not in names:
             continue
         try:
@@ -99,9 +102,15 @@ def _those_to_be_had(names: list[str] | None) -> tuple[list[Contender], dict[str
     return found, missing
 
 
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = QUICK if options.quick else FULL
+    return replace(sizes, minutes=options.minutes) if options.minutes else sizes
+
+
 def _command(options: argparse.Namespace) -> str:
     """Return the arguments without the path of the report."""
     words = ["python", "-m", "tests.benchmarks", *(["--quick"] if options.quick else [])]
+    words += ["--minutes", f"{options.minutes:g}"] if options.minutes else []
     for name in ("only", "contenders"):
         if chosen := getattr(options, name):
             words += [f"--{name}", *chosen]
@@ -117,10 +126,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--contenders",
         nargs="+",
-        choices=[contender.name for contender in (OURS, BARE, *PEERS)],
+        choices=[contender.name for contender in (OURS, BARE, *PEERS, PGQ)],
         metavar="NAME",
         help="of ours, bare, and the peers by name; default: all",
     )
+    parser.add_argument("--minutes", type=float, help="minutes of mixed load of each contender (measure sustained)")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--out", type=Path, metavar="DIR", help="folder for the report")
     where.add_argument(

@@ -51,6 +51,8 @@ PEERS = (
     Contender("pg-boss", lambda: install.node_driver("pg_boss"), ("job",), slow=2),
     Contender("river", lambda: install.go_driver("river"), ("river_job",), slow=2, call=10_000),
 )
+#: Only on the system's PostgreSQL, and only for the mixed load.
+PGQ = Contender("pgq", lambda: install.own_driver("pgq"), ())
 BARE = Contender("bare", lambda: install.own_driver("bare"), ("bare",))
 OURS = Contender("ours", lambda: install.own_driver("ours"), ("mail", "delayed", "page", "claim", "outcome"))
 
@@ -77,7 +79,7 @@ class Running:
 
     def __call__(self, do: str, **order: Any) -> dict[str, Any]:
         assert self._process.stdin and self._process.stdout
-        watchdog = threading.Timer(PATIENCE, self._process.kill)
+        watchdog = threading.Timer(PATIENCE + order.get("seconds", 0), self._process.kill)
         watchdog.start()
         try:
             self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")

@@ -48,7 +48,7 @@ class Lab:
         self.sizes = sizes
         self.samples: list[dict[str, Any]] = []
         self.versions: dict[str, str] = {}
-        self._raw = raw
+        self.raw = raw
         self._numbers = itertools.count(1)
         self._prepared: dict[str, str] = {}
 
@@ -56,7 +56,7 @@ class Lab:
 
     def note(self, measure: str, contender: str, variant: str = "", **found: Any) -> None:
         self.samples.append({"measure": measure, "contender": contender, "variant": variant, **found})
-        with self._raw.open("a") as file:
+        with self.raw.open("a") as file:
             file.write(json.dumps(self.samples[-1]) + "\n")
 
     @contextlib.contextmanager

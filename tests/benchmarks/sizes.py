@@ -46,6 +46,9 @@ class Sizes:
     #: Messages whose microseconds are divided: single sends, and all others.
     profiled_single: int
     profiled: int
+    #: Minutes of mixed load of each contender, and messages a second.
+    minutes: float
+    rate: int
 
 
 FULL = Sizes(
@@ -74,6 +77,8 @@ FULL = Sizes(
     storage=30,
     profiled_single=5_000,
     profiled=200_000,
+    minutes=10,
+    rate=5_000,
 )
 QUICK = Sizes(
     name="quick",
@@ -101,4 +106,6 @@ QUICK = Sizes(
     storage=5,
     profiled_single=500,
     profiled=20_000,
+    minutes=0.5,
+    rate=1_000,
 )

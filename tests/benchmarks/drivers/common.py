@@ -21,6 +21,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from tests.benchmarks.drivers import load
+
 SIZE = 128
 ORIGINS = 100
 Send = Callable[[Sequence[Any]], None]
@@ -65,6 +67,12 @@ def json_messages(count: int) -> list[dict[str, str]]:
     noise = random.Random(count).randbytes(SIZE * count).hex()
     width = SIZE - frame
     return [{"o": origin_of(i % ORIGINS), "m": noise[i * SIZE : i * SIZE + width]} for i in range(count)]
+
+
+def stamped_json(number: int, at: int) -> str:
+    """Return JSON text of one message's size that begins with its time."""
+    frame = f'{{"t":{at},"o":"{origin_of(number % ORIGINS)}","m":"'
+    return frame + "x" * (SIZE - len(frame) - 2) + '"}'
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
@@ -155,6 +163,18 @@ class Driver:
             self._clients[clients] = Clients(clients, self.connect_sender, self.make)
         count -= count % clients
         return {**self._clients[clients].send(count), "count": count}
+
+    def side(self) -> load.Side:
+        """How this queue takes part in the mixed load."""
+        raise NotImplementedError
+
+    def keep(self, seconds: float) -> None:
+        """Keep the traces of finished messages so long, if this queue keeps any."""
+
+    def sustained(self, seconds: float, rate: int, every: float, keep: float) -> dict[str, Any]:
+        """Run the mixed load, with a row of figures for each interval."""
+        self.keep(keep)
+        return load.run(self.side(), seconds, rate, every)
 
 
 def paced(connect: Callable[[], Send], stamp: Callable[[Any], Any], gap: float) -> Send:

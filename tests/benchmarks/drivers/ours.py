@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice, pairwise
 from typing import Any
@@ -14,6 +14,7 @@ import psycopg
 import airflow_mq
 from airflow_mq import Block, MessageQueue, Report, RingConfig, Weight, Yield, batch_processor
 from airflow_mq.store import parse, upgrade
+from tests.benchmarks.drivers import load
 from tests.benchmarks.drivers.baseline import read_and_walk
 from tests.benchmarks.drivers.common import (
     ORIGINS,
@@ -150,6 +151,37 @@ class Ours(Driver):
                 queue.enqueue_message(origin, payload)
 
         return send
+
+    # -- mixed load --
+
+    def keep(self, seconds: float) -> None:
+        self.queue.admin.change_ring(keep_events=seconds)
+
+    def side(self) -> load.Side:
+        def message(number: int, at: int) -> tuple[str, bytes]:
+            return origin_of(number % ORIGINS), at.to_bytes(8, "big") + bytes(SIZE - 8)
+
+        return load.Side(message, self.connect_sender, self._connect_bulk, self._connect_consumer)
+
+    def _connect_bulk(self) -> Send:
+        queue = MessageQueue(self.dsn, ring=RING)
+        queue.footprint(origin_of(0))
+        return queue.enqueue_messages
+
+    def _connect_consumer(self) -> Callable[[], Sequence[int]]:
+        stamps: list[int] = []
+
+        def note(batch: Any) -> None:
+            stamps.extend(int.from_bytes(payload[:8], "big") for payload in batch.payloads)
+
+        processor = batch_processor(note)
+
+        def consume() -> Sequence[int]:
+            stamps.clear()
+            self.queue.service_queues(processor)
+            return stamps
+
+        return consume
 
     # -- out --
 

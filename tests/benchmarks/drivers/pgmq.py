@@ -8,13 +8,14 @@ than the Python client, which only brings the SQL here. `pop` would be faster th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import psycopg
 from pgmq.install import get_embedded_sql_version, install_pgmq_from_sql
 
+from tests.benchmarks.drivers import load
 from tests.benchmarks.drivers.common import (
     FRAME,
     Driver,
@@ -23,6 +24,7 @@ from tests.benchmarks.drivers.common import (
     json_messages,
     serve,
     stamped,
+    stamped_json,
     stopwatch,
     wait_of,
 )
@@ -84,6 +86,28 @@ class Pgmq(Driver):
                 cursor.execute(SEND, (message,), prepare=True)
 
         return send
+
+    def side(self) -> load.Side:
+        return load.Side(stamped_json, self.connect_sender, self._connect_bulk, self._connect_consumer)
+
+    def _connect_bulk(self) -> Send:
+        cursor = psycopg.connect(self.dsn, autocommit=True).cursor()
+
+        def send(todo: Sequence[Any]) -> None:
+            cursor.execute(SEND_BATCH, (todo,), prepare=True)
+
+        return send
+
+    def _connect_consumer(self, batch: int = 5000) -> Callable[[], Sequence[int]]:
+        cursor = psycopg.connect(self.dsn, autocommit=True).cursor(binary=True)
+
+        def consume() -> Sequence[int]:
+            rows = cursor.execute(READ, (batch,), prepare=True).fetchall()
+            if rows:
+                cursor.execute(DELETE, ([row[0] for row in rows],), prepare=True)
+            return [json.loads(row[1])["t"] for row in rows]
+
+        return consume
 
 
 if __name__ == "__main__":

@@ -64,6 +64,9 @@ type order struct {
 	Clients int     `json:"clients"`
 	Workers int     `json:"workers"`
 	Rate    float64 `json:"rate"`
+	Seconds float64 `json:"seconds"`
+	Every   float64 `json:"every"`
+	Keep    float64 `json:"keep"`
 }
 
 type told map[string]any
@@ -305,6 +308,8 @@ func obey(ctx context.Context, pool *pgxpool.Pool, o order) (told, error) {
 		return work(ctx, pool, o)
 	case "out_all":
 		return outAll(ctx, pool, o)
+	case "sustained":
+		return sustained(ctx, pool, o)
 	}
 	return nil, fmt.Errorf("unknown command %q", o.Do)
 }
