@@ -47,7 +47,7 @@ class BlockSettler:
             # Its holder may have settled it meanwhile, and the store may have deleted it. The block of a set-aside
             # message waits until no other process holds the ring.
             with suppress(Busy, TokenRefused, UnknownBlock):
-                self.end(bytes(row.token), RELEASED)
+                self._end_waiting(bytes(row.token), RELEASED, dead=True)
                 released += 1
         return released
 
@@ -66,13 +66,22 @@ class BlockSettler:
 
     def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Settle or release a block; if it ended in the same way before, return the same result."""
+        return self._end_waiting(token, state, processor_of)
+
+    def _end_waiting(
+        self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None, *, dead: bool = False
+    ) -> Serviced:
+        """End a block, and wait for the ring if it executes a set-aside message.
+
+        :param dead: refuse a block whose holder renewed it meanwhile.
+        """
         try:
-            return self._end(token, state, processor_of, beside_lease=True)
+            return self._end(token, state, processor_of, beside_lease=True, dead=dead)
         except _Held:
-            return self._end(token, state, processor_of, beside_lease=False)
+            return self._end(token, state, processor_of, beside_lease=False, dead=dead)
 
     def _end(
-        self, token: bytes, state: int, processor_of: Callable[[str], str] | None, *, beside_lease: bool
+        self, token: bytes, state: int, processor_of: Callable[[str], str] | None, *, beside_lease: bool, dead: bool
     ) -> Serviced:
         with self.session.transaction(beside_lease=beside_lease) as (unit, working_set):
             row = unit.blocks.locked(self.ring_id, token)
@@ -80,12 +89,14 @@ class BlockSettler:
                 raise UnknownBlock()
             if row.state != PLANNED:
                 return self._ended_before(row, state)
+            if dead and row.deadline > working_set.now:
+                raise TokenRefused(f"block {row.number} was renewed meanwhile; it lives")
             if row.by_hand and working_set.beside:
                 raise _Held()
             return self._end_held(unit, working_set, row, state, processor_of)
 
     def end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
-        """Release a block without waiting for the ring; return whether it ended.
+        """Release a block past its deadline without waiting for the ring; return whether it ended.
 
         :param sweeping: delete external payloads without messages, which may wait; otherwise housekeeping does.
         """
@@ -94,6 +105,9 @@ class BlockSettler:
             if not held or not row or row.state != PLANNED or (row.by_hand and held[1].beside):
                 return False
             unit, working_set = held
+            if row.deadline > working_set.now:
+                # Its holder renewed it after the caller had read it.
+                return False
             self._end_held(unit, working_set, row, RELEASED)
         if sweeping:
             self.session.sweep_payloads(working_set)
