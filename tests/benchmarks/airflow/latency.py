@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def _scheduled(airflow: LiveAirflow, dag: str, conf: dict[str, int]) -> str:
     return str(airflow.call("POST", f"dags/{dag}/dagRuns", body)["dag_run_id"])
 
 
-def report(options: argparse.Namespace, waits: dict[str, Sequence[float]], pool: dict[str, float]) -> str:
+def report(options: argparse.Namespace, waits: Mapping[str, Sequence[float]], pool: dict[str, float]) -> str:
     names = {"by_event": "started by events", "by_clock": "every minute"}
     rate = pool["tasks"] / pool["all"]
     lines = [
