@@ -9,7 +9,8 @@
 The environment of the driver holds the store's address, `AIRFLOW_MQ_STORE`: plans and Spark's UI show options. `ring`
 names the ring (`default` if left out), `partitions` is the largest number of partitions.
 
-**Reading** returns the columns origin, page, item, payload, headers, id, address, attempt, sent_at and block. With
+**Reading** returns the columns origin, page, item, payload, headers, id, address, attempt, sent_at and block. A schema
+with some of them (`spark.read.schema("origin STRING, payload BINARY")`) saves the time of the others. With
 `origins` it returns the waiting messages of all origins with that prefix, up to `limit` of each. With `block` it
 returns the messages that a block claimed, for `report`: the value is the block's token, or better `environment`, which
 reads the token from `AIRFLOW_MQ_BLOCK`.
@@ -59,7 +60,7 @@ from .arguments import BLOCK, STORE
 from .lease import LeaseKeeper
 from .reports import patiently
 from .store_side import StoreChannel, from_environment, live_block, tasks_of, terms_of
-from .tables import MESSAGES_DDL, tables_of
+from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,13 +129,22 @@ class MessageQueueSource(DataSource):
         return MESSAGES_DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BlockReader(self.checked) if self.checked.block else WaitingReader(self.checked)
+        names = check_columns(schema)
+        return BlockReader(self.checked, names) if self.checked.block else WaitingReader(self.checked, names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return QueueWriter(self.checked, schema.names, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return BlockStream(self.checked)
+        return BlockStream(self.checked, check_columns(schema))
+
+
+def check_columns(schema: StructType) -> list[str]:
+    """Return the columns to read: all, or those of a schema that the caller gave."""
+    unknown = [name for name in schema.names if name not in MESSAGES.names]
+    if unknown:
+        raise InvalidInput(f"unknown column {unknown[0][:40]!r}: expected some of {', '.join(MESSAGES.names)}")
+    return list(schema.names)
 
 
 class Share(InputPartition):
@@ -154,7 +164,8 @@ class Share(InputPartition):
 class BlockReader(DataSourceReader):
     """Reader of a block's claims."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, names: Sequence[str]) -> None:
+        self.names = names
         token = from_environment(BLOCK) if options.block == "environment" else str(options.block)
         self.channel, self.most = options.channel(token), options.partitions
 
@@ -164,7 +175,7 @@ class BlockReader(DataSourceReader):
             return _shares(queue, self.channel.token, self.most)
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        yield from _read(self.channel, partition)
+        yield from _read(self.channel, partition, self.names)
 
 
 def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
@@ -173,13 +184,13 @@ def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
     return [Share(task.share, block.id, token) for task in tasks]
 
 
-def _read(channel: StoreChannel, partition: Share) -> Iterator[pa.RecordBatch]:
+def _read(channel: StoreChannel, partition: Share, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     # A stream reads many blocks through one channel: the token is the partition's.
     side = replace(channel, token=partition.token).open(partition.share)
     try:
         with suppress(TokenRefused):
             side.begin()
-        yield from tables_of(side.batches(), partition.block)
+        yield from tables_of(side.batches(), partition.block, names)
     finally:
         side.close()
 
@@ -187,8 +198,8 @@ def _read(channel: StoreChannel, partition: Share) -> Iterator[pa.RecordBatch]:
 class WaitingReader(DataSourceReader):
     """Reader of waiting messages, which changes nothing."""
 
-    def __init__(self, options: Options) -> None:
-        self.channel, self.checked = options.channel(), options
+    def __init__(self, options: Options, names: Sequence[str]) -> None:
+        self.channel, self.checked, self.names = options.channel(), options, names
 
     def partitions(self) -> Sequence[InputPartition]:
         groups: list[list[str]] = [[] for _ in range(self.checked.partitions)]
@@ -205,9 +216,9 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         with self.channel.connect() as queue:
-            yield from tables_of(
-                batch for origin in partition.share for batch in queue.inspect.waiting(origin, limit=self.checked.limit)
-            )
+            limit = self.checked.limit
+            batches = (batch for origin in partition.share for batch in queue.inspect.waiting(origin, limit=limit))
+            yield from tables_of(batches, names=self.names)
 
 
 # -- writing --
@@ -297,8 +308,8 @@ def _digest(origin: object, payload: bytes | None, headers: bytes = b"[]") -> by
 class BlockStream(DataSourceStreamReader):
     """Stream that services the queue; offsets count blocks."""
 
-    def __init__(self, options: Options) -> None:
-        self.checked, self.channel = options, options.channel()
+    def __init__(self, options: Options, names: Sequence[str]) -> None:
+        self.checked, self.channel, self.names = options, options.channel(), names
         self._queue: MessageQueue | None = None
         self._keeper: LeaseKeeper | None = None
 
@@ -338,7 +349,7 @@ class BlockStream(DataSourceStreamReader):
         return found
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        yield from _read(self.channel, partition)
+        yield from _read(self.channel, partition, self.names)
 
     def commit(self, end: dict[str, int]) -> None:
         """Settle the blocks that Spark has committed."""

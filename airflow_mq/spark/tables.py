@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -24,7 +24,6 @@ from ..core.outcome import (
 from ..core.priority import HIGH, signed
 from ..core.weight import Weight
 from ..queue import Batch
-from ..queue.values import Facts
 from .items import GROUP_BYTES, GROUP_MESSAGES, Item, Place
 
 MESSAGES = pa.schema(
@@ -70,10 +69,13 @@ def table_of(items: Sequence[Item]) -> pa.RecordBatch:
 
 
 class Columns:
-    """Messages of batches, collected column by column: no object for each message."""
+    """Messages of batches, collected column by column: no object for each message.
 
-    def __init__(self) -> None:
-        self._lists: list[list[Any]] = [[] for _ in MESSAGES]
+    :param names: the columns of `MESSAGES` that are wanted
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._lists: dict[str, list[Any]] = {name: [] for name in names}
         self.count = self.size = 0
 
     def add(self, batch: Batch, block: int | None) -> None:
@@ -81,41 +83,57 @@ class Columns:
 
         :param block: id of the block, for a batch that does not carry it
         """
-        count, items = len(batch), range(batch.first, batch.first + len(batch))
-        facts = batch._facts() if batch._facts else Facts({}, {})
-        headers = [list(texts.items()) for texts in batch.headers] or [()] * count
-        start, end = f"{batch.origin}:{batch.page}:", f":{HIGH}" if batch.priority == HIGH else ""
-        added = (
-            [batch.origin] * count,
-            [signed(batch.page, batch.priority)] * count,
-            items,
-            batch.payloads,
-            headers,
-            message_ids(batch.payloads),
-            [f"{start}{item}{end}" for item in items],
-            [facts.attempts.get(item, 0) + 1 for item in items] if facts.attempts else [1] * count,
-            map(facts.sent.get, items),
-            [block if batch.block is None else batch.block] * count,
-        )
-        for column, values in zip(self._lists, added):
-            column.extend(values)
-        self.count += count
+        for name, values in self._lists.items():
+            values.extend(_COLUMNS[name](batch, block))
+        self.count += len(batch)
         self.size += sum(map(len, batch.payloads))
 
     def table(self) -> pa.RecordBatch:
         """Return the messages as a record batch."""
-        arrays = [pa.array(column, kind.type) for column, kind in zip(self._lists, MESSAGES)]
-        return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
+        schema = pa.schema([MESSAGES.field(name) for name in self._lists])
+        arrays = [pa.array(values, kind.type) for values, kind in zip(self._lists.values(), schema)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def tables_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[pa.RecordBatch]:
+def _items(batch: Batch) -> range:
+    return range(batch.first, batch.first + len(batch))
+
+
+def _addresses(batch: Batch, _block: int | None) -> Iterable[str]:
+    start, end = f"{batch.origin}:{batch.page}:", f":{HIGH}" if batch.priority == HIGH else ""
+    return [f"{start}{item}{end}" for item in _items(batch)]
+
+
+def _sent(batch: Batch, _block: int | None) -> Iterable[int | None]:
+    sent: Mapping[int, int] = batch._facts().sent if batch._facts else {}
+    return [sent.get(item) for item in _items(batch)]
+
+
+#: The values of each column for the messages of a batch.
+_COLUMNS: dict[str, Callable[[Batch, int | None], Iterable[Any]]] = {
+    "origin": lambda batch, _: [batch.origin] * len(batch),
+    "page": lambda batch, _: [signed(batch.page, batch.priority)] * len(batch),
+    "item": lambda batch, _: _items(batch),
+    "payload": lambda batch, _: batch.payloads,
+    "headers": lambda batch, _: [list(texts.items()) for texts in batch.headers] or [()] * len(batch),
+    "id": lambda batch, _: batch.ids,
+    "address": _addresses,
+    "attempt": lambda batch, _: batch.attempts,
+    "sent_at": _sent,
+    "block": lambda batch, block: [block if batch.block is None else batch.block] * len(batch),
+}
+
+
+def tables_of(
+    batches: Iterable[Batch], block: int | None = None, names: Sequence[str] = MESSAGES.names
+) -> Iterator[pa.RecordBatch]:
     """Yield the messages of batches as record batches of about `GROUP_MESSAGES` or `GROUP_BYTES`."""
-    columns = Columns()
+    columns = Columns(names)
     for batch in batches:
         columns.add(batch, block)
         if columns.count >= GROUP_MESSAGES or columns.size >= GROUP_BYTES:
             yield columns.table()
-            columns = Columns()
+            columns = Columns(names)
     if columns.count:
         yield columns.table()
 

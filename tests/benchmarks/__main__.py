@@ -27,6 +27,7 @@ from tests.benchmarks.measures.planning import planning
 from tests.benchmarks.measures.profile import profile
 from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
+from tests.benchmarks.measures.spark import spark
 from tests.benchmarks.measures.storage import storage
 from tests.benchmarks.measures.sustained import sustained
 from tests.benchmarks.measures.throughput import bulk, out, tens
@@ -50,6 +51,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "storage": storage,
     "profile": profile,
     "sustained": sustained,
+    "spark": spark,
 }
 
 

@@ -1,18 +1,16 @@
-"""Where the seconds of a small Spark block go, and what helps: `python -m tests.benchmarks.spark_startup`.
+"""Where the seconds of a small Spark block go, and what helps: a part of `python -m tests.benchmarks.spark_throughput`.
 
 Each way processes a block of 100 messages on `local[2]`, from submitting the job to its end; ways take turns, so
-that what else the machine does meets all of them. Writes `report/spark.md`.
+that what else the machine does meets all of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,11 +27,10 @@ from airflow_mq.spark.java import java_home, spark_environment
 from airflow_mq.spark.local import QUICK_JAVA, local_conf, make_archive
 from airflow_mq.spark.store_side import run_in_place
 from airflow_mq.store import parse, upgrade
-from tests.benchmarks.about import machine
+from tests.benchmarks.stats import Sample
 from tests.spark.connecting import bound, connect_server
 
 ROOT = Path(__file__).resolve().parents[2]
-REPORT = Path(__file__).parent / "report" / "spark.md"
 ROUTES = Processors([
     Processor("first", "tests.spark.functions:process", ("first/*",)),
     Processor("second", "tests.spark.functions:process", ("second/*",)),
@@ -153,9 +150,9 @@ def measure(ways: dict[str, Way], turns: int, folder: Path) -> dict[str, list[Ru
 def table(found: dict[str, list[Run]], turns: int, made: float) -> str:
     """The report."""
     lines = [
-        "# Where the seconds of a small Spark block go",
+        "## Where the seconds of a small block go",
         "",
-        f"One run of `python -m tests.benchmarks.spark_startup`: a block of {MESSAGES} messages of two processors on "
+        f"A block of {MESSAGES} messages of two processors on "
         f"`local[2]`, medians of {turns} turns, seconds. *JVM* is until the job's own code begins, *session* until "
         "Spark is there, *work* until all messages are tried, *end* until `spark-submit` has gone.",
         "",
@@ -168,46 +165,34 @@ def table(found: dict[str, list[Run]], turns: int, made: float) -> str:
         shown = [f"{part:.1f}" if mid.tried else "" for part in parts]
         lines.append(f"| {name} | {mid.total:.1f} | {' | '.join(shown)} |")
     lines += ["", f"Making the archive of classes, once: {made:.0f} s.", ""]
-    lines += [f"- {name}: {value}" for name, value in machine().items()]
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Measure, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=3, help="how often each way is measured, after one that warms up")
-    parser.add_argument("--out", type=Path, default=REPORT, help="where the report goes")
-    said = parser.parse_args()
-    if said.turns < 1:
-        parser.error("--turns: at least 1")
-    with tempfile.TemporaryDirectory() as name, nothing_left():
-        folder = Path(name)
-        os.environ["XDG_CACHE_HOME"] = str(folder)
-        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        os.environ["JAVA_HOME"] = str(java_home())
-        quick = local_conf()
-        assert set(QUICK_JAVA) <= set(quick["spark.driver.extraJavaOptions"].split())
-        begun = time.monotonic()
-        make_archive()
-        made = time.monotonic() - begun
-        full, shared = local_conf(small=False), local_conf()
-        with connect_server(folder, small=False) as port:
-            found = measure(
-                {
-                    "plain, a job for each of two processors": submit({}, ("first", "second")),
-                    "plain, a shared job": submit({}),
-                    "C1 and serial collector": submit(quick),
-                    "archive of classes": submit(full),
-                    "archive, C1 and serial collector (the default, `local_conf`)": submit(shared),
-                    "warm Spark Connect server": remote(port),
-                    "in place, without Spark": in_place,
-                },
-                said.turns,
-                folder,
-            )
-    said.out.write_text(table(found, said.turns, made))
-    print(said.out.read_text())
-
-
-if __name__ == "__main__":
-    main()
+def startup(turns: int, folder: Path) -> tuple[str, list[Sample]]:
+    """Measure all ways; return their section of the report, and their samples."""
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ["JAVA_HOME"] = str(java_home())
+    quick = local_conf()
+    assert set(QUICK_JAVA) <= set(quick["spark.driver.extraJavaOptions"].split())
+    begun = time.monotonic()
+    make_archive()
+    made = time.monotonic() - begun
+    full, shared = local_conf(small=False), local_conf()
+    with connect_server(folder, small=False) as port:
+        ways = {
+            "plain, a job for each of two processors": submit({}, ("first", "second")),
+            "plain, a shared job": submit({}),
+            "C1 and serial collector": submit(quick),
+            "archive of classes": submit(full),
+            "archive, C1 and serial collector (the default, `local_conf`)": submit(shared),
+            "warm Spark Connect server": remote(port),
+            "in place, without Spark": in_place,
+        }
+        found = measure(ways, turns, folder)
+    samples = [
+        {"measure": "spark_start", "contender": "ours", "variant": name, "seconds": run.total}
+        for name, runs in found.items()
+        for run in runs
+    ]
+    return table(found, turns, made), samples

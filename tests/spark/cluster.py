@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,15 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 class Cluster:
-    """A master and two workers, each in a process group of its own and on an address of its own.
+    """A master and its workers, each in a process group of its own and on an address of its own.
 
     :param environment: further variables for the executors
+    :param hosts: addresses of the workers
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str] | None = None, hosts: Sequence[str] = HOSTS
+    ) -> None:
         self.folder = folder
         self.port, self.ui = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{self.port}"
@@ -48,12 +51,12 @@ class Cluster:
             )
             eventually(lambda: self.status().get("status") == "ALIVE", 180)
             # Spark starts a speculative attempt on another host only.
-            for name, host in zip(("worker-1", "worker-2"), HOSTS, strict=True):
+            for name, host in [(f"worker-{number}", host) for number, host in enumerate(hosts, 1)]:
                 self._start(
                     name, "worker.Worker", "--host", host, "--port", "0", "--webui-port", str(free_port()),
                     "--cores", "1", "--memory", "700m", "--work-dir", str(folder / name), self.master,
                 )  # fmt: skip
-            eventually(lambda: self.status().get("aliveworkers") == 2, 180)
+            eventually(lambda: self.status().get("aliveworkers") == len(hosts), 180)
         except BaseException:
             self.close()
             raise

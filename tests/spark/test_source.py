@@ -40,6 +40,14 @@ def test_a_look_touches_nothing(spark: Any, queue: MessageQueue) -> None:
     assert queue.blocks.list() == []
 
 
+def test_a_schema_chooses_the_columns(spark: Any, queue: MessageQueue) -> None:
+    queue.enqueue_messages("a", [b"1", b"2"])
+    reader = options(queue, spark.read.schema("payload binary, origin string, item int"))
+    assert [tuple(row) for row in reader.load().collect()] == [(b"1", "a", 0), (b"2", "a", 1)]
+    with pytest.raises(Exception, match="unknown column 'other': expected some of origin"):
+        options(queue, spark.read.schema("other string")).load().collect()
+
+
 def test_a_block_is_read_in_the_order_of_each_origin(spark: Any, queue: MessageQueue) -> None:
     for origin in ("a", "b", "c"):
         queue.enqueue_messages(origin, [b"%s %05d" % (origin.encode(), n) for n in range(3000)])
