@@ -6,7 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import accumulate, chain, islice
-from typing import IO, Any, NamedTuple, TypeGuard
+from typing import IO, NamedTuple, TypeGuard
 
 from ...core.blob import Reference
 from ...core.config import HEADER_SIZE, RingConfig
@@ -24,11 +24,10 @@ from ...core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
 from ...core.weight import Weight
 from ...store import Outgoing, codec
 from ...store.rows import blob_attributes
+from .plain import HELD, STRETCH, by_origin
 
-#: Bytes of a call that are held in memory; the rest waits in a temporary file.
-HELD = 8 << 20
-#: Messages that are measured together, and rows that one statement sends.
-STRETCH, FEW = 4096, 128
+#: Rows that one statement sends.
+FEW = 128
 
 
 class KeyedRow(NamedTuple):
@@ -88,7 +87,7 @@ class Packer:
                 waiting = ((origin, message) for origin, row in rows.items() for message in row)
                 yield from self._pack_each(chain(waiting, stretch, source))
                 return
-            for origin, fresh in _by_origin(stretch).items():
+            for origin, fresh in by_origin(stretch).items():
                 row = rows.get(origin)
                 if row is None:
                     row, used[self.check_sender(origin)] = rows.setdefault(origin, []), 0
@@ -242,17 +241,6 @@ def _header_bytes(attributes: Mapping[str, object]) -> int:
 
 def _is_plain(messages: list[bytes | Message]) -> TypeGuard[list[bytes]]:
     return all(type(message) is bytes for message in messages)
-
-
-def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
-    """Return the plain messages of each origin in order; origins come in the order of their first message."""
-    found: dict[str, list[bytes]] = {}
-    for origin, payload in pairs:
-        try:
-            found[origin].append(payload)
-        except KeyError:
-            found[origin] = [payload]
-    return found
 
 
 class Spool:

@@ -25,7 +25,8 @@ from ..session import RingSession, current_delivery
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
 from .limits import has_bound, refuse_new_origins
-from .packing import HELD, KeyedRow, Packer, Spool
+from .packing import KeyedRow, Packer, Spool
+from .plain import HELD, plain_rows
 
 Pairs = Iterable[tuple[str, bytes | Message]]
 
@@ -172,8 +173,7 @@ class Sender:
         session, delivery = self.session, current_delivery.get()
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        is_plain = key is None and terms == PLAIN and not (session.traces and tracing.carrying())
-        if not is_plain or isinstance(payload, Reference) or has_bound(session.config):
+        if key is not None or not self._is_plain(terms) or isinstance(payload, Reference):
             return self.enqueue_messages([(origin, Message(payload, key))], None, terms)
         origin, payload = session.check_sender(origin), check_payload(payload, session.config.max_message_len)
         if delivery is not None:
@@ -186,6 +186,11 @@ class Sender:
             if session.listeners:
                 session.tell_listeners()
         return Enqueued(1, len(payload))
+
+    def _is_plain(self, terms: Terms) -> bool:
+        """Return whether one statement can send the bytes of a call as they are."""
+        session = self.session
+        return terms == PLAIN and not (has_bound(session.config) or (session.traces and tracing.carrying()))
 
     def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
         if not isinstance(inline, Inline):
@@ -212,17 +217,33 @@ class Sender:
             if messages is None:
                 raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
             origin = session.check_sender(origin)
-        terms, given = terms.checked(session), () if messages is None else messages
+        given = () if messages is None else messages
         if delivery is not None:
-            return self._hand_over(delivery, origin, given, terms)
-        with packed_call(session, origin, given, terms) as call:
+            return self._hand_over(delivery, origin, given, terms.checked(session))
+        rows = None
+        if first is None and self._is_plain(terms):
+            rows = plain_rows(origin, given, session.check_sender, session.config.heap_size)
+        if rows and self._send_few(rows):
+            sent = Enqueued(sum(row.items for row in rows), sum(row.size for row in rows))
+        else:
+            sent = self._send_packed(origin, given, terms.checked(session), first)
+        if session.listeners:
+            session.tell_listeners()
+        return sent
+
+    def _send_packed(
+        self,
+        origin: str | Pairs,
+        messages: Iterable[bytes | Message],
+        terms: Terms,
+        first: Callable[[Unit], None] | None,
+    ) -> Enqueued:
+        with packed_call(self.session, origin, messages, terms) as call:
             sent = self._send(call, first)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
-                session.reread_config()
-        if session.listeners:
-            session.tell_listeners()
+                self.session.reread_config()
         return sent
 
     def _send(self, call: PackedCall, first: Callable[[Unit], None] | None) -> Enqueued:
