@@ -344,7 +344,7 @@ def test_overrun_is_charged_to_groups_during_a_service(queue: MessageQueue) -> N
     ("change", "violation"),
     [
         ("UPDATE {p}branch SET deficit = 5 WHERE path = 'a/'", "its deficit is 5 and its level"),
-        ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "its deficit is 7, yet with paths"),
+        ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "its deficit is 7, but paths=True allows none"),
         ("UPDATE {p}branch SET path = 'z/' WHERE path = 'a/'", "no origin was ever in it"),
         (
             """UPDATE {p}branch SET owed = '{{"first": ["z"]}}' WHERE path = ''""",

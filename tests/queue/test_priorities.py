@@ -459,8 +459,8 @@ def test_check_reports_violations_of_priorities(queue: MessageQueue) -> None:
     prefix = queue.store.prefix
     for change, violation in (
         # Each statement undoes itself.
-        ("UPDATE {}book SET ticket = -5 - ticket WHERE ticket IS NOT NULL", "among those of the other priority"),
-        ("UPDATE {}book SET deficit = -7 - deficit WHERE origin = '\x01'", "parts of a block to regular ones"),
+        ("UPDATE {}book SET ticket = -5 - ticket WHERE ticket IS NOT NULL", "belongs to the other priority"),
+        ("UPDATE {}book SET deficit = -7 - deficit WHERE origin = '\x01'", "parts of a block: expected"),
     ):
         for broken in (True, False):
             with queue.store.writing() as unit:

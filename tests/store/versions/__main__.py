@@ -24,7 +24,16 @@ from tests.postgres_server import Server, find_bindirs, running_postgres
 from . import FACTS, FOLDER, NEWEST, SENDERS
 
 #: The last working commit of each earlier version. Version 2 never was the newest one: migration 3 came before it.
-COMMITS = {1: "6adf9dd", 3: "b9d5708", 4: "57e7b2d", 5: "704b63f", 6: "298f23f", 7: "03f67c3", 8: "5f02a94"}
+COMMITS = {
+    1: "6adf9dd",
+    3: "b9d5708",
+    4: "57e7b2d",
+    5: "704b63f",
+    6: "298f23f",
+    7: "03f67c3",
+    8: "5f02a94",
+    9: "2c79730",
+}
 ROOT = Path(__file__).parents[3]
 #: Headings that pg_dump writes, and commands that only psql knows.
 _NOISE = re.compile(r"^--\n-- .*\n--\n|^\\(?:un)?restrict .*\n", re.MULTILINE)
