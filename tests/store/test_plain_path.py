@@ -121,4 +121,4 @@ def test_an_answer_and_what_is_done_for_it(queue: MessageQueue) -> None:
     whole = min(calls(lambda: queue.blocks.report(block, reports)) for _ in range(3))
     half = min(calls(lambda: queue.blocks.report(block, reports[:4])) for _ in range(3))
     assert whole - half <= 9 * 4
-    assert calls(lambda: batches[0].answer()) <= 4
+    assert calls(lambda: batches[0].answer()) <= 8
