@@ -6,7 +6,7 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, repeat
+from itertools import chain, compress, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,15 +29,21 @@ MANY_ROWS = 8
 _PAST_ALL = LAST * 64
 
 
-class HeapRow(NamedTuple):
-    """The bytes of an inbox row."""
+class Heaps(NamedTuple):
+    """The bytes of inbox rows of one queue, as columns."""
 
     origin: str
-    id: int
-    size: int
-    items: int
-    lengths: bytes
-    heap: bytes
+    ids: Sequence[int]
+    sizes: Sequence[int]
+    items: Sequence[int]
+    lengths: Sequence[bytes]
+    heaps: Sequence[bytes]
+
+    @property
+    def singles(self) -> list[bool]:
+        """Whether each row is one message with all of its bytes."""
+        rows = zip(self.sizes, self.items, self.lengths, self.heaps)
+        return [items == 1 and 0 < size == len(heap) and not lengths for size, items, lengths, heap in rows]
 
 
 #: Ids of inbox rows by queue, in ascending order.
@@ -163,28 +169,32 @@ class Inbox(Repository):
         rows = self._read("mail_between", ("origin", "first", "below"), requests, ring=ring)
         return [(origin, _numbers(ids)) for origin, ids in rows if ids]
 
-    def heaps(self, ring: int, wanted: RowIds) -> list[HeapRow]:
+    def heaps(self, ring: int, wanted: RowIds) -> list[Heaps]:
         """Return the bytes of rows."""
-        return list(map(HeapRow._make, self._ranged("heaps", "heaps_in_ranges", ring, wanted)))
+        return list(map(Heaps._make, self._ranged("heaps", "heaps_in_ranges", ring, wanted)))
 
-    def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
+    def delayed_heaps(self, ids: Sequence[int]) -> list[Heaps]:
         """Return the bytes of delayed rows."""
-        return [HeapRow(*row) for row in self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])]
+        rows = self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])
+        return list(map(Heaps._make, _columns_of(rows)))
 
     def attributes(self, ring: int, wanted: RowIds) -> list[AttributesRow]:
         """Return the attributes of rows; skip rows without any."""
         return [
-            AttributesRow(*row)
-            for row in self._ranged("mail_attributes", "mail_attributes_in_ranges", ring, wanted)
-            if row[2]
+            AttributesRow(origin, id_, attributes)
+            for origin, ids, own in self._ranged("mail_attributes", "mail_attributes_in_ranges", ring, wanted)
+            if any(own)
+            for id_, attributes in zip(ids, own)
+            if attributes
         ]
 
     def sent_at(self, ring: int, wanted: RowIds) -> dict[int, int]:
         """Return when rows were sent, by id."""
-        return {id_: at for _, id_, at in self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)}
+        columns = self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)
+        return dict(chain.from_iterable(zip(ids, times) for _, ids, times in columns))
 
-    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> list[Any]:
-        """Read rows by id, those of a queue with many of them by a range of ids.
+    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> Iterator[list[Any]]:
+        """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
         """
@@ -192,19 +202,18 @@ class Inbox(Repository):
             RowRange(origin, own[0], own[-1], len(own)) for origin, own in wanted.items() if len(own) >= MANY_ROWS
         ]
         rows = self._read(by_range, RowRange._fields, ranges, ring=ring)
-        found: list[Any] = []
         left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
         for origin, *columns in rows if self.unit.aggregates else _columns_of(rows):
             own, ids = wanted[origin], columns[0] or []
-            values = zip(repeat(origin), *columns)
-            if ids == own:
-                found += values
-                continue
-            among = set(own)
-            found += [row for row in values if row[1] in among]
-            left[origin] = sorted(among.difference(ids))
+            if ids != own:
+                among = set(own)
+                kept = [id_ in among for id_ in ids]
+                columns = [list(compress(column or (), kept)) for column in columns]
+                left[origin] = sorted(among.difference(ids))
+            if columns[0]:
+                yield [origin, *columns]
         keys = [(origin, id_) for origin, own in left.items() for id_ in own]
-        return found + self._read(by_id, ("origin", "id"), keys, ring=ring)
+        yield from _columns_of(self._read(by_id, ("origin", "id"), keys, ring=ring))
 
     def arrivals(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import not_
 
 from ...core.changes import Posted
 from ...core.errors import StoreCorrupt
 from ...core.page import InboxRow, Singles
 from ...core.priority import told
 from ...core.working_set import WorkingSet
-from ..rows import StoredInboxRow, inbox_row_of, split_row
+from ..inbox import Heaps
+from ..rows import StoredInboxRow, inbox_row_of, split_heap, split_row
 from . import books
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
@@ -28,13 +31,25 @@ class PayloadCache:
     """The payloads of rows by id, and how many bytes of them were fetched since the last save."""
 
     def __init__(self) -> None:
-        self.payloads: dict[int, list[bytes]] = {}
+        self.payloads: dict[int, Sequence[bytes]] = {}
         self.fetched = 0
 
-    def keep(self, id_: int, payloads: list[bytes], size: int) -> None:
+    def keep(self, id_: int, payloads: Sequence[bytes], size: int) -> None:
         """Keep the payloads of a row that was fetched."""
         self.payloads[id_] = payloads
         self.fetched += size
+
+    def keep_heaps(self, heaps: Heaps) -> list[int]:
+        """Keep the payloads of rows that were fetched; return the rows that borrow theirs."""
+        singles, borrowed = heaps.singles, []
+        self.payloads.update(zip(compress(heaps.ids, singles), zip(compress(heaps.heaps, singles))))
+        self.fetched += sum(compress(heaps.sizes, singles))
+        for id_, size, items, lengths, heap in compress(zip(*heaps[1:]), map(not_, singles)):
+            if heap:
+                self.keep(id_, split_heap(heap, size, items, lengths), size)
+            else:
+                borrowed.append(id_)
+        return borrowed
 
 
 class InboxLoader:

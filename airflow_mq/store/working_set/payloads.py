@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from ...core.blob import Reference
 from ...core.changes import POSTED, Posted
@@ -15,7 +16,7 @@ from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
 from ..inbox import RowIds
-from ..rows import headers_of, split_heap
+from ..rows import headers_of
 from . import books
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
@@ -27,6 +28,7 @@ MOST_BYTES = 8 << 20
 HEADERS_AT_ONCE = 256
 
 Key = tuple[str, int]
+_ROW_ID, _ITEMS = attrgetter("row_id"), attrgetter("items")
 
 
 class PayloadLoader:
@@ -61,7 +63,7 @@ class PayloadLoader:
         """Return one message of a page, without fetching the others."""
         row_id, place = page.row_id_of(item), page.place_of(item)
         self._fetch({origin: [row_id]})
-        payload = self._stretch(origin, Slice(row_id, place, 1))[0]
+        (payload,) = self._stretches(origin, [Slice(row_id, place, 1)])
         return Reference.read(payload) if page.note(item).blob else payload
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
@@ -70,8 +72,7 @@ class PayloadLoader:
         self._fetch(_rows_of((origin, _unresolved(page)) for origin, page in pages))
         for origin, page in pages:
             first = len(page.payloads)
-            for part in _unresolved(page):
-                page.payloads += self._stretch(origin, part)
+            page.payloads += self._stretches(origin, _unresolved(page))
             page.resolved = len(page.slices)
             for item, note in page.notes.items():
                 if note.blob and first <= item < len(page.payloads):
@@ -125,22 +126,22 @@ class PayloadLoader:
     def _fetch(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Fetch the payloads of rows that are not in the cache."""
         cached, borrowed = self.cache.payloads, []
-        missing = {
-            origin: sorted(own) for origin, ids in wanted.items() if (own := [id_ for id_ in ids if id_ not in cached])
-        }
-        for origin, id_, size, items, lengths, heap in self.source.heaps(missing) if missing else ():
-            if heap:
-                self.cache.keep(id_, split_heap(heap, size, items, lengths), size)
-            else:
-                borrowed.append((origin, id_))
+        missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
+        for found in self.source.heaps(missing) if missing else ():
+            borrowed += [(found.origin, id_) for id_ in self.cache.keep_heaps(found)]
         for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
             self.cache.keep(id_, [bytes(heap)], len(heap))
 
-    def _stretch(self, origin: str, part: Slice) -> list[bytes]:
-        row = self.cache.payloads.get(part.row_id)
-        if row is None:
-            raise StoreCorrupt(f"inbox row {part.row_id} of {told(origin)} is gone, though a page refers to it")
-        return row[part.start : part.start + part.items]
+    def _stretches(self, origin: str, parts: Sequence[Slice]) -> Iterable[bytes]:
+        """Return the messages of stretches of rows in the cache."""
+        rows = list(map(self.cache.payloads.get, map(_ROW_ID, parts)))
+        if None in rows:
+            row_id = parts[rows.index(None)].row_id
+            raise StoreCorrupt(f"inbox row {row_id} of {told(origin)} is gone, though a page refers to it")
+        return chain.from_iterable(
+            row if len(row) == items else row[start : start + items]
+            for row, (_, start, items) in zip(cast("list[Sequence[bytes]]", rows), parts)
+        )
 
     # Headers and times of sending.
 
@@ -188,8 +189,10 @@ class PayloadLoader:
         sent = self.source.sent_at(_in_order(_rows_of((origin, page.slices) for origin, page in pages)))
         found: dict[Key, Mapping[int, int]] = {}
         for origin, page in pages:
-            row_ids = chain.from_iterable(repeat(part.row_id, part.items) for part in page.slices)
-            found[origin, page.index] = {item: sent[row_id] for item, row_id in enumerate(row_ids) if row_id in sent}
+            counts = map(_ITEMS, page.slices)
+            row_ids = chain.from_iterable(map(repeat, map(_ROW_ID, page.slices), counts))
+            times = enumerate(map(sent.get, row_ids))
+            found[origin, page.index] = {item: at for item, at in times if at is not None}
         return found
 
     # Messages that this operation enqueued, and the end of a save.
@@ -209,7 +212,10 @@ def _rows_of(parts: Iterable[tuple[str, Sequence[Slice]]]) -> dict[str, set[int]
     """Return the rows of stretches of pages, by queue; without those that this operation enqueued."""
     rows: dict[str, set[int]] = {}
     for origin, own in parts:
-        rows.setdefault(origin, set()).update(part.row_id for part in own if part.row_id < POSTED)
+        rows.setdefault(origin, set()).update(map(_ROW_ID, own))
+    for origin, ids in rows.items():
+        if ids and max(ids) >= POSTED:
+            rows[origin] = {id_ for id_ in ids if id_ < POSTED}
     return rows
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ...core.page import Singles
 from ..blocks import ClaimRow
 from ..books import LineRow
-from ..inbox import AttributesRow, HeapRow, RowIds
+from ..inbox import AttributesRow, Heaps, RowIds
 from ..origins import GroupRow, SettingsRow
 from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
 from ..store import AnyStore
@@ -102,14 +102,14 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: RowIds) -> list[HeapRow]:
+    def heaps(self, wanted: RowIds) -> list[Heaps]:
         """Return the bytes of rows."""
-        rows = self.unit.inbox.heaps(self.ring_id, wanted)
-        if len(rows) < sum(map(len, wanted.values())):
+        heaps = self.unit.inbox.heaps(self.ring_id, wanted)
+        if sum(len(own.ids) for own in heaps) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
-            found = {row.id for row in rows}
-            rows += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
-        return rows
+            found = {id_ for own in heaps for id_ in own.ids}
+            heaps += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
+        return heaps
 
     def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """Return origin, id and borrowed bytes of rows."""
