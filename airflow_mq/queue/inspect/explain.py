@@ -43,7 +43,7 @@ _WIDER = (2, 8, 64)
 #: Servers that an explanation names.
 _NAMED = 4
 _ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
-_UNHOLD = "that block settled or, if nobody works for it, released: airflow-mq block list --state planned"
+_UNHOLD = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class _Question:
         count, due = self.unit.inbox.delayed_of(self.session.ring_id, self.name, self.now)
         if due is not None:
             sentence = f"{_messages(count, f' of {self.origin}')} not due before {when(moment(due))}."
-            return self._answer("not due", sentence, "nothing but time: whoever sent it said when")
+            return self._answer("not due", sentence, "nothing but time: its sender set this time")
         if not self.book.message_count:
             return self._answer("empty", f"{self.origin} has no messages.")
         left = f"all that is left of {self.origin} is set aside ({self.book.message_count:,})"
@@ -256,7 +256,7 @@ class _Question:
     def _is_held(self, address: Address, block: BlockRow, run: ClaimRun) -> Explanation:
         decision, reason = run.decisions.get(address.index), "in flight"
         if decision is not None and decision.verdict is Verdict.EXPIRED:
-            sentence = f"nobody wants {address} any more: it is dropped when {_named(block)}, is settled."
+            sentence = f"{address} has expired: it is dropped when {_named(block)}, is settled."
         elif decision is not None:
             why = in_words(decision.reason, decision.weight, decision.limit, self._extent(address))
             sentence = f"{address} is set aside when {_named(block)}, is settled: {why}."
@@ -304,7 +304,9 @@ class _Question:
             return hindered
         if not self.is_known:
             sentence = f"{subject} waits for its turn, which is drawn anew for each block, as this ring shuffles."
-            return self._answer("chance", sentence, "say the seed of the next blocks to know", address=address)
+            return self._answer(
+                "chance", sentence, "specify the seed of the next blocks to get an answer", address=address
+            )
         first: ForecastBlock | None = None
         for block in self.future.blocks(self.ahead):
             first = first or block
@@ -380,7 +382,7 @@ class _Question:
         if verdict == "set aside":
             return self._is_too_much(address, subject, when, block)
         if verdict == "expired":
-            reason, sentence = "expired", f"nobody wants {address} any more: {when} drops it."
+            reason, sentence = "expired", f"{address} has expired: {when} drops it."
             remedies = ["that it is sent again, to expire later"]
         elif block.number == 1:
             reason, sentence, remedies = "next", f"{subject} runs in {when}{self._lacks(address)}.", []

@@ -362,7 +362,7 @@ class Inspect:
         :param most: number of waiting queues to include, from the head of the ring
         """
         if not check_number(blocks, "a number of blocks"):
-            raise InvalidInput("fairness is told over at least 1 block")
+            raise InvalidInput(f"invalid number of blocks {blocks}: expected at least 1")
         with self._session.snapshot() as (unit, working_set):
             return fairness_of(working_set, ledger_pages(unit, self._ring_id, blocks), most)
 
