@@ -4,9 +4,7 @@ Run `python -m tests.voice`. The check reads comments, docstrings and messages o
 TypeScript of the page; comments of SQL, shell, TOML, YAML and Makefiles; and Markdown. It prints each match with the
 phrase to use instead.
 
-`tests/voice_todo.txt` lists files that are still to be rewritten. A file that is not listed must be clean. A listed
-file that is clean or gone must leave the list: `python -m tests.voice --write` removes it. `python -m tests.voice PATH`
-prints the matches of a file or folder, listed or not.
+`python -m tests.voice PATH` checks a file or folder.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[1]
-TODO = Path(__file__).with_name("voice_todo.txt")
 
 # A phrase, and what to write instead. Upper and lower case are the same.
 DENIED = {
@@ -193,52 +190,31 @@ def sources() -> list[str]:
     )
 
 
-def check(write: bool) -> int:
-    """Check all files against the list of files to rewrite; return the exit status."""
-    found = {path: findings(path, (ROOT / path).read_text("utf-8")) for path in sources() if _is_read(path)}
-    todo = TODO.read_text("utf-8").split() if TODO.exists() else []
-    done = [path for path in todo if not found.get(path)]
-    if write and done:
-        TODO.write_text("".join(f"{path}\n" for path in sorted(set(todo) - set(done))), "utf-8")
-    wrong = [finding for path in found if path not in todo for finding in found[path]]
-    for finding in wrong:
-        print(finding)
-    if done and not write:
-        print(
-            f"{TODO.name} lists files that are clean or gone; run `python -m tests.voice --write`:", *done, sep="\n  "
-        )
-    remaining = len(set(todo) - set(done))
-    print(f"voice: {len(wrong)} banned phrases in {len(found) - remaining} files; {remaining} files to rewrite")
-    return 1 if wrong or (done and not write) else 0
-
-
 def _is_read(path: str) -> bool:
     suffixes = {".py", ".sql", ".md", ".ts", ".tsx", *HASHED}
     return Path(path).suffix in suffixes or Path(path).name in {"Makefile", "Dockerfile"}
 
 
-def show(chosen: list[str]) -> int:
-    """Print the matches of the chosen files and folders; return the exit status."""
+def check(chosen: list[str]) -> int:
+    """Print the matches of the chosen files and folders, or of all; return the exit status."""
     prefixes = [str(Path(path).resolve().relative_to(ROOT)) for path in chosen]
-    wrong = [
-        finding
-        for path in sources()
-        if _is_read(path) and any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)
-        for finding in findings(path, (ROOT / path).read_text("utf-8"))
-    ]
+    read = [path for path in sources() if _is_read(path) and (not prefixes or _is_below(path, prefixes))]
+    wrong = [finding for path in read for finding in findings(path, (ROOT / path).read_text("utf-8"))]
     for finding in wrong:
         print(finding)
-    print(f"voice: {len(wrong)} banned phrases")
+    print(f"voice: {len(wrong)} banned phrases in {len(read)} files")
     return 1 if wrong else 0
+
+
+def _is_below(path: str, prefixes: list[str]) -> bool:
+    return any(prefix in (".", path) or path.startswith(f"{prefix}/") for prefix in prefixes)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run the check."""
     parser = argparse.ArgumentParser(prog="python -m tests.voice", description="Check the prose of the repository")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="print the matches of these files or folders only")
-    parser.add_argument("--write", action="store_true", help="remove clean files from the list of files to rewrite")
-    options = parser.parse_args(arguments)
-    return show(options.paths) if options.paths else check(options.write)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="check these files or folders only")
+    return check(parser.parse_args(arguments).paths)
 
 
 if __name__ == "__main__":
