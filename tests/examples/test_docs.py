@@ -38,6 +38,7 @@ ONLY_READ = {
     r"postgresql://|s3://": "no server has this name",
     r"^airflow-mq message receive-kafka": "tests/adapters has a Kafka",
     r"^airflow-mq ring measure-costs": "tests/cli/test_weights_measured.py runs it, on fewer messages",
+    r"^airflow-mq service .*--follow$": "it runs until a signal ends it; tests/cli runs it",
     r"^airflow-mq top( --json.*)?$": "it runs until a key ends it; tests/terminal runs it",
     r"^airflow-mq store (grant|grants|revoke)\b": "tests/store/test_roles.py runs them on PostgreSQL",
     r"^airflow-mq dev( .*)?$": "tests/live/test_first_steps.py starts it",
