@@ -28,7 +28,7 @@ def test_rows_are_written_and_read_with_a_priority(
         (b"1", "high"),
         (b"2", "regular"),
     ]
-    reader = source.WaitingReader(source.Options({"ring": queue.ring}))
+    reader = source.WaitingReader(source.Options({"ring": queue.ring}), ["origin", "page"])
     (share,) = reader.partitions()
     (found,) = reader.read(share)
     assert found.column("page").to_pylist() == [-1, 0], "a high message's page is below zero"
