@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
@@ -39,15 +40,27 @@ from .weight import ZERO, Weight, total_weight
 from .working_set import WorkingSet
 
 
+class ReportedRun(NamedTuple):
+    """The outcome of several messages of a page, with their ids if they were reported."""
+
+    first: int
+    last: int
+    outcome: Outcome
+    ids: bytes
+
+    def ids_of(self, run: ClaimRun) -> list[bytes] | None:
+        """Return the ids of a part of the messages, if they were reported."""
+        starts = range((run.first - self.first) * ID_BYTES, (run.first - self.first + run.count) * ID_BYTES, ID_BYTES)
+        return [self.ids[start : start + ID_BYTES] for start in starts] if self.ids else None
+
+
 class Answers:
     """Reported outcomes for the messages of one queue, in the runs in which they were reported."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, list[tuple[int, int, Outcome]]] = {}
+        self._runs: dict[int, list[ReportedRun]] = {}
         self._single: dict[tuple[int, int], Outcome] = {}
         self._marks: dict[int, list[tuple[int, int, Mark]]] = {}
-        #: Ids of the messages of runs, by the place of the first.
-        self._ids: dict[tuple[int, int], bytes] = {}
 
     def add(self, page: int, first: int, last: int, outcome: Outcome | Mark, ids: bytes = b"") -> None:
         """Add the outcome of a row of messages, with their ids if known; the first outcome counts."""
@@ -58,18 +71,14 @@ class Answers:
             if self.get(page, first) is None:
                 self._single[page, first] = Done(id=ids) if ids else outcome
         else:
-            self._runs.setdefault(page, []).append((first, last, outcome))
-            self._ids.setdefault((page, first), ids)
+            self._runs.setdefault(page, []).append(ReportedRun(first, last, outcome, ids))
 
     def get(self, page: int, item: int) -> Outcome | None:
         """Return the outcome of one message."""
         single = self._single.get((page, item))
         if single is not None:
             return single
-        for first, last, outcome in self._runs.get(page, ()):
-            if first <= item <= last:
-                return outcome
-        return None
+        return next((run.outcome for run in self._runs.get(page, ()) if run.first <= item <= run.last), None)
 
     def was_begun(self, page: int, item: int) -> bool:
         """Return whether a worker reported that it began this message."""
@@ -88,29 +97,21 @@ class Answers:
     def _marks_of(self, page: int, item: int) -> Iterator[Mark]:
         return (mark for first, last, mark in self._marks.get(page, ()) if first <= item <= last)
 
-    def all_done(self, run: ClaimRun) -> bool:
-        """Return whether one plain *done* covers the whole run."""
+    def whole(self, run: ClaimRun) -> ReportedRun | None:
+        """Return the plain *done* that alone covers the whole run, if there is one."""
         runs = self._runs.get(run.page, ())
         if len(runs) != 1 or self._single:
-            return False
-        first, last, outcome = runs[0]
-        return outcome == DONE and first <= run.first and run.first + run.count - 1 <= last
-
-    def ids(self, run: ClaimRun) -> list[bytes] | None:
-        """Return the ids of a run that is done as a whole, if they were reported."""
-        if not self.all_done(run):
             return None
-        first = self._runs[run.page][0][0]
-        ids = self._ids[run.page, first]
-        starts = range((run.first - first) * ID_BYTES, (run.first - first + run.count) * ID_BYTES, ID_BYTES)
-        return [ids[start : start + ID_BYTES] for start in starts] if ids else None
+        (done,) = runs
+        covers = done.first <= run.first and run.first + run.count - 1 <= done.last
+        return done if done.outcome == DONE and covers else None
 
     def knows(self, run: ClaimRun) -> bool:
         """Return whether settling a run needs no payload: each message is done and has a reported id."""
         if run.decisions:
             return False
-        if self.all_done(run):
-            return bool(self._ids[run.page, self._runs[run.page][0][0]])
+        if (whole := self.whole(run)) is not None:
+            return bool(whole.ids)
         outcomes = (self._single.get((run.page, item)) for item in range(run.first, run.first + run.count))
         return all(isinstance(outcome, Done) and outcome.id is not None for outcome in outcomes)
 
@@ -118,7 +119,7 @@ class Answers:
         """Return page and index of every message whose outcome settles it."""
         found = dict(self._single)
         for page, runs in self._runs.items():
-            for first, last, outcome in runs:
+            for first, last, outcome, _ in runs:
                 for item in range(first, last + 1):
                     found.setdefault((page, item), outcome)
         return {key for key, outcome in found.items() if not isinstance(outcome, (Yield, Overweight))}
@@ -193,10 +194,11 @@ class ClaimSettler:
     def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
         """Settle a run at once if all of its messages are done: the common case."""
         start, stop = run.first, run.first + run.count
-        if not run.count or run.decisions or any(page.marks[start:stop]) or not answers.all_done(run):
+        done = answers.whole(run)
+        if done is None or not run.count or run.decisions or any(page.marks[start:stop]):
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        record_done(self.working_set, book, page, start, weights, answers.ids(run))
+        record_done(self.working_set, book, page, start, weights, done.ids_of(run))
         result.processed += run.count
         result.used = result.used.plus(total_weight(weights))
         self._turn_pages(book, page, run)

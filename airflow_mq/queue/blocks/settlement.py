@@ -47,7 +47,7 @@ class BlockSettler:
             # Its holder may have settled it meanwhile, and the store may have deleted it. The block of a set-aside
             # message waits until no other process holds the ring.
             with suppress(Busy, TokenRefused, UnknownBlock):
-                self._end_waiting(bytes(row.token), RELEASED, dead=True)
+                self.end(bytes(row.token), RELEASED, dead=True)
                 released += 1
         return released
 
@@ -64,14 +64,10 @@ class BlockSettler:
         with self.store.loose() as unit:
             return unit.blocks.dead(self.ring_id, unit.now())
 
-    def end(self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None) -> Serviced:
-        """Settle or release a block; if it ended in the same way before, return the same result."""
-        return self._end_waiting(token, state, processor_of)
-
-    def _end_waiting(
+    def end(
         self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None, *, dead: bool = False
     ) -> Serviced:
-        """End a block, and wait for the ring if it executes a set-aside message.
+        """Settle or release a block; if it ended in the same way before, return the same result.
 
         :param dead: refuse a block whose holder renewed it meanwhile.
         """
