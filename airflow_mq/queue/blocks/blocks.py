@@ -14,7 +14,6 @@ from ...core.message import Address, check_address, check_key, check_number, che
 from ...core.orders import Entry
 from ...core.outcome import BEGUN, Mark, NotBegun
 from ...core.overweight import find_set_aside
-from ...core.page import Page
 from ...core.settle import Answers
 from ...core.taking import OriginPatterns
 from ...core.weigher import WeighPayloads
@@ -22,9 +21,10 @@ from ...core.weight import Weight
 from ...store import codec
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
+from ..batches import PageRuns, load_batches
 from ..ledger import ledger_pages
 from ..session import RingSession
-from ..values import Batch, Facts, Report, Serviced, moment
+from ..values import Batch, Report, Serviced, moment
 from .block import STATES, Block, block_of
 from .plan import Planned, Planner, claims_of, new_block, planned_under
 from .reports import answers_of, plain_reports
@@ -204,28 +204,17 @@ class Blocks:
         while runs:
             with self.session.snapshot() as (_, working_set):
                 working_set.loader.pages.fetch([(origin, run.page) for origin, run in runs[:256]])
-                now: list[tuple[str, ClaimRun, Page]] = []
+                now: list[PageRuns] = []
                 later, size = [], 0
                 for origin, run in runs:
                     page = working_set.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
                     if size < FETCHED and len(now) < 256 and page is not None:
-                        now.append((origin, run, page))
+                        now.append(PageRuns(origin, page, list(_stretches(run))))
                         size += page.held(run.first, run.first + run.count)
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
-                working_set.loader.payloads.fetch((origin, page) for origin, _, page in now)
-                headers = working_set.loader.payloads.headers_of(
-                    [(origin, page, range(run.first, run.first + run.count)) for origin, run, page in now]
-                )
-                sent = working_set.loader.payloads.sent_of((origin, page) for origin, _, page in now)
-                scales = Scales(working_set)
-            for (origin, run, page), texts in zip(now, headers):
-                attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-                facts = partial(Facts, attempts, sent[origin, page.index])
-                for first, stop in _stretches(run):
-                    times = [weight.time for weight in scales.weights(origin, page, first, stop)]
-                    payloads, headers_of = page.payloads[first:stop], partial(dict[int, Mapping[str, str]], texts)
-                    yield Batch(origin, payloads, page.index, first, headers_of, times=times, block=block, _facts=facts)
+                found = load_batches(working_set, now, block=block, scales=Scales(working_set))
+            yield from found
             runs = later
 
 
@@ -244,8 +233,8 @@ def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
             raise InFlight(f"message {address} is being executed by a block; wait until it ends")
 
 
-def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a run that a processor gets: first, and past the last."""
+def _stretches(run: ClaimRun) -> Iterator[range]:
+    """Yield the ranges of a run that a processor gets."""
     start: int | None = None
     decisions: Mapping[int, Decision] = run.decisions
     for item in range(run.first, run.first + run.count + 1):
@@ -253,7 +242,7 @@ def _stretches(run: ClaimRun) -> Iterator[tuple[int, int]]:
         if inside and start is None:
             start = item
         elif not inside and start is not None:
-            yield start, item
+            yield range(start, item)
             start = None
 
 

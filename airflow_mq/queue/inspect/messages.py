@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from ...core.message import Address
@@ -12,9 +11,10 @@ from ...core.page import ASIDE, PROCESSED, WAITING, Page
 from ...store import codec
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
+from ..batches import PageRuns, load_batches
 from ..blocks.block import Block
 from ..blocks.reports import answers_of
-from ..values import Batch, Facts, Peeked, moment
+from ..values import Batch, Peeked, moment
 
 #: Pages of a block that are searched for headers.
 _PAGES = 256
@@ -100,7 +100,7 @@ def waiting(unit: Unit, working_set: StoredSet, name: str, limit: int) -> Iterat
     while working_set.pull(book) and book.message_count < 4 * limit:
         pass
     claimed, _ = in_flight(unit, working_set.ring_id, name)
-    group: list[tuple[Page, list[range]]] = []
+    group: list[PageRuns] = []
     size = 0
     for index in range(book.begin, book.end):
         page = working_set.page(name, index) if limit > 0 else None
@@ -108,12 +108,12 @@ def waiting(unit: Unit, working_set: StoredSet, name: str, limit: int) -> Iterat
             continue
         items = (item for item, mark in enumerate(page.marks) if mark == WAITING and (index, item) not in claimed)
         runs = list(_runs(islice(items, limit)))
-        group.append((page, runs))
+        group.append(PageRuns(name, page, runs))
         limit, size = limit - sum(map(len, runs)), size + page.used
         if size >= _GROUP:
-            yield from _batches(working_set, name, group)
+            yield from _dropping(working_set, group)
             group, size = [], 0
-    yield from _batches(working_set, name, group)
+    yield from _dropping(working_set, group)
 
 
 def _runs(items: Iterable[int]) -> Iterator[range]:
@@ -129,19 +129,10 @@ def _runs(items: Iterable[int]) -> Iterator[range]:
         yield range(start, stop)
 
 
-def _batches(working_set: StoredSet, name: str, group: Sequence[tuple[Page, list[range]]]) -> Iterator[Batch]:
+def _dropping(working_set: StoredSet, group: Sequence[PageRuns]) -> Iterator[Batch]:
     """Yield the messages of some pages, and drop their payloads afterwards."""
-    payloads = working_set.loader.payloads
-    pages = [(name, page) for page, _ in group]
-    payloads.fetch(pages)
-    headers = payloads.headers_of([(name, page, range(len(page.lengths))) for _, page in pages])
-    sent = payloads.sent_of(pages)
-    for (page, runs), texts in zip(group, headers):
-        attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-        facts = partial(Facts, attempts, sent[name, page.index])
-        for run in runs:
-            own = page.payloads[run.start : run.stop]
-            yield Batch(name, own, page.index, run.start, partial(dict[int, Mapping[str, str]], texts), _facts=facts)
+    yield from load_batches(working_set, group)
+    for _, page, _ in group:
         page.payloads, page.resolved = [], 0
     working_set.loader.cache.payloads.clear()
 
