@@ -1,4 +1,4 @@
-"""Plain calls: the short way packs the same rows as the general one, and sends whatever the session still knows."""
+"""Plain calls: the short way packs the same rows as the general one, and sends with the settings that the session has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a sender may send again: each is enqueued once, in whatever order, also by attempts side by side."""
+"""Rows that a sender may send again: each is enqueued once, in any order, also by attempts side by side."""
 
 from __future__ import annotations
 

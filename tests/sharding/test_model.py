@@ -150,7 +150,7 @@ class Sharded(RuleBasedStateMachine):
 
     @rule(sender=SENDERS, key=st.sampled_from("xy"))
     def send_with_key(self, sender: int, key: str) -> None:
-        """Send the same message again and again: it counts once, whatever the layout."""
+        """Send the same message again and again: it counts once in every layout."""
         self.number += 1
         known = self.keys.get(("keyed", key))
         try:

@@ -104,7 +104,7 @@ def send_again(world: World, process: Process, random: Random) -> object:
     else:
         world.board.tasks.remove(task)
         some = list(task.messages)
-        # The lost call may have stored its messages, whatever the next one does.
+        # The lost call may have stored its messages, even if the next one fails.
         for call in [one for one in world.messages.calls if not (one.ended or one.is_open())]:
             _settle_doubt(world, call)
         for one in some:
