@@ -128,7 +128,7 @@ def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) 
     if row is None or only_address(unit, row) != address:
         raise InvalidInput(f"changed token: it is not that of message {address}; use the token as the view returned it")
     report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
-    unit.blocks.insert_report(row.id, codec.write_json([report]))
+    unit.blocks.insert_report(row.id, codec.pack_report([report], b""))
 
 
 def only_address(unit: Unit, row: BlockRow) -> Address | None:

@@ -11,11 +11,10 @@ import struct
 import sys
 import zlib
 from array import array
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Final
 
 from ..core.blob import Reference
 from ..core.claims import Claim, ClaimRun, Decision, Verdict
@@ -44,6 +43,8 @@ from ..core.priority import origin_of, priority_of
 from ..core.weight import Weight
 
 _AROUND = 1 << 64
+#: A report that begins with ids, and the length of its text, which ends it.
+_IDS_FIRST, _LENGTH = b"\0", struct.Struct(">I")
 _HEAD = struct.Struct("<cIQ")
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ARRAYS = {code.encode(): code for _, code in _WIDTHS}
@@ -321,17 +322,31 @@ def plain_outcome(outcome: Outcome | Mark) -> list[object]:
     return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
 
 
-def plain_report(outcome: Outcome | Mark, ids: bytes) -> list[object]:
-    """Return an outcome with the ids of its messages as a JSON value."""
-    return ["done", {"ids": b2a_base64(ids, newline=False).decode()}] if ids else plain_outcome(outcome)
+#: Outcome of messages whose ids are stored beside the report.
+DONE_WITH_IDS: Final = ["done", {"ids": True}]
 
 
-@reading("a report")
-def report_of(plain: Sequence[Any]) -> tuple[Outcome | Mark, bytes]:
-    """Return the outcome and the ids of `plain_report`."""
-    if len(plain) > 1 and "ids" in plain[1]:
-        return DONE, a2b_base64(plain[1]["ids"])
-    return outcome_of(plain), b""
+def pack_report(plain: Sequence[object], ids: bytes) -> bytes:
+    """Pack a report and the ids of its messages.
+
+    The ids come first: PostgreSQL does not try to compress a value whose first 1,024 bytes look random.
+    """
+    text = write_json(plain)
+    return _IDS_FIRST + ids + text + _LENGTH.pack(len(text)) if ids else text
+
+
+def unpack_report(data: bytes) -> tuple[list[Any], bytes]:
+    """Return the report and the ids of `pack_report`."""
+    start = stop = 0
+    if data[:1] == _IDS_FIRST:
+        stop = len(data) - _LENGTH.size
+        start = stop - _LENGTH.unpack(data[-_LENGTH.size :])[0]
+        if start < 1:
+            raise ValueError("its head is missing")
+    plain = read_json(data[start:stop] if stop else data)
+    if not isinstance(plain, list):
+        raise TypeError("expected a list")
+    return plain, data[1:start]
 
 
 def _plain_sent(origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> list[object]:

@@ -27,7 +27,7 @@ from ..session import RingSession
 from ..values import Batch, Report, Serviced, moment
 from .block import STATES, Block, block_of
 from .plan import Planned, Planner, claims_of, new_block, planned_under
-from .reports import answers_of, plain_reports
+from .reports import answers_of, pack_reports
 from .settlement import BlockSettler, refusal
 
 #: Number of plans for one call if the ring changes while a caller's weigher runs.
@@ -115,11 +115,10 @@ class Blocks:
         Any process may call this, any number of times; the first outcome of a message counts.
         """
         raw = _bytes(token)
-        plain = plain_reports(reports, self.session.config, self.session.permit)
-        if not plain:
+        data = pack_reports(reports, self.session.config, self.session.permit)
+        if not data:
             return
         with self.store.writing() as unit:
-            data = codec.write_json(plain)
             if not unit.blocks.report(self.ring_id, raw, data, unit.now()):
                 raise refusal(unit, self.ring_id, raw, "report to")
 

@@ -17,10 +17,12 @@ from ...store import codec
 from ..values import Report
 
 
-def plain_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> list[list[Any]]:
-    """Return checked reports as they are stored: an invalid report would keep its block from settling."""
+def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> bytes:
+    """Return checked reports as they are stored, or nothing: an invalid report would keep its block from settling."""
     items, bounds = config.heap_size, (config.max_message_len, permit, config.max_headers)
-    return [_plain_report(report, items, bounds) for report in reports]
+    reports = list(reports)
+    plain = [_plain_report(report, items, bounds) for report in reports]
+    return codec.pack_report(plain, b"".join(report.ids for report in reports)) if plain else b""
 
 
 def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -> list[Any]:
@@ -37,17 +39,17 @@ def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -
     name = check_origin(report.origin)
     if report.priority != REGULAR:
         name = book_name(name, check_priority(report.priority))
-    return [name, page, first, last, *codec.plain_report(outcome, _checked_ids(report))]
+    _check_ids(report)
+    return [name, page, first, last, *(codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome))]
 
 
-def _checked_ids(report: Report) -> bytes:
+def _check_ids(report: Report) -> None:
     ids, count = report.ids, report.last - report.first + 1
     if ids and (type(ids) is not bytes or report.outcome != DONE or len(ids) != count * ID_BYTES):
         raise InvalidInput(
             f"invalid ids in the report on messages {report.first} to {report.last}: expected {ID_BYTES} bytes each, "
             "with the outcome Done()"
         )
-    return ids
 
 
 def _checked_mark(mark: Mark) -> Mark:
@@ -66,11 +68,12 @@ def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
 
 
 def _read_report(found: dict[str, Answers], data: bytes) -> None:
-    plain = codec.read_json(bytes(data))
-    if not isinstance(plain, list):
-        raise TypeError("expected a list")
+    plain, ids = codec.unpack_report(data)
+    start = 0
     for origin, page, first, last, *outcome in plain:
-        answer, ids = codec.report_of(outcome)
-        if ids and len(ids) != (last - first + 1) * ID_BYTES:
-            raise ValueError(f"{len(ids)} bytes of ids for messages {first} to {last}")
-        found.setdefault(origin, Answers()).add(page, first, last, answer, ids)
+        stop = start + (last - first + 1) * ID_BYTES if outcome == codec.DONE_WITH_IDS else start
+        answer = codec.outcome_of(outcome[:1] if stop > start else outcome)
+        if not start <= stop <= len(ids):
+            raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
+        found.setdefault(origin, Answers()).add(page, first, last, answer, ids[start:stop])
+        start = stop

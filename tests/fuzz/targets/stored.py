@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +30,7 @@ from airflow_mq.core.priority import book_name
 from airflow_mq.core.weight import LARGEST, Weight
 from airflow_mq.queue import Report, RingConfig
 from airflow_mq.queue.attempts import outcome_of
-from airflow_mq.queue.blocks.reports import answers_of, plain_reports
+from airflow_mq.queue.blocks.reports import answers_of, pack_reports
 from airflow_mq.store import codec
 from airflow_mq.store.rows import PageRow, notes_of, page_of, standing_of
 
@@ -188,9 +187,9 @@ def check_answers(data: bytes) -> None:
     if not isinstance(answer, (NotBegun, type(BEGUN))):
         answer = attempt(lambda: check_outcome(outcome_of(answer), config.max_message_len), InvalidInput, NotPermitted)
     report = Report(draw.pick(("acme", draw.text())), draw.whole(), draw.whole(2), draw.whole(2), answer)
-    (plain,) = attempt(lambda: plain_reports([report], config), InvalidInput, NotPermitted)
-    found = answers_of([codec.write_json([plain])])[report.book]
-    outcome = codec.outcome_of(json.loads(json.dumps(plain[4:])))
+    data = attempt(lambda: pack_reports([report], config), InvalidInput, NotPermitted)
+    found, ((plain,), _) = answers_of([data])[report.book], codec.unpack_report(data)
+    outcome = codec.outcome_of(plain[4:])
     is_mark = isinstance(outcome, (NotBegun, type(BEGUN)))
     assert found.get(report.page, report.first) == (None if is_mark else outcome)
     assert is_mark or outcome == (
