@@ -7,8 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from ..core.claims import Scales
-from ..core.page import Page
+from ..core.page import Page, Slice
 from ..store.working_set import StoredSet
+from ..store.working_set.payloads import times_by_item
 from .values import Batch, Facts
 
 
@@ -35,7 +36,7 @@ def load_batches(
     sent, found = loader.sent_of(pages), []
     for (book, page, runs), texts in zip(wanted, headers):
         attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-        facts = partial(Facts, attempts, sent[book, page.index])
+        facts = partial(_facts, attempts, page.slices, sent)
         headers_of = partial(dict[int, Mapping[str, str]], texts)
         for run in runs:
             weights = scales.weights(book, page, run.start, run.stop) if scales else ()
@@ -45,3 +46,7 @@ def load_batches(
                 Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
             )
     return found
+
+
+def _facts(attempts: Mapping[int, int], slices: Sequence[Slice], sent: Mapping[int, int | None]) -> Facts:
+    return Facts(attempts, times_by_item(slices, sent))

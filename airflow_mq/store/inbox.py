@@ -5,6 +5,8 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby
 from operator import attrgetter, itemgetter
@@ -25,25 +27,37 @@ from .rows import (
 
 #: From so many rows of a queue on, a range of ids is read.
 MANY_ROWS = 8
+#: The beginning of the year 2000 in microseconds since 1970.
+_YEAR_2000 = 946_684_800_000_000
 #: Above every name of an origin, which has at most 255 bytes.
 _PAST_ALL = LAST * 64
 
 
 class Heaps(NamedTuple):
-    """The bytes of inbox rows of one queue, as columns."""
+    """The bytes of inbox rows of one queue and facts about their messages, as columns.
+
+    The columns from `sizes` on may be empty if each row is one plain message.
+    """
 
     origin: str
     ids: Sequence[int]
-    sizes: Sequence[int]
-    items: Sequence[int]
-    lengths: Sequence[bytes]
     heaps: Sequence[bytes]
+    sent_at: Sequence[int | None]
+    sizes: Sequence[int] = ()
+    items: Sequence[int] = ()
+    lengths: Sequence[bytes] = ()
+    attributes: Sequence[bytes] = ()
 
     @property
-    def singles(self) -> list[bool]:
+    def whole(self) -> Sequence[bool]:
         """Whether each row is one message with all of its bytes."""
-        rows = zip(self.sizes, self.items, self.lengths, self.heaps)
-        return [items == 1 and 0 < size == len(heap) and not lengths for size, items, lengths, heap in rows]
+        if not self.sizes:
+            return [True] * len(self.ids)
+        return [items == 1 and 0 < size == len(heap) and not lengths for _, heap, size, items, lengths in self.rows()]
+
+    def rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
+        """Yield id, bytes, size, number of messages and lengths of each row."""
+        return zip(self.ids, self.heaps, self.sizes, self.items, self.lengths)
 
 
 #: Ids of inbox rows by queue, in ascending order.
@@ -205,10 +219,11 @@ class Inbox(Repository):
         left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
         for origin, *columns in rows if self.unit.aggregates else _columns_of(rows):
             own, ids = wanted[origin], columns[0] or []
+            columns = [_times_of(column) if isinstance(column, bytes) else column or () for column in columns]
             if ids != own:
                 among = set(own)
                 kept = [id_ in among for id_ in ids]
-                columns = [list(compress(column or (), kept)) for column in columns]
+                columns = [list(compress(column, kept)) for column in columns]
                 left[origin] = sorted(among.difference(ids))
             if columns[0]:
                 yield [origin, *columns]
@@ -356,6 +371,14 @@ def _singles_of(rows: Sequence[StoredInboxRow], inline: int) -> Singles | None:
     if max(items) > 1 or any(more) or any(lengths) or any(attributes) or (inline and not all(heaps)):
         return None
     return Singles(list(ids), list(sizes), list(heaps) if inline else [])
+
+
+def _times_of(data: bytes) -> list[int]:
+    """Return times that PostgreSQL sends as microseconds since 2000, as microseconds since 1970."""
+    times = array("q", data)
+    if sys.byteorder == "little":
+        times.byteswap()
+    return [at + _YEAR_2000 for at in times]
 
 
 def _numbers(ids: str | list[int]) -> list[int]:

@@ -95,7 +95,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)
     batches = list(block.batches())
     assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format(
-        "books pages heaps mail_attributes sent_at"
+        "books pages heaps"
     )
     assert statements(queue, lambda: queue.blocks.report(block, [batch.answer() for batch in batches])) == (
         f"begin {REPORT[kind]} commit committed"

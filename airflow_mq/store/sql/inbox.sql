@@ -145,29 +145,35 @@ ORDER BY m.id
 LIMIT :limit
 
 -- name: heaps
--- Return the bytes of rows.
-SELECT m.origin, m.id, m.size, m.items, m.lengths, m.heap
+-- Return the bytes of rows, and facts about their messages.
+SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
 FROM {s}mail m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 
 -- name: heaps (postgres)
-SELECT m.origin, m.id, m.size, m.items, m.lengths, m.heap
+SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
 FROM {each origin text[], id bigint[]}
 JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
 
 -- name: heaps_in_ranges
--- Return the bytes of the first rows of ranges of ids.
-SELECT m.origin, m.id, m.size, m.items, m.lengths, m.heap
+-- Return the bytes of the first rows of ranges of ids, and facts about their messages.
+SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
 FROM {s}mail m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
 
 -- name: heaps_in_ranges (postgres)
-SELECT w.origin, r.*
+-- The last columns are null if each row is one plain message. Times come as one value: converting each takes longer than
+-- fetching its row.
+SELECT w.origin, r.ids, r.heaps, r.times, CASE WHEN NOT r.plain THEN r.sizes END, CASE WHEN NOT r.plain THEN r.items END,
+       CASE WHEN NOT r.plain THEN r.lengths END, CASE WHEN NOT r.plain THEN r.attributes END
 FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
-    SELECT array_agg(m.id), array_agg(m.size), array_agg(m.items), array_agg(m.lengths), array_agg(m.heap)
+    SELECT array_agg(m.id) AS ids, array_agg(m.heap) AS heaps, string_agg(timestamptz_send(m.sent_at), '') AS times,
+           array_agg(m.size) AS sizes, array_agg(m.items) AS items, array_agg(m.lengths) AS lengths,
+           array_agg(m.attributes) AS attributes,
+           bool_and(m.items = 1 AND m.lengths = '' AND m.attributes = '' AND octet_length(m.heap) = m.size) AS plain
     FROM (
         SELECT * FROM {s}mail m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
@@ -177,11 +183,12 @@ CROSS JOIN LATERAL (
 ) r
 
 -- name: delayed_heaps
--- Return the bytes of delayed rows.
-SELECT d.origin, d.id, d.size, d.items, d.lengths, d.heap FROM {s}delayed d WHERE d.id = :id
+-- Return the bytes of delayed rows, and facts about their messages. A delayed row has no time of sending.
+SELECT d.origin, d.id, d.heap, NULL, d.size, d.items, d.lengths, d.attributes FROM {s}delayed d WHERE d.id = :id
 
 -- name: delayed_heaps (postgres)
-SELECT d.origin, d.id, d.size, d.items, d.lengths, d.heap FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
+SELECT d.origin, d.id, d.heap, NULL, d.size, d.items, d.lengths, d.attributes
+FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
 -- name: mail_attributes
 -- Return the attributes that senders set on rows; skip rows without any.

@@ -28,10 +28,13 @@ ROWS_AT_ONCE = 1024
 
 
 class PayloadCache:
-    """The payloads of rows by id, and how many bytes of them were fetched since the last save."""
+    """Rows that were fetched with their payloads, by id, and how many bytes were fetched since the last save."""
 
     def __init__(self) -> None:
         self.payloads: dict[int, Sequence[bytes]] = {}
+        #: Times of sending, and attributes that are not empty, of the rows whose facts came with their payloads.
+        self.sent_at: dict[int, int | None] = {}
+        self.attributes: dict[int, bytes] = {}
         self.fetched = 0
 
     def keep(self, id_: int, payloads: Sequence[bytes], size: int) -> None:
@@ -40,16 +43,24 @@ class PayloadCache:
         self.fetched += size
 
     def keep_heaps(self, heaps: Heaps) -> list[int]:
-        """Keep the payloads of rows that were fetched; return the rows that borrow theirs."""
-        singles, borrowed = heaps.singles, []
-        self.payloads.update(zip(compress(heaps.ids, singles), zip(compress(heaps.heaps, singles))))
-        self.fetched += sum(compress(heaps.sizes, singles))
-        for id_, size, items, lengths, heap in compress(zip(*heaps[1:]), map(not_, singles)):
+        """Keep rows that were fetched; return those that borrow their payloads."""
+        self.sent_at.update(zip(heaps.ids, heaps.sent_at))
+        self.attributes.update((id_, own) for id_, own in zip(heaps.ids, heaps.attributes) if own)
+        whole, borrowed = heaps.whole, []
+        self.payloads.update(zip(compress(heaps.ids, whole), zip(compress(heaps.heaps, whole))))
+        self.fetched += sum(map(len, compress(heaps.heaps, whole)))
+        for id_, heap, size, items, lengths in compress(heaps.rows(), map(not_, whole)):
             if heap:
                 self.keep(id_, split_heap(heap, size, items, lengths), size)
             else:
                 borrowed.append(id_)
         return borrowed
+
+    def forget(self, row_ids: Iterable[int]) -> None:
+        """Forget rows that will not be needed again."""
+        for kept in (self.payloads, self.sent_at, self.attributes):
+            for row_id in row_ids if kept else ():
+                kept.pop(row_id, None)
 
 
 class InboxLoader:

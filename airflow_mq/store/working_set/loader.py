@@ -158,8 +158,7 @@ class StoreLoader:
         """Forget what a save stored, before the operation continues."""
         removed = self.working_set.changes.removed_pages if self.cache.payloads else {}
         for page in removed.values():
-            for part in page.slices:
-                self.cache.payloads.pop(part.row_id, None)
+            self.cache.forget([part.row_id for part in page.slices])
         self.payloads.begin_again()
         self.inboxes.begin_again()
 

@@ -161,10 +161,10 @@ class PayloadLoader:
     def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
         """Return the headers of messages of many pages by index."""
         parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
-        rows = _rows_of((origin, own) for (origin, _, _), own in zip(wanted, parts))
-        known: dict[int, Any] = {
-            row.id: codec.read_json(bytes(row.attributes)) for row in self.source.attributes(_in_order(rows))
-        }
+        found = dict(self.cache.attributes)
+        if missing := self._without_facts((origin, own) for (origin, _, _), own in zip(wanted, parts)):
+            found |= {row.id: bytes(row.attributes) for row in self.source.attributes(missing)}
+        known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
         known |= self._posted
         with codec.reading("the headers of messages"):
             return [
@@ -179,21 +179,20 @@ class PayloadLoader:
         known = self._sent_at.get((origin, page.index))
         if known is not None and known[0] == len(page.slices):
             return known[1]
-        found = self.sent_of([(origin, page)])[origin, page.index]
+        found = times_by_item(page.slices, self.sent_of([(origin, page)]))
         self._sent_at[origin, page.index] = len(page.slices), found
         return found
 
-    def sent_of(self, pages: Iterable[tuple[str, Page]]) -> dict[Key, Mapping[int, int]]:
-        """Return when the messages of many pages were enqueued, by origin and page."""
-        pages = list(pages)
-        sent = self.source.sent_at(_in_order(_rows_of((origin, page.slices) for origin, page in pages)))
-        found: dict[Key, Mapping[int, int]] = {}
-        for origin, page in pages:
-            counts = map(_ITEMS, page.slices)
-            row_ids = chain.from_iterable(map(repeat, map(_ROW_ID, page.slices), counts))
-            times = enumerate(map(sent.get, row_ids))
-            found[origin, page.index] = {item: at for item, at in times if at is not None}
-        return found
+    def sent_of(self, pages: Iterable[tuple[str, Page]]) -> Mapping[int, int | None]:
+        """Return when the rows of pages were enqueued, by id; there may be others among them."""
+        missing = self._without_facts((origin, page.slices) for origin, page in pages)
+        return {**self.cache.sent_at, **self.source.sent_at(missing)} if missing else self.cache.sent_at
+
+    def _without_facts(self, parts: Iterable[tuple[str, Sequence[Slice]]]) -> RowIds:
+        """Return the rows of stretches of pages whose facts did not come with their payloads, by queue."""
+        known = self.cache.sent_at
+        rows = {origin: sorted(ids.difference(known)) for origin, ids in _rows_of(parts).items()}
+        return {origin: own for origin, own in rows.items() if own}
 
     # Messages that this operation enqueued, and the end of a save.
 
@@ -219,8 +218,10 @@ def _rows_of(parts: Iterable[tuple[str, Sequence[Slice]]]) -> dict[str, set[int]
     return rows
 
 
-def _in_order(rows: Mapping[str, Iterable[int]]) -> RowIds:
-    return {origin: sorted(own) for origin, own in rows.items()}
+def times_by_item(slices: Sequence[Slice], sent: Mapping[int, int | None]) -> dict[int, int]:
+    """Return when the messages of a page were enqueued, by index, from the times of its rows."""
+    row_ids = chain.from_iterable(map(repeat, map(_ROW_ID, slices), map(_ITEMS, slices)))
+    return {item: at for item, at in enumerate(map(sent.get, row_ids)) if at is not None}
 
 
 def _unresolved(page: Page) -> list[Slice]:
