@@ -94,9 +94,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     ])  # fmt: skip
     block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)
     batches = list(block.batches())
-    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format(
-        "books pages heaps"
-    )
+    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format("books pages heaps")
     assert statements(queue, lambda: queue.blocks.report(block, [batch.answer() for batch in batches])) == (
         f"begin {REPORT[kind]} commit committed"
     )
