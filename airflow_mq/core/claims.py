@@ -22,7 +22,7 @@ from .page import ASIDE, Page
 from .priority import origin_of, priority_of
 from .service import Ladder
 from .weigher import LinearWeigher, Weighed, WeighPayloads
-from .weight import UNLIMITED, Weight, total_weight
+from .weight import UNLIMITED, ZERO, Weight, total_weight
 from .working_set import WorkingSet
 
 #: Number of messages that are cut ahead when a queue's turn comes; doubled as it goes on.
@@ -163,6 +163,7 @@ class Scales:
     def _weigh_page(self, origin: str, page: Page) -> list[Weight]:
         assert self.weigh is not None
         weights = self._weights.setdefault((origin, page.index), [])
+        weights.extend([ZERO] * (page.gone - len(weights)))
         if len(weights) < len(page.lengths):
             fresh = self.weigh(origin, self.working_set.payloads(origin, page)[len(weights) :])
             for item, answer in enumerate(fresh, start=len(weights)):

@@ -265,6 +265,11 @@ class Page:
         self.remaining_size -= size
         return size
 
+    @property
+    def gone(self) -> int:
+        """The number of processed items before the first other one."""
+        return len(self.marks) - len(self.marks.lstrip(bytes([PROCESSED])))
+
     def advance(self) -> None:
         """Advance the cursor past items that are processed or set aside."""
         first, marks = self.first_index, self.marks

@@ -293,7 +293,7 @@ def record_done(
     """
     count = len(weights)
     if ids is None:
-        ids = message_ids(working_set.payloads(book.origin, page)[first : first + count])
+        ids = message_ids(working_set.payloads(book.origin, page, first + count)[first : first + count])
     working_set.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
     book.message_count -= count
     book.size -= page.mark_all_processed(first, count)

@@ -43,8 +43,8 @@ class Loader(Protocol):
     def load_page(self, origin: str, index: int) -> None:
         """Load a page if it is stored; the loader may load others with it."""
 
-    def load_payloads(self, origin: str, page: Page) -> None:
-        """Complete the payloads of a page."""
+    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
+        """Complete the payloads of a page, at least those before `stop`."""
 
     def headers(
         self, origin: str, page: Page, first: int = 0, stop: int | None = None
@@ -142,15 +142,15 @@ class WorkingSet:
             self.pages.setdefault(key, None)
         return self.pages[key]
 
-    def payloads(self, origin: str, page: Page) -> list[bytes]:
-        """Return the messages of a page, in order."""
-        if page.resolved < len(page.slices):
-            self.loader.load_payloads(origin, page)
+    def payloads(self, origin: str, page: Page, stop: int | None = None) -> list[bytes]:
+        """Return the messages of a page, in order, at least those before `stop` that are not processed."""
+        if page.resolved < len(page.slices) and (stop is None or len(page.payloads) < stop):
+            self.loader.load_payloads(origin, page, stop)
         return page.payloads
 
     def id_of(self, origin: str, page: Page, item: int) -> bytes:
         """Return the name of a stored message."""
-        return message_id(self.payloads(origin, page)[item])
+        return message_id(self.payloads(origin, page, item + 1)[item])
 
     def is_ordered(self, book: Book) -> bool:
         """Return whether a queue's messages are processed one after the other, by its own setting or the ring's."""
@@ -306,7 +306,7 @@ class WorkingSet:
         sent_at, block = self.loader.arrival(Address(origin, page.index, item))
         headers = self.loader.headers(origin, page, item, item + 1).get(item, {})
         note = page.note(item)._replace(weight=weight, arrived=block, headers=header_bytes(headers))
-        self._post(Posted(origin, self.payloads(origin, page)[item], note, headers, sent_at))
+        self._post(Posted(origin, self.payloads(origin, page, item + 1)[item], note, headers, sent_at))
         self.pull_all(book)
         last = self.page(origin, book.end - 1)
         assert last is not None

@@ -177,8 +177,8 @@ class Calling(InPlace):
     ) -> tuple[int, PageStatus | None]:
         """Call the processor until the stretch ends or an outcome stops the queue."""
         first, working_set, processor = page.first_index, ladder.working_set, self.processor
-        payloads, is_full = working_set.payloads(book.origin, page), self.slices.is_full
         stop, processed = first + len(weights), 0
+        payloads, is_full = working_set.payloads(book.origin, page, stop), self.slices.is_full
         mark = current_delivery.set(None)
         try:
             for at in range(first, stop):
@@ -274,7 +274,7 @@ class Batching(InPlace):
         first, count = page.first_index, len(weights)
         self.slices.checkpoint(count, total[0])
         working_set = ladder.working_set
-        payloads = working_set.payloads(book.origin, page)[first : first + count]
+        payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
         batch = Batch(
             book.origin, payloads, page.index, first,
             partial(working_set.loader.headers, book.origin, page, first, first + count),

@@ -125,10 +125,12 @@ class Service:
         """Walk the ring in its order."""
         working_set, config = self.working_set, self.working_set.config
         scales = Scales(working_set, getattr(self.processor, "weigher", None))
+        working_set.loader.reach.meter = self.meter if scales.weigh is None else None
         attempt: Attempt
         if isinstance(self.processor, BatchProcessor):
             attempt = Batching(scales, self, self.processor)
         elif getattr(self.processor, "meters_itself", False):
+            working_set.loader.reach.meter = None
             attempt = OneByOne(self._execute, scales, self._begin_visit)
         else:
             attempt = Calling(scales, self, self.processor)
@@ -150,7 +152,7 @@ class Service:
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         """Call a processor that meters itself for one message."""
         self.checkpoint(1)
-        payload = self.working_set.payloads(book.origin, page)[item]
+        payload = self.working_set.payloads(book.origin, page, item + 1)[item]
         return deliver(
             self._process, Delivery(book.origin, payload, page, item, meter, self.working_set), self.working_set
         )

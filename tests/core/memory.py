@@ -50,7 +50,7 @@ class MemoryLoader:
     def load_page(self, origin: str, index: int) -> None:
         return
 
-    def load_payloads(self, origin: str, page: Page) -> None:
+    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
         page.payloads = [
             self.heaps[part.row_id][at] for part in page.slices for at in range(part.start, part.start + part.items)
         ]

@@ -14,9 +14,9 @@ from ...core.priority import told
 from ...core.working_set import WorkingSet
 from ..inbox import Heaps
 from ..rows import StoredInboxRow, inbox_row_of, split_heap, split_row
-from . import books
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
+from .reach import Reach
 from .source import Source
 
 #: Number of rows fetched at once for queues that are only likely to need them.
@@ -67,8 +67,8 @@ class InboxLoader:
     """Loads inbox rows that lie in no page yet."""
 
     def __init__(
-        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, horizon: int, *,
-        with_payloads: bool, with_due: bool,
+        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, reach: Reach,
+        horizon: int, *, with_payloads: bool, with_due: bool,
     ) -> None:  # fmt: skip
         """Begin without any inbox.
 
@@ -80,12 +80,15 @@ class InboxLoader:
         self.source = source
         self.books = books
         self.cache = cache
+        self.reach = reach
         self.horizon = horizon
         self.inline = INLINE if with_payloads else 0
         self.with_due = with_due
         self.inboxes: dict[str, Inbox] = {}
         #: Messages that this operation enqueued, in order, by origin.
         self._posted: dict[str, deque[InboxRow]] = {}
+        #: Rows that looks brought, their messages and bytes.
+        self._brought = [0, 0, 0]
 
     def inbox(self, origin: str) -> Inbox:
         """Return the inbox of an origin."""
@@ -173,9 +176,10 @@ class InboxLoader:
 
     def _fill_ahead(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
-        look, hungry = self.inboxes[origin].look, [origin]
-        for other in self.working_set.circle(origin).upcoming(origin, books.RING_SLICE):
-            if look * (len(hungry) + 1) > MOST_ROWS:
+        most = self._rows_left()
+        look, hungry = min(self.inboxes[origin].look, most), [origin]
+        for other in self.reach.upcoming(origin):
+            if look * (len(hungry) + 1) > most:
                 break
             if not self.working_set.books[other].skipped:
                 inbox = self.inbox(other)
@@ -184,6 +188,15 @@ class InboxLoader:
         self._fill(hungry, look)
         if not self.inboxes[origin].rows and not self.inboxes[origin].empty:
             self._fill_ahead(origin)
+
+    def _rows_left(self) -> int:
+        """Return how many rows the operation can still take, if they are like those that looks brought."""
+        rows, messages, size = self._brought
+        room = self.reach.room
+        if not rows:
+            return max(min(room.messages, MOST_ROWS), FIRST_LOOK)
+        left = min(room.messages * rows // messages, room.size * rows // max(size, 1)) + 1
+        return max(min(left, MOST_ROWS), FIRST_LOOK)
 
     def _fill(self, hungry: list[str], look: int) -> None:
         most = look + max(len(self.inboxes[name].read) for name in hungry)
@@ -194,15 +207,20 @@ class InboxLoader:
             inbox.plain = isinstance(found, Singles)
             if isinstance(found, Singles):
                 counts[name] = len(found.row_ids)
+                self._note_brought(counts[name], counts[name], sum(found.lengths))
                 inbox.add_singles(found)
                 self.cache.fetched += _payload_bytes(name, found)
                 continue
             counts[name] = len(found)
+            self._note_brought(len(found), sum(row.items for row in found), sum(row.size for row in found))
             for row in found:
                 if inbox.add(row) and row.heap:
                     self.cache.keep(row.id, split_row(row, row.heap), row.size)
         for name in hungry:
             self.inboxes[name].end_look(most, counts[name], look)
+
+    def _note_brought(self, *counts: int) -> None:
+        self._brought = [before + more for before, more in zip(self._brought, counts)]
 
     def _add_due(self, origins: Sequence[str]) -> None:
         """Put rows that are due behind all others; the next operation that writes lets them join."""

@@ -21,6 +21,7 @@ from .groups import GroupLoader
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
 from .payloads import PayloadLoader
+from .reach import Reach
 from .ring import RingLoader
 from .source import Source
 
@@ -53,12 +54,14 @@ class StoreLoader:
         self.working_set = working_set
         self.groups = GroupLoader(working_set, source)
         self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
+        self.reach = Reach(working_set)
         self.pages = PageLoader(working_set, source, self.books)
         self.inboxes = InboxLoader(
             working_set,
             source,
             self.books,
             cache,
+            self.reach,
             self._horizon,
             with_payloads=options.with_payloads,
             with_due=options.with_due,
@@ -84,6 +87,7 @@ class StoreLoader:
             self.pages,
             self.inboxes,
             self.cache,
+            self.reach,
             with_payloads=self._options.with_payloads,
         )
 
@@ -96,8 +100,8 @@ class StoreLoader:
     def line(self) -> list[tuple[str, int]]:
         return self.ring.line()
 
-    def load_payloads(self, origin: str, page: Page) -> None:
-        self.payloads.load(origin, page)
+    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
+        self.payloads.load(origin, page, stop)
 
     def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
         """Fetch the rows that settling these claims needs. Events contain message ids, which are hashes of payloads.

@@ -270,7 +270,7 @@ class Overlay(Source):
 class OverlayLoader(StoreLoader):
     """Loads from an overlay, without payloads: nothing that is foreseen depends on them."""
 
-    def load_payloads(self, origin: str, page: Page) -> None:
+    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
         """Give a page as many empty payloads as it has messages."""
         page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, repeat
 from operator import attrgetter
 from typing import Any, cast
 
@@ -17,9 +18,9 @@ from ...core.working_set import WorkingSet
 from .. import codec
 from ..inbox import RowIds
 from ..rows import headers_of
-from . import books
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
+from .reach import Reach
 from .source import Source
 
 #: Bytes of messages fetched at once for queues that are only likely to need them.
@@ -35,8 +36,8 @@ class PayloadLoader:
     """Loads the contents of messages that lie in pages."""
 
     def __init__(
-        self, working_set: WorkingSet, source: Source, pages: PageLoader, inboxes: InboxLoader, cache: PayloadCache, *,
-        with_payloads: bool,
+        self, working_set: WorkingSet, source: Source, pages: PageLoader, inboxes: InboxLoader, cache: PayloadCache,
+        reach: Reach, *, with_payloads: bool,
     ) -> None:  # fmt: skip
         """:param with_payloads: fetch payloads for the queues that the walk will come to, too."""
         self.working_set = working_set
@@ -44,6 +45,7 @@ class PayloadLoader:
         self.pages = pages
         self.inboxes = inboxes
         self.cache = cache
+        self.reach = reach
         self.with_payloads = with_payloads
         #: Headers of messages that this operation enqueued, as attributes of their rows.
         self._posted: dict[int, Mapping[str, Any]] = {}
@@ -52,12 +54,19 @@ class PayloadLoader:
 
     # Payloads.
 
-    def load(self, origin: str, page: Page) -> None:
-        """Complete the payloads of a page, and fetch those that the walk will come to."""
-        cached = self.cache.payloads
-        if not all(part.row_id in cached for part in _unresolved(page)):
-            self._fetch_ahead(origin, page)
-        self.fetch([(origin, page)])
+    def load(self, origin: str, page: Page, stop: int | None = None) -> None:
+        """Load the payloads of a page, at least those before `stop`, and fetch those that the walk will come to."""
+        if self.with_payloads:
+            _skip_gone(page)
+        parts, needed = _unresolved(page), _covering(page, stop)
+        if not all(self._known(parts[:needed])):
+            self._fetch_ahead(origin, page, needed)
+        known = self._known(parts)
+        self._resolve(origin, page, parts if all(known) else parts[: max(needed, known.index(False))])
+
+    def _known(self, parts: Sequence[Slice]) -> list[bool]:
+        """Return of which stretches the rows are in the cache."""
+        return list(map(self.cache.payloads.__contains__, map(_ROW_ID, parts)))
 
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
@@ -71,13 +80,17 @@ class PayloadLoader:
         pages = list(pages)
         self._fetch(_rows_of((origin, _unresolved(page)) for origin, page in pages))
         for origin, page in pages:
-            first = len(page.payloads)
-            page.payloads += self._stretches(origin, _unresolved(page))
-            page.resolved = len(page.slices)
-            for item, note in page.notes.items():
-                if note.blob and first <= item < len(page.payloads):
-                    with codec.reading("a reference to an external payload"):
-                        page.payloads[item] = Reference.read(page.payloads[item])
+            self._resolve(origin, page, _unresolved(page))
+
+    def _resolve(self, origin: str, page: Page, parts: Sequence[Slice]) -> None:
+        """Append the payloads of the next stretches of a page; their rows are in the cache."""
+        first = len(page.payloads)
+        page.payloads += self._stretches(origin, parts)
+        page.resolved += len(parts)
+        for item, note in page.notes.items():
+            if note.blob and first <= item < len(page.payloads):
+                with codec.reading("a reference to an external payload"):
+                    page.payloads[item] = Reference.read(page.payloads[item])
 
     def expect(self, claims: Iterable[Claim], known: Container[Key] = ()) -> None:
         """Fetch what settling these claims will need. Events name messages by their payloads.
@@ -91,26 +104,33 @@ class PayloadLoader:
         if not self.working_set.beside:
             self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
-    def _fetch_ahead(self, origin: str, page: Page) -> None:
-        """Fetch the payloads of a page, and with them those that the walk will come to."""
-        wanted, size = {origin: {part.row_id for part in _unresolved(page)}}, page.used
-        upcoming = self.working_set.circle(origin).upcoming(origin, books.RING_SLICE)
-        for other in [origin, *upcoming] if self.with_payloads else ():
-            row_ids, bytes_ = self._likely(other)
-            wanted.setdefault(other, set()).update(row_ids)
-            size += bytes_
-            if size > MOST_BYTES:
-                break
+    def _fetch_ahead(self, origin: str, page: Page, needed: int) -> None:
+        """Fetch the payloads of the next stretches of a page, and those that the walk will come to as far as it may go.
+
+        :param needed: how many stretches are needed at once.
+        """
+        wanted = {origin: {part.row_id for part in _unresolved(page)[:needed]}}
+        messages, size = self.reach.room
+        size = min(size, MOST_BYTES)
+        for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
+            own = wanted.setdefault(other, set())
+            for row_id, items, bytes_ in self._likely(other):
+                if messages <= 0 or size <= 0:
+                    break
+                own.add(row_id)
+                messages, size = messages - items, size - bytes_
         self._fetch(wanted)
 
-    def _likely(self, origin: str) -> tuple[list[int], int]:
-        """Return the rows that a visit to this queue begins with, and their bytes: at most two pages of them."""
-        row_ids: list[int] = []
-        book, size = self.working_set.books[origin], 0
+    def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
+        """Yield the rows that a visit to this queue begins with, at most two pages: id, messages, bytes."""
+        book = self.working_set.books[origin]
         page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
         if page is not None and page.resolved < len(page.slices):
-            row_ids += [part.row_id for part in _unresolved(page)]
-            size += page.used
+            _skip_gone(page)
+            at = len(page.payloads)
+            for part in _unresolved(page):
+                yield part.row_id, part.items, sum(page.lengths[at : at + part.items])
+                at += part.items
         inbox = self.inboxes.inboxes.get(origin)
         own = 0
         for row in inbox.rows if inbox else ():
@@ -120,8 +140,7 @@ class PayloadLoader:
             own += row.size
             if own > self.working_set.config.heap_size:
                 break
-            row_ids.append(row.id)
-        return row_ids, size + own
+            yield row.id, row.items, row.size
 
     def _fetch(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Fetch the payloads of rows that are not in the cache."""
@@ -227,3 +246,21 @@ def times_by_item(slices: Sequence[Slice], sent: Mapping[int, int | None]) -> di
 def _unresolved(page: Page) -> list[Slice]:
     """Return the stretches of a page whose payloads are not loaded."""
     return page.slices[page.resolved :]
+
+
+def _skip_gone(page: Page) -> None:
+    """Let a page that is processed in part begin with empty payloads: no step reads those of processed messages."""
+    gone = page.gone
+    for part in _unresolved(page):
+        if len(page.payloads) + part.items > gone:
+            break
+        page.payloads += [b""] * part.items
+        page.resolved += 1
+
+
+def _covering(page: Page, stop: int | None) -> int:
+    """Return how many more stretches of a page hold all messages before `stop`."""
+    parts = _unresolved(page)
+    if stop is None:
+        return len(parts)
+    return bisect_left(list(accumulate(map(_ITEMS, parts), initial=len(page.payloads))), stop, hi=len(parts))

@@ -1,0 +1,76 @@
+"""How far ahead of the walk a service in place reads: no further than its limit reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight, batch_processor
+from airflow_mq.queue.values import Batch
+from airflow_mq.store import parse, upgrade
+from airflow_mq.store.inbox import Inbox
+from airflow_mq.store.working_set.inboxes import PayloadCache
+
+ORIGINS, EACH, LIMIT = 20, 50, 10
+
+
+@pytest.fixture
+def queue(store_uri: str) -> Iterator[MessageQueue]:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        yield queue
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of messages of each look and fetch."""
+    counts: list[int] = []
+    looks, keep_heaps = Inbox.looks, PayloadCache.keep_heaps
+
+    def looked(
+        self: Inbox, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str]
+    ) -> Iterator[Any]:
+        for origin, found in looks(self, ring, requests, limit, inline, plain):
+            counts.append(len(found.row_ids) if hasattr(found, "row_ids") else sum(row.items for row in found))
+            yield origin, found
+
+    def kept(self: PayloadCache, heaps: Any) -> list[int]:
+        counts.append(sum(heaps.items) if heaps.items else len(heaps.ids))
+        return keep_heaps(self, heaps)
+
+    monkeypatch.setattr(Inbox, "looks", looked)
+    monkeypatch.setattr(PayloadCache, "keep_heaps", kept)
+    return counts
+
+
+def names(seen: list[str]) -> Any:
+    @batch_processor
+    def process(batch: Batch) -> None:
+        seen.extend(f"{batch.origin} {payload.decode()}" for payload in batch.payloads)
+
+    return process
+
+
+def test_a_small_limit_reads_a_small_part(queue: MessageQueue, fetched: list[int]) -> None:
+    for number in range(EACH):
+        queue.enqueue_messages((f"origin-{at}", b"%d" % number) for at in range(ORIGINS))
+    # The first service also enters the new queues into the ring.
+    assert queue.service_queues(names([]), limit=Weight(LIMIT, 1 << 30)).processed == LIMIT
+    fetched.clear()
+    seen: list[str] = []
+    assert queue.service_queues(names(seen), limit=Weight(LIMIT, 1 << 30)).processed == len(seen) == LIMIT
+    assert sum(fetched) < ORIGINS * EACH // 4
+
+
+def test_pages_processed_in_part_lose_nothing(queue: MessageQueue) -> None:
+    for at in range(ORIGINS):
+        queue.enqueue_messages((f"origin-{at}", b"%d" % number) for number in range(EACH))
+    seen: list[str] = []
+    while queue.service_queues(names(seen), limit=Weight(LIMIT - 3, 1 << 30)).processed:
+        pass
+    assert len(seen) == len(set(seen)) == ORIGINS * EACH
+    for at in range(ORIGINS):
+        own = [name for name in seen if name.startswith(f"origin-{at} ")]
+        assert own == [f"origin-{at} {number}" for number in range(EACH)]
