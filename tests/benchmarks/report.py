@@ -89,7 +89,7 @@ def _failures(samples: Sequence[Sample]) -> str:
 def _targets(found: Sequence[Row]) -> str:
     lines = ["| | what | target | measured | |", "|---|---|---|---|---|"]
     for row in found:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f} x" + (f" ({row.detail})" if row.detail else "")
+        ratio = "-" if row.ratio is None else f"{row.ratio:.2f} {row.unit}" + (f" ({row.detail})" if row.detail else "")
         lines.append(f"| {row.group} | {row.what} | {row.target} | {ratio} | {row.verdict} |")
     return "\n".join(lines)
 

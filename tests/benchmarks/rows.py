@@ -12,7 +12,7 @@ NOT_PEERS = ("ours", "bare")
 
 @dataclass(frozen=True)
 class Row:
-    """A ratio of medians and the bound that it has to keep; a row without bound only stands beside."""
+    """A ratio of medians, or a figure with a unit, and its bound; a row without bound only stands beside."""
 
     group: str
     what: str
@@ -20,6 +20,7 @@ class Row:
     bound: float | None = None
     at_least: bool = True
     detail: str = ""
+    unit: str = "x"
 
     @property
     def met(self) -> bool | None:
@@ -29,7 +30,7 @@ class Row:
 
     @property
     def target(self) -> str:
-        return "-" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:g} x"
+        return "-" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:g} {self.unit}"
 
     @property
     def verdict(self) -> str:
