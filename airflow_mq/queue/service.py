@@ -125,15 +125,15 @@ class Service:
         """Walk the ring in its order."""
         working_set, config = self.working_set, self.working_set.config
         scales = Scales(working_set, getattr(self.processor, "weigher", None))
-        working_set.loader.reach.meter = self.meter if scales.weigh is None else None
         attempt: Attempt
         if isinstance(self.processor, BatchProcessor):
             attempt = Batching(scales, self, self.processor)
         elif getattr(self.processor, "meters_itself", False):
-            working_set.loader.reach.meter = None
             attempt = OneByOne(self._execute, scales, self._begin_visit)
         else:
             attempt = Calling(scales, self, self.processor)
+        if scales.weigh is None and not isinstance(attempt, OneByOne):
+            working_set.loader.reach.meter = self.meter
         ladder = Ladder(working_set, self.meter, overweight_limit(working_set, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, config.order, seed, working_set)
         if self.server is not None:

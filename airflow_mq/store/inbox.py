@@ -5,8 +5,7 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 
 from __future__ import annotations
 
-import sys
-from array import array
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby
 from operator import attrgetter, itemgetter
@@ -375,10 +374,7 @@ def _singles_of(rows: Sequence[StoredInboxRow], inline: int) -> Singles | None:
 
 def _times_of(data: bytes) -> list[int]:
     """Return times that PostgreSQL sends as microseconds since 2000, as microseconds since 1970."""
-    times = array("q", data)
-    if sys.byteorder == "little":
-        times.byteswap()
-    return [at + _YEAR_2000 for at in times]
+    return [at + _YEAR_2000 for at in struct.unpack(f">{len(data) // 8}q", data)]
 
 
 def _numbers(ids: str | list[int]) -> list[int]:

@@ -86,7 +86,8 @@ class Planner:
         if self.patterns is not None:
             working_set.only(self.patterns, self._debt(unit) if config.high else None)
         self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
-        working_set.loader.reach.meter = self.meter if self.weigher is None else None
+        if self.weigher is None:
+            working_set.loader.reach.meter = self.meter
         self.ledger = Ledger()
         ladder = self.ladder = Ladder(
             working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming

@@ -71,8 +71,9 @@ def _read_report(found: dict[str, Answers], data: bytes) -> None:
     plain, ids = codec.unpack_report(data)
     start = 0
     for origin, page, first, last, *outcome in plain:
-        stop = start + (last - first + 1) * ID_BYTES if outcome == codec.DONE_WITH_IDS else start
-        answer = codec.outcome_of(outcome[:1] if stop > start else outcome)
+        has_ids = outcome == codec.DONE_WITH_IDS
+        stop = start + (last - first + 1) * ID_BYTES if has_ids else start
+        answer = DONE if has_ids else codec.outcome_of(outcome)
         if not start <= stop <= len(ids):
             raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
         found.setdefault(origin, Answers()).add(page, first, last, answer, ids[start:stop])

@@ -134,7 +134,7 @@ def _dropping(working_set: StoredSet, group: Sequence[PageRuns]) -> Iterator[Bat
     yield from load_batches(working_set, group)
     for _, page, _ in group:
         page.payloads, page.resolved = [], 0
-    working_set.loader.cache.payloads.clear()
+    working_set.loader.cache.clear()
 
 
 def headers_of(

@@ -62,6 +62,11 @@ class PayloadCache:
             for row_id in row_ids if kept else ():
                 kept.pop(row_id, None)
 
+    def clear(self) -> None:
+        """Forget all rows."""
+        for kept in (self.payloads, self.sent_at, self.attributes):
+            kept.clear()
+
 
 class InboxLoader:
     """Loads inbox rows that lie in no page yet."""

@@ -58,9 +58,10 @@ class PayloadLoader:
         """Load the payloads of a page, at least those before `stop`, and fetch those that the walk will come to."""
         if self.with_payloads:
             _skip_gone(page)
-        parts, needed = _unresolved(page), _covering(page, stop)
+        parts = _unresolved(page)
+        needed = _covering(parts, len(page.payloads), stop)
         if not all(self._known(parts[:needed])):
-            self._fetch_ahead(origin, page, needed)
+            self._fetch_ahead(origin, parts[:needed])
         known = self._known(parts)
         self._resolve(origin, page, parts if all(known) else parts[: max(needed, known.index(False))])
 
@@ -104,12 +105,9 @@ class PayloadLoader:
         if not self.working_set.beside:
             self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
-    def _fetch_ahead(self, origin: str, page: Page, needed: int) -> None:
-        """Fetch the payloads of the next stretches of a page, and those that the walk will come to as far as it may go.
-
-        :param needed: how many stretches are needed at once.
-        """
-        wanted = {origin: {part.row_id for part in _unresolved(page)[:needed]}}
+    def _fetch_ahead(self, origin: str, needed: Sequence[Slice]) -> None:
+        """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
+        wanted = {origin: set(map(_ROW_ID, needed))}
         messages, size = self.reach.room
         size = min(size, MOST_BYTES)
         for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
@@ -180,8 +178,9 @@ class PayloadLoader:
     def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
         """Return the headers of messages of many pages by index."""
         parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
-        found = dict(self.cache.attributes)
-        if missing := self._without_facts((origin, own) for (origin, _, _), own in zip(wanted, parts)):
+        rows, kept = _rows_of((origin, own) for (origin, _, _), own in zip(wanted, parts)), self.cache.attributes
+        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own}
+        if missing := self._without_facts(rows):
             found |= {row.id: bytes(row.attributes) for row in self.source.attributes(missing)}
         known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
         known |= self._posted
@@ -203,15 +202,17 @@ class PayloadLoader:
         return found
 
     def sent_of(self, pages: Iterable[tuple[str, Page]]) -> Mapping[int, int | None]:
-        """Return when the rows of pages were enqueued, by id; there may be others among them."""
-        missing = self._without_facts((origin, page.slices) for origin, page in pages)
-        return {**self.cache.sent_at, **self.source.sent_at(missing)} if missing else self.cache.sent_at
+        """Return when the rows of pages were enqueued, by id."""
+        rows, kept = _rows_of((origin, page.slices) for origin, page in pages), self.cache.sent_at
+        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own}
+        if missing := self._without_facts(rows):
+            found |= self.source.sent_at(missing)
+        return found
 
-    def _without_facts(self, parts: Iterable[tuple[str, Sequence[Slice]]]) -> RowIds:
-        """Return the rows of stretches of pages whose facts did not come with their payloads, by queue."""
-        known = self.cache.sent_at
-        rows = {origin: sorted(ids.difference(known)) for origin, ids in _rows_of(parts).items()}
-        return {origin: own for origin, own in rows.items() if own}
+    def _without_facts(self, rows: Mapping[str, set[int]]) -> RowIds:
+        """Return the rows whose facts did not come with their payloads, by queue."""
+        missing = {origin: sorted(own.difference(self.cache.sent_at)) for origin, own in rows.items()}
+        return {origin: own for origin, own in missing.items() if own}
 
     # Messages that this operation enqueued, and the end of a save.
 
@@ -258,9 +259,8 @@ def _skip_gone(page: Page) -> None:
         page.resolved += 1
 
 
-def _covering(page: Page, stop: int | None) -> int:
-    """Return how many more stretches of a page hold all messages before `stop`."""
-    parts = _unresolved(page)
+def _covering(parts: Sequence[Slice], first: int, stop: int | None) -> int:
+    """Return how many stretches, of messages from `first` on, hold all messages before `stop`."""
     if stop is None:
         return len(parts)
-    return bisect_left(list(accumulate(map(_ITEMS, parts), initial=len(page.payloads))), stop, hi=len(parts))
+    return bisect_left(list(accumulate(map(_ITEMS, parts), initial=first)), stop, hi=len(parts))
