@@ -74,3 +74,22 @@ def test_pages_processed_in_part_lose_nothing(queue: MessageQueue) -> None:
     for at in range(ORIGINS):
         own = [name for name in seen if name.startswith(f"origin-{at} ")]
         assert own == [f"origin-{at} {number}" for number in range(EACH)]
+
+
+def test_the_end_of_a_block_over_many_queues_does_not_look_at_each_one(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names_of_origins = [f"origin-{at}" for at in range(400)]
+    for number in range(4):
+        queue.enqueue_messages((name, b"%d" % number) for name in names_of_origins)
+    queue.blocks.release(queue.blocks.plan(limit=Weight(10_000, 1 << 30)))
+    calls = []
+    looks = Inbox.looks
+
+    def counted(self: Inbox, ring: int, requests: Sequence[tuple[str, int]], *args: Any) -> Iterator[Any]:
+        calls.append(len(requests))
+        return looks(self, ring, requests, *args)
+
+    monkeypatch.setattr(Inbox, "looks", counted)
+    assert queue.blocks.plan(limit=Weight(1_200, 1 << 30)).messages == 1_200
+    assert sum(calls) <= 800 and len(calls) <= 30, calls

@@ -184,7 +184,7 @@ class InboxLoader:
         most = self._rows_left()
         look, hungry = min(self.inboxes[origin].look, most), [origin]
         for other in self.reach.upcoming(origin):
-            if look * (len(hungry) + 1) > most:
+            if look * (len(hungry) + 1) > most and len(hungry) > self.reach.spare:
                 break
             if not self.working_set.books[other].skipped:
                 inbox = self.inbox(other)

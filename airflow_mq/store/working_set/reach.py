@@ -12,6 +12,9 @@ from . import books
 
 #: From so many messages on that an operation can take, it reads ahead for every queue that it comes to.
 MANY = 16_384
+#: An operation near its limit still reads ahead for one in so many of the queues that it loaded: each look is a
+#: statement.
+SPARE = 8
 
 
 class Room(NamedTuple):
@@ -45,6 +48,11 @@ class Reach:
             max(min((part * PER // cost for part, cost in zip(left, weigher.per_byte) if cost), default=LARGEST), 0),
         )
 
+    @property
+    def spare(self) -> int:
+        """Number of queues to read ahead for even if the meter cannot pay for them."""
+        return len(self._working_set.books) // SPARE
+
     def upcoming(self, origin: str) -> Iterator[str]:
         """Iterate over the queues to read ahead for.
 
@@ -53,5 +61,5 @@ class Reach:
         self._reached.add(origin)
         most = books.RING_SLICE
         if (messages := self.room.messages) < MANY:
-            most = min(most, messages, 4 ** min(len(self._reached) - 1, 9) - 1)
+            most = min(most, max(messages, self.spare), 4 ** min(len(self._reached) - 1, 9) - 1)
         return self._working_set.circle(origin).upcoming(origin, most)
