@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
 
+_PARTIAL = "; more queues wait than this report includes, so these figures are upper bounds of what was promised"
+
 
 def part(text: str) -> float:
     """Read `0.05` or `5%`."""
@@ -80,6 +82,7 @@ def _summary(found: Fairness) -> str:
     return (
         f"over {_blocks(found.blocks)}: {index}, the longest wait {_blocks(found.longest_wait)}, "
         f"the largest share error {found.most_error:.1%}; the last column is in blocks"
+        f"{_PARTIAL if found.partial else ''}"
     )
 
 

@@ -12,7 +12,7 @@ The clock counts whole numbers, fine parts of a part of a block, so that sums ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import inf
@@ -325,5 +325,6 @@ def _figures_of(crowd: _Crowd, now: int, sums: Sequence[int], priority: str) -> 
             found.append(_figures(backlog.origin, crowd.share, tally, sums, priority))
     tally.backlogs = [_Backlog("", crowd.share, [crowd.stretch], promised=(now - crowd.since) * crowd.share)]
     common = _figures("", crowd.share, tally, sums, priority)
-    found += [replace(common, origin=name) for name in alike]
+    rest = common[1:]
+    found += [OriginFairness(name, *rest) for name in alike]
     return found

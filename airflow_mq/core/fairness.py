@@ -33,8 +33,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR
@@ -64,8 +65,7 @@ class Round:
     wanting: frozenset[str]
 
 
-@dataclass(frozen=True)
-class OriginFairness:
+class OriginFairness(NamedTuple):
     """Promised and received weight of one origin."""
 
     origin: str
@@ -101,6 +101,9 @@ class Fairness:
     origins: Sequence[OriginFairness]
     #: None if no queue was left wanting.
     jain: float | None
+    #: Whether too many queues wait to include all. Each of those left out has a claim too, so these
+    #: figures are upper bounds of what the others were promised.
+    partial: bool = False
 
     @property
     def longest_wait(self) -> int:
@@ -120,7 +123,7 @@ class Fairness:
     def origin(self, name: str, priority: str = REGULAR) -> OriginFairness:
         """Return the figures of an origin; empty ones if it was never met."""
         found = (figures for figures in self.origins if (figures.origin, figures.priority) == (name, priority))
-        return next(found, replace(_no_figures(name), priority=priority))
+        return next(found, _no_figures(name)._replace(priority=priority))
 
     def broken(
         self, *, most_wait: int | None = None, most_late: int | None = None, most_error: float | None = None,
@@ -280,7 +283,7 @@ def judge(
 def together(levels: Mapping[str, Fairness]) -> Fairness:
     """Return the figures of both levels as one result; each level was judged by itself."""
     origins = [
-        queue if queue.priority == level else replace(queue, priority=level)
+        queue if queue.priority == level else queue._replace(priority=level)
         for level, figures in levels.items()
         for queue in figures.origins
     ]

@@ -219,6 +219,8 @@ class Page:
 
     def slices_of(self, first: int, stop: int) -> list[Slice]:
         """Return the stretches of inbox rows with the items from `first` to before `stop`."""
+        if len(self.slices) == len(self.lengths):
+            return self.slices[first:stop]
         ends = list(accumulate(part.items for part in self.slices))
         return self.slices[bisect_right(ends, first) : bisect_left(ends, stop) + 1]
 
@@ -272,10 +274,8 @@ class Page:
 
     def advance(self) -> None:
         """Advance the cursor past items that are processed or set aside."""
-        first, marks = self.first_index, self.marks
-        while first < len(marks) and marks[first]:
-            first += 1
-        self.first_index = first
+        first = self.marks.find(WAITING, self.first_index)
+        self.first_index = max(len(self.marks), self.first_index) if first < 0 else first
 
     def kept(self, begin: int) -> int:
         """Return how many messages need a decision: set aside, or left behind the window."""

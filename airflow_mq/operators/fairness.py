@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -80,7 +79,7 @@ class CheckFairnessOperator(QueueOperator):
             "longest_wait": report.longest_wait,
             "most_late": report.most_late,
             "most_error": report.most_error,
-            "origins": [asdict(origin) for origin in report.origins],
+            "origins": [origin._asdict() for origin in report.origins],
         }
 
 

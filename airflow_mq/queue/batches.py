@@ -30,10 +30,10 @@ def load_batches(
     :param scales: predict the time of each message
     """
     wanted, loader = [one for one in wanted if one.runs], working_set.loader.payloads
-    pages = [(book, page) for book, page, _ in wanted]
-    loader.fetch(pages)
-    headers = loader.headers_of([(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted])
-    sent, found = loader.sent_of(pages), []
+    ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
+    loader.fetch_between(ranges)
+    headers, found = loader.headers_of(ranges), []
+    sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
     for (book, page, runs), texts in zip(wanted, headers):
         attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
         facts = partial(_facts, attempts, page.slices, sent)

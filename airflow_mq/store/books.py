@@ -209,9 +209,9 @@ class Pages(Repository):
         rows = self._read("pages", ("origin", "first", "last"), requests, ring=ring, limit=limit)
         return [PageRow(*row) for row in rows]
 
-    def first_waiting(self, ring: int) -> list[FirstPageRow]:
-        """Return the first waiting page of each ready book."""
-        return [FirstPageRow(*row) for row in self.unit.rows("first_pages", ring=ring)]
+    def first_waiting(self, ring: int, limit: int) -> list[FirstPageRow]:
+        """Return the first waiting page of each ready book, in the ring's order."""
+        return [FirstPageRow(*row) for row in self.unit.rows("first_pages", ring=ring, limit=limit)]
 
     def kept(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
         """Return pages with set-aside messages, from a queue and page on."""

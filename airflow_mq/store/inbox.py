@@ -272,9 +272,9 @@ class Inbox(Repository):
         """Return the sizes of rows in order of ids; some may be of other rings."""
         return [SizeRow(*row) for row in self.unit.rows("next_mail", ring=ring, after=after, limit=limit)]
 
-    def first_waiting(self, ring: int) -> list[FirstInboxRow]:
+    def first_waiting(self, ring: int, limit: int) -> list[FirstInboxRow]:
         """Return the first row of each queue that is not ready."""
-        return [FirstInboxRow(*row) for row in self.unit.rows("first_mails", ring=ring)]
+        return [FirstInboxRow(*row) for row in self.unit.rows("first_mails", ring=ring, limit=limit)]
 
     def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
         """Return names of queues with rows in a range, after a name."""

@@ -21,6 +21,7 @@ from tests.benchmarks.contenders import BARE, OURS, PEERS, PGQ, Contender
 from tests.benchmarks.lab import SETTINGS, Lab
 from tests.benchmarks.measures.flat import flat, held, passed
 from tests.benchmarks.measures.flood import flood
+from tests.benchmarks.measures.inspection import inspection
 from tests.benchmarks.measures.latency import latency
 from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.planning import planning
@@ -45,6 +46,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "held": held,
     "passed": passed,
     "plan": planning,
+    "inspect": inspection,
     "latency": latency,
     "flood": flood,
     "sharded": sharded,

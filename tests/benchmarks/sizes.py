@@ -32,6 +32,8 @@ class Sizes:
     held: int
     #: Origins that are skipped.
     passed: int
+    #: Numbers of queues of the rings that are inspected.
+    inspected: tuple[int, ...]
     #: Messages that are planned at once.
     planned: int
     #: A steady load: messages a second, for so many seconds, so many times.
@@ -68,6 +70,7 @@ FULL = Sizes(
     blocks=7,
     held=48,
     passed=10_000,
+    inspected=(100_000, 1_000_000),
     planned=100_000,
     load=500,
     load_seconds=20,
@@ -97,6 +100,7 @@ QUICK = Sizes(
     blocks=3,
     held=4,
     passed=500,
+    inspected=(1_000, 5_000),
     planned=10_000,
     load=200,
     load_seconds=3,

@@ -28,6 +28,7 @@ def test_an_empty_ledger(mq: Terminal) -> None:
     assert mq("report", "fairness", "--most-wait", "0", "--most-error", "0", "--least-jain", "1").err == ""
     assert mq.json("report", "fairness") == {
         "blocks": 0, "jain": None, "longest_wait": 0, "most_late": 0, "most_error": 0.0, "origins": [], "broken": [],
+        "partial": False,
     }  # fmt: skip
 
 

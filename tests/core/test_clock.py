@@ -36,7 +36,7 @@ def same(told: Fairness, plain: Fairness) -> None:
     assert (told.blocks, [one.origin for one in told.origins]) == (plain.blocks, [one.origin for one in plain.origins])
     assert told.jain == pytest.approx(plain.jain, rel=1e-9) if plain.jain is not None else told.jain is None
     for one, other in zip(told.origins, plain.origins):
-        for name, value in vars(other).items():
+        for name, value in other._asdict().items():
             if isinstance(value, float):
                 assert getattr(one, name) == pytest.approx(value, rel=1e-9, abs=1e-9), (one, other)
             else:

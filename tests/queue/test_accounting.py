@@ -11,6 +11,7 @@ from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.fairness import Fairness, Promise, judge, rounds_of, together
 from airflow_mq.core.orders import parts_of
 from airflow_mq.core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
+from airflow_mq.queue.inspect import fairness as reports
 from airflow_mq.queue.inspect.waiting import Waiting
 from airflow_mq.store import codec
 from tests.core.test_clock import same
@@ -217,3 +218,18 @@ def test_fairness_statement_count_is_independent_of_the_backlog(make_queue: Make
         counts.append(sorted(seen))
         run(queue, 1)
     assert counts[0] == counts[1] == counts[2]
+
+
+def test_a_report_on_too_many_queues_is_partial(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = ring(make_queue, "deficit")
+    for origin in ("a", "b", "c"):
+        queue.enqueue_messages(origin, [b"x"] * 16)
+    run(queue, 1)
+    queue.enqueue_messages([("new-1", b"x"), ("new-2", b"x")])
+    monkeypatch.setattr(reports, "MOST_WAITING", 5)
+    whole = queue.inspect.fairness()
+    assert not whole.partial and queue.inspect.fairness(most=6) == whole
+    for most in range(5):
+        monkeypatch.setattr(reports, "MOST_WAITING", most)
+        assert queue.inspect.fairness().partial
+    assert queue.inspect.fairness(most=1).partial

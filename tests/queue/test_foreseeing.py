@@ -15,6 +15,8 @@ from airflow_mq import Address, Block, Costs, LinearWeigher, MessageQueue, Overw
 from airflow_mq.core.errors import ConfigRefused, InvalidInput
 from airflow_mq.core.weight import LARGEST
 from airflow_mq.queue import ForecastBlock
+from airflow_mq.queue.inspect import explain
+from airflow_mq.queue.inspect.forecast import Foresight
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
 
@@ -379,7 +381,29 @@ def test_explain_reports_turn_and_position(small: MessageQueue) -> None:
         "in the order deficit, it runs in block 1 from now",
     ]
     assert small.inspect.explain("globex", limit=Weight(13, 13)).block == 1
-    assert "not tried in the next 1 blocks" in small.inspect.explain("globex", ahead=1).sentence
+    assert "not tried in the next 1 block:" in small.inspect.explain("globex", ahead=1).sentence
+
+
+def test_explain_bounds_its_forecasts(small: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.enqueue_messages((f"tenant-{at:03}", b"x") for at in range(200))
+    visits = []
+    plan = Foresight._plan
+
+    def counted(self: Foresight, *args: Any) -> ForecastBlock:
+        block = plan(self, *args)
+        visits.append(block.visits)
+        return block
+
+    monkeypatch.setattr(Foresight, "_plan", counted)
+    monkeypatch.setattr(explain, "MOST_VISITS", 100)
+    monkeypatch.setattr(explain, "MOST_REMEDY_VISITS", 60)
+    explanation = small.inspect.explain("tenant-199")
+
+    assert (explanation.reason, explanation.block) == ("turn", None)
+    told = re.search(r"is not tried in the next (\d+) blocks?: ", explanation.sentence)
+    assert told and sum(visits[: int(told[1])]) >= 100 > sum(visits[: int(told[1]) - 1])
+    assert explanation.sentence.endswith("; an explanation forecasts no more blocks of this size.")
+    assert explanation.remedies and sum(visits) <= 100 + 60 + 2 * max(visits)
 
 
 def test_explain_suggests_a_larger_share(make_queue: Maker) -> None:

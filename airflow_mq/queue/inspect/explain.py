@@ -32,6 +32,9 @@ from .order import ready_books
 
 #: Default number of blocks to forecast.
 AHEAD = 100
+#: Visits (`ForecastBlock.visits`) after which an explanation forecasts no further block, and those of the forecasts
+#: that look for remedies, all together: about half a second of CPU each.
+MOST_VISITS, MOST_REMEDY_VISITS = 3_000, 2_000
 #: Pages of the ledger that are searched for stuck queues.
 LEDGER_PAGES = 20
 #: Latest events of a queue that are searched for the last error of a message.
@@ -181,6 +184,8 @@ class _Question:
 
     def __init__(self, session: RingSession, unit: Unit, name: str, conditions: Conditions, ahead: int) -> None:
         self.session, self.unit, self.name, self.ahead = session, unit, name, ahead
+        #: Visits that forecasts of remedies may still make.
+        self.spare_visits = MOST_REMEDY_VISITS
         self.origin, ring = origin_of(name), session.ring_id
         config = session.remember_config(unit.rings.named(session.ring).config)
         self.is_known = conditions.seed is not None or config.order != "shuffle"
@@ -308,14 +313,19 @@ class _Question:
                 "chance", sentence, "specify the seed of the next blocks to get an answer", address=address
             )
         first: ForecastBlock | None = None
+        visits, blocks, note = 0, self.ahead, ""
         for block in self.future.blocks(self.ahead):
             first = first or block
             verdict = block.verdict(address)
             if verdict is not None:
                 return self._is_taken(address, subject, first, block, verdict)
+            visits += block.visits
+            if visits >= MOST_VISITS and block.number < self.ahead:
+                blocks, note = block.number, "; an explanation forecasts no more blocks of this size"
+                break
         reason, why = self._reason(address, first)
-        sentence = f"{subject} is not tried in the next {self.ahead:,} blocks: {why}."
-        return self._answer(reason, sentence, *self._remedies(address, reason, self.ahead), address=address)
+        sentence = f"{subject} is not tried in the next {many(blocks, 'block')}: {why}{note}."
+        return self._answer(reason, sentence, *self._remedies(address, reason, blocks, first), address=address)
 
     def _hindered(self, address: Address, subject: str) -> Explanation | None:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
@@ -389,7 +399,7 @@ class _Question:
         else:
             reason, why = self._reason(address, first)
             sentence = f"{subject} runs in {when}: {why}{self._lacks(address)}."
-            remedies = self._remedies(address, reason, block.number - 1)
+            remedies = self._remedies(address, reason, block.number - 1, first)
         return self._answer(reason, sentence, *remedies, address=address, block=block.number)
 
     def _named_server(self, server: Server) -> str:
@@ -439,10 +449,12 @@ class _Question:
             return "limit", f"it weighs {weight}, more than others leave of the blocks before"
         return "turn", "the blocks before are full when its turn would come"
 
-    def _remedies(self, address: Address, reason: str, most: int) -> list[str]:
-        """Return the changes that bring a message forward, found by forecasts."""
+    def _remedies(self, address: Address, reason: str, most: int, first: ForecastBlock | None) -> list[str]:
+        """Return the changes that bring a message forward, found by forecasts as far as these may go."""
         remedies = []
         for times in _WIDER:
+            if first is not None and first.visits * times > self.spare_visits:
+                break
             wider = _times(self.future.limit, times)
             conditions = replace(self.conditions, limit=wider)
             remedies += self._if_sooner(f"with a limit of {wider}", address, most, conditions)
@@ -467,9 +479,13 @@ class _Question:
 
     def _if_sooner(self, change: str, address: Address, most: int, conditions: Conditions) -> list[str]:
         """Return a change as a remedy if one of the next `most` blocks then takes a message."""
-        blocks = Foresight(self.session, self.unit, conditions).blocks(most)
-        sooner = next((block.number for block in blocks if block.verdict(address) == "processed"), None)
-        return [f"{change}, it runs in block {sooner} from now"] if sooner else []
+        for block in Foresight(self.session, self.unit, conditions).blocks(most):
+            if block.verdict(address) == "processed":
+                return [f"{change}, it runs in block {block.number} from now"]
+            self.spare_visits -= block.visits
+            if self.spare_visits <= 0:
+                break
+        return []
 
     # The stored queue.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 
 from ...core.clock import Asks, judge_shares
@@ -22,6 +22,9 @@ from ..values import LedgerBlock, moment
 from .order import ready_books
 from .queues import RECENT
 from .waiting import Waiting
+
+#: The most waiting queues that figures of fairness include.
+MOST_WAITING = 100_000
 
 
 @dataclass
@@ -55,20 +58,20 @@ def recent_shares(
 def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
     """Return the figures of pages of the ledger, latest first, and of the queues that wait.
 
-    :param most: ready queues of each priority to include; all by default
+    :param most: ready queues of each priority to include; by default all, but at most `MOST_WAITING`
     """
     pages = [page.entries for page in reversed(ledger)]
     blocks = [page.id for page in reversed(ledger)]
     levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
     waiting = Waiting(working_set, parts_of(_limit(working_set.config.service_weight, pages)), blocks)
     if most is None:
-        asks = waiting.of_all()
+        asks, whole = waiting.of_all(MOST_WAITING)
     else:
-        asks = waiting.of_some(
-            name for level in levels for name in islice(ready_books(working_set, level), most) if most
-        )
+        names = [list(islice(ready_books(working_set, level), most)) if most else [] for level in levels]
+        asks, whole = waiting.of_some(chain.from_iterable(names)), all(len(own) < most for own in names)
     takes = [None if page.patterns is None else page.patterns.takes for page in reversed(ledger)]
-    return together({level: _judge_level(working_set, level, pages, waiting, asks, takes) for level in levels})
+    found = together({level: _judge_level(working_set, level, pages, waiting, asks, takes) for level in levels})
+    return found if whole else replace(found, partial=True)
 
 
 def _judge_level(

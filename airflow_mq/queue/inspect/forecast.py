@@ -35,6 +35,8 @@ from ..session import RingSession, limit_of
 
 #: Bytes of a seed.
 MOST_SEED = 64
+#: Messages of a queue whose forecast costs as much as the visit of a queue.
+MESSAGES_A_VISIT = 8
 _LOOKING_AHEAD = threading.Lock()
 
 
@@ -83,6 +85,11 @@ class ForecastBlock:
     def messages(self) -> int:
         """Number of messages that go to a processor."""
         return sum(queue.messages for queue in self.queues)
+
+    @property
+    def visits(self) -> int:
+        """Cost of its forecast: the queues that it visits, and one more for each few messages."""
+        return len(self.queues) + self.messages // MESSAGES_A_VISIT
 
     @property
     def origins(self) -> list[str]:

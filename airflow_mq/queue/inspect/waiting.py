@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 
 from ...core.book import Book
@@ -39,8 +39,10 @@ class Waiting:
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
         self._is_paused_below = working_set.loader.groups.is_paused_below
         self._scales = Scales(working_set)
-        #: Demand of plain pages by their packed lengths, because many pages are alike.
+        #: Demand of plain pages by their packed lengths, and of plain inbox rows, because many are alike.
         self._plain_demand: dict[bytes, int] = {}
+        self._row_demand: dict[tuple[bytes, int, int], int] = {}
+        self._begun_demand: dict[tuple[tuple[int, ...], bytes], int] = {}
 
     @cached_property
     def _due(self) -> dict[int, str]:
@@ -52,19 +54,24 @@ class Waiting:
     def _with_due(self) -> set[str]:
         return set(self._due.values())
 
-    def of_all(self) -> dict[str, Asks]:
-        """Return the demand of each book of the ring."""
+    def of_all(self, most: int) -> tuple[dict[str, Asks], bool]:
+        """Return the demand of each book of the ring, from its head, and whether that is all; of at most `most` books.
+
+        Books in the ring come first, then new ones by name.
+        """
         unit, ring, now = self.working_set.unit, self.working_set.ring_id, self.working_set.now
         passed = {row.origin for row in unit.origins.paused(ring, now)}
         passed |= set(map(origin_of, unit.blocks.claimed_origins(ring)))
         found: dict[str, Asks | None] = {}
-        rows: Iterable[FirstPageRow | FirstInboxRow]
-        rows = chain(unit.pages.first_waiting(ring), unit.inbox.first_waiting(ring))
+        pages = unit.pages.first_waiting(ring, most + 1)
+        news = unit.inbox.first_waiting(ring, most + 1 - len(pages)) if len(pages) <= most else []
+        rows: Iterable[FirstPageRow | FirstInboxRow] = islice(chain(pages, news), most)
         for row in rows:
             name = row.origin
             if row.wake_at <= now and origin_of(name) not in passed and not self._is_paused_below(name):
                 found[name] = self._of_page(row) if isinstance(row, FirstPageRow) else self._of_inbox(row)
-        return {name: asks for name, asks in found.items() if asks is not None}
+        whole = len(pages) + len(news) <= most
+        return {name: asks for name, asks in found.items() if asks is not None}, whole
 
     def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
         """Return the demand of some books, read one by one."""
@@ -102,18 +109,34 @@ class Waiting:
             row_id, asked = row.first_mail, self._plain(bytes(row.lengths))
         else:
             page = page_of(row.page_row)
-            row_id, asked = page.row_id_of(row.first_index), self._asked(row.origin, page)
+            row_id = page.row_id_of(row.first_index)
+            asked = self._asked(row.origin, page) if page.notes else self._begun(page)
         if row.messages > COUNTED:
             return Asks(self._since(row_id), inf, True)
         return Asks(self._since(row_id), asked, bool(row.whole) and row.origin not in self._with_due)
 
     def _plain(self, lengths: bytes) -> int:
         if lengths not in self._plain_demand:
-            numbers = codec.unpack_numbers(lengths)[0]
-            self._plain_demand[lengths] = sum(
-                self.parts(self.working_set.config.weigher.weigh(length)) for length in numbers
-            )
+            self._plain_demand[lengths] = self._asked_by(codec.unpack_numbers(lengths)[0])
         return self._plain_demand[lengths]
+
+    def _begun(self, page: Page) -> int:
+        """Return the demand of a page without notes, of which some messages do not wait."""
+        key = tuple(page.lengths), bytes(page.marks)
+        if key not in self._begun_demand:
+            waiting = [length for length, mark in zip(page.lengths, page.marks) if mark == WAITING]
+            self._begun_demand[key] = self._asked_by(waiting)
+        return self._begun_demand[key]
+
+    def _plain_row(self, lengths: bytes, items: int, size: int) -> int:
+        key = lengths, items, size
+        if key not in self._row_demand:
+            self._row_demand[key] = self._asked_by(codec.unpack_lengths(lengths, items, size))
+        return self._row_demand[key]
+
+    def _asked_by(self, lengths: Sequence[int]) -> int:
+        """Return the demand of messages by their lengths alone."""
+        return sum(self.parts(self.working_set.config.weigher.weigh(length)) for length in lengths)
 
     def _of_inbox(self, row: FirstInboxRow) -> Asks | None:
         """Return the demand of a queue without pages by its first inbox row."""
@@ -122,12 +145,14 @@ class Waiting:
             # Some of its rows are in processed pages; only the working set knows the first that is not.
             self.working_set.pull(self.working_set.book(name))
             return self.of_some([name]).get(name)
+        if messages + row.items > COUNTED:
+            return Asks(self._since(row.id), inf, True)
+        whole = bool(row.whole) and not messages and name not in self._with_due
+        if not row.attributes:
+            return Asks(self._since(row.id), self._plain_row(bytes(row.lengths), row.items, row.size), whole)
         inbox_row, page = inbox_row_of(row.inbox_row), Page(0)
-        if messages + inbox_row.items > COUNTED:
-            return Asks(self._since(inbox_row.id), inf, True)
         page.append(inbox_row, self.working_set.config.heap_size)
-        whole = bool(row.whole) and not messages and len(page.lengths) == inbox_row.items and name not in self._with_due
-        return Asks(self._since(inbox_row.id), self._asked(name, page), whole)
+        return Asks(self._since(row.id), self._asked(name, page), whole and len(page.lengths) == row.items)
 
 
 def first_row_id(working_set: StoredSet, book: Book) -> int | None:

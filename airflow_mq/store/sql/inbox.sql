@@ -372,6 +372,45 @@ SELECT n.origin, n.wake_at, n.messages, n.ahead,
        m.id, m.size, m.items, m.more, m.lengths, m.attributes
 FROM news n
 JOIN {s}mail m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
+LIMIT :limit
+
+-- name: first_mails (postgres)
+-- The walk returns whole rows. Only a queue with rows below its floor needs another look. Lookups
+-- by LIMIT 1 keep the planner from hashing all queues or rows, so that :limit ends the walk.
+WITH RECURSIVE walk AS (
+    (SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
+     FROM {s}mail m WHERE m.ring = :ring ORDER BY m.origin, m.id LIMIT 1)
+    UNION ALL
+    SELECT n.*
+    FROM walk
+    CROSS JOIN LATERAL (
+        SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
+        FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin ORDER BY m.origin, m.id LIMIT 1
+    ) n
+), news AS (
+    SELECT b.floor, b.wake_at, b.messages, b.ahead, w.*
+    FROM walk w
+    LEFT JOIN LATERAL (
+        SELECT o.floor, o.wake_at, o.messages, o.ahead, o.ticket
+        FROM {s}book o WHERE o.ring = :ring AND o.origin = w.origin LIMIT 1
+    ) b ON true
+    WHERE b.ticket IS NULL
+)
+SELECT f.origin, coalesce(f.wake_at, 0), coalesce(f.messages, 0), coalesce(length(f.ahead), 0),
+       (SELECT true FROM {s}mail l WHERE l.ring = :ring AND l.origin = f.origin AND l.id > f.id LIMIT 1) IS NULL AS whole,
+       f.id, f.size, f.items, f.more, f.lengths, f.attributes
+FROM (
+    SELECT * FROM news WHERE floor IS NULL OR id >= floor
+    UNION ALL
+    SELECT n.floor, n.wake_at, n.messages, n.ahead, m.*
+    FROM news n
+    CROSS JOIN LATERAL (
+        SELECT l.origin, l.id, l.size, l.items, l.more, l.lengths, l.attributes
+        FROM {s}mail l WHERE l.ring = :ring AND l.origin = n.origin AND l.id >= n.floor ORDER BY l.id LIMIT 1
+    ) m
+    WHERE n.id < n.floor
+) f
+LIMIT :limit
 
 -- name: mail_origins_from
 -- Return names of queues with rows, after a name.

@@ -52,7 +52,7 @@ USING {each origin text[], page bigint[]}
 WHERE d.ring = :ring AND d.origin = w.origin AND d.page = w.page
 
 -- name: first_pages
--- Return the first waiting page of each ready book, and whether the book has no message elsewhere.
+-- Return the first waiting page of each ready book in the ring's order, and whether the book has no message elsewhere.
 SELECT b.origin, b.wake_at, b.messages,
        p.page = b.end_page - 1 AND b.ahead = x'' AND NOT EXISTS (
            SELECT 1 FROM {s}mail m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor
@@ -68,6 +68,8 @@ JOIN {s}page p ON p.rowid = (
     ORDER BY q.page LIMIT 1
 )
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
+ORDER BY b.ticket
+LIMIT :limit
 
 -- name: first_pages (postgres)
 SELECT b.origin, b.wake_at, b.messages,
@@ -85,6 +87,8 @@ CROSS JOIN LATERAL (
     ORDER BY q.page LIMIT 1
 ) p
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
+ORDER BY b.ticket
+LIMIT :limit
 
 -- name: kept_pages
 -- Return pages with set-aside messages, from a queue and page on.

@@ -63,9 +63,8 @@ class PayloadCache:
                 kept.pop(row_id, None)
 
     def clear(self) -> None:
-        """Forget all rows."""
-        for kept in (self.payloads, self.sent_at, self.attributes):
-            kept.clear()
+        """Forget all rows. Batches that were made of them keep their facts."""
+        self.payloads, self.sent_at, self.attributes = {}, {}, {}
 
 
 class InboxLoader:

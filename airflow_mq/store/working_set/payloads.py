@@ -83,6 +83,14 @@ class PayloadLoader:
         for origin, page in pages:
             self._resolve(origin, page, _unresolved(page))
 
+    def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> None:
+        """Complete the payloads of ranges of many pages, without the rows before and behind them."""
+        for _, page, items in wanted:
+            _skip_gone(page, items.start)
+        self._fetch(_rows_of((origin, _unresolved_before(page, items.stop)) for origin, page, items in wanted))
+        for origin, page, items in wanted:
+            self._resolve(origin, page, _unresolved_before(page, items.stop))
+
     def _resolve(self, origin: str, page: Page, parts: Sequence[Slice]) -> None:
         """Append the payloads of the next stretches of a page; their rows are in the cache."""
         first = len(page.payloads)
@@ -179,7 +187,7 @@ class PayloadLoader:
         """Return the headers of messages of many pages by index."""
         parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
         rows, kept = _rows_of((origin, own) for (origin, _, _), own in zip(wanted, parts)), self.cache.attributes
-        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own}
+        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own} if kept else {}
         if missing := self._without_facts(rows):
             found |= {row.id: bytes(row.attributes) for row in self.source.attributes(missing)}
         known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
@@ -197,17 +205,15 @@ class PayloadLoader:
         known = self._sent_at.get((origin, page.index))
         if known is not None and known[0] == len(page.slices):
             return known[1]
-        found = times_by_item(page.slices, self.sent_of([(origin, page)]))
+        found = times_by_item(page.slices, self.sent_of([(origin, page.slices)]))
         self._sent_at[origin, page.index] = len(page.slices), found
         return found
 
-    def sent_of(self, pages: Iterable[tuple[str, Page]]) -> Mapping[int, int | None]:
-        """Return when the rows of pages were enqueued, by id."""
-        rows, kept = _rows_of((origin, page.slices) for origin, page in pages), self.cache.sent_at
-        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own}
-        if missing := self._without_facts(rows):
-            found |= self.source.sent_at(missing)
-        return found
+    def sent_of(self, parts: Iterable[tuple[str, Sequence[Slice]]]) -> Mapping[int, int | None]:
+        """Return when rows were enqueued, by id: at least those of these stretches of pages."""
+        if missing := self._without_facts(_rows_of(parts)):
+            return self.cache.sent_at | self.source.sent_at(missing)
+        return self.cache.sent_at
 
     def _without_facts(self, rows: Mapping[str, set[int]]) -> RowIds:
         """Return the rows whose facts did not come with their payloads, by queue."""
@@ -249,9 +255,18 @@ def _unresolved(page: Page) -> list[Slice]:
     return page.slices[page.resolved :]
 
 
-def _skip_gone(page: Page) -> None:
-    """Let a page that is processed in part begin with empty payloads: no step reads those of processed messages."""
-    gone = page.gone
+def _unresolved_before(page: Page, stop: int | None) -> list[Slice]:
+    """Return the stretches of messages before `stop` whose payloads are not loaded."""
+    parts = _unresolved(page)
+    return parts[: _covering(parts, len(page.payloads), stop)]
+
+
+def _skip_gone(page: Page, before: int | None = None) -> None:
+    """Let a page that is processed in part begin with empty payloads: no step reads those of processed messages.
+
+    :param before: do so for messages before this one only
+    """
+    gone = page.gone if before is None else min(page.gone, before)
     for part in _unresolved(page):
         if len(page.payloads) + part.items > gone:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -300,6 +301,31 @@ class Ours(Driver):
         return {**told, "count": walked}
 
     # -- looking --
+
+    def blocks(self, count: int) -> None:
+        """Plan, process and settle full blocks."""
+        for _ in range(count):
+            self._one_block(None)
+
+    def inspect(self, step: str, last: int) -> dict[str, float]:
+        """Look at the ring in one way; return the time, the largest memory so far, and whether it is of a part."""
+        look = self.queue.inspect
+        ways: dict[str, Callable[[], Any]] = {
+            "first": self.queue.blocks.plan,
+            "ring": lambda: look.ring(60),
+            "queues": lambda: look.queues(limit=50),
+            "backlog": lambda: look.backlog(10),
+            "oldest": look.oldest,
+            "forecast": lambda: look.forecast(3),
+            "explain": lambda: look.explain(origin_of(last)),
+            "fairness": look.fairness,
+        }
+        with stopwatch() as told:
+            found = ways[step]()
+        if step == "first":
+            self.queue.blocks.release(found)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {**told, "memory": memory, "partial": bool(getattr(found, "partial", False))}
 
     def waiting(self) -> dict[str, int]:
         return {"count": sum(footprint.count for footprint in self._footprints())}
