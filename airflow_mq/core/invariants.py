@@ -65,7 +65,7 @@ def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
         yield Violation(where, f"{page.used} bytes are in use, more than the {heap_size} of a page")
     if not 0 <= page.first_index <= len(page.lengths):
         yield Violation(where, f"its first item is {page.first_index} of {len(page.lengths)}")
-    if sum(part.items for part in page.slices) != len(page.lengths):
+    if sum(page.slices.counts) != len(page.lengths):
         yield Violation(where, "its slices and its lengths disagree on how many items there are")
     if page.index >= book.begin and any(mark == WAITING for mark in page.marks[: page.first_index]):
         yield Violation(where, "an item before the first unattempted one was never attempted")

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, repeat
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from .config import HEADER_SIZE
 from .weight import Weight
@@ -27,9 +27,42 @@ class Slice(NamedTuple):
     items: int
 
 
-def slices_from(row_ids: Iterable[int], starts: Iterable[int], counts: Iterable[int]) -> Iterator[Slice]:
-    """Return slices from columns, without a call in Python for each."""
-    return map(tuple.__new__, repeat(Slice), zip(row_ids, starts, counts))
+class Slices(Sequence[Slice]):
+    """Slices, kept as columns: an object for each of thousands keeps Python's garbage collector busy."""
+
+    __slots__ = ("counts", "row_ids", "starts")
+
+    def __init__(self, row_ids: Iterable[int] = (), starts: Iterable[int] = (), counts: Iterable[int] = ()) -> None:
+        self.row_ids, self.starts, self.counts = list(row_ids), list(starts), list(counts)
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    def __iter__(self) -> Iterator[Slice]:
+        return map(Slice, self.row_ids, self.starts, self.counts)
+
+    @overload
+    def __getitem__(self, at: int) -> Slice: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Slices: ...
+
+    def __getitem__(self, at: int | slice) -> Slice | Slices:
+        if isinstance(at, slice):
+            return Slices(self.row_ids[at], self.starts[at], self.counts[at])
+        return Slice(self.row_ids[at], self.starts[at], self.counts[at])
+
+    def append(self, row_id: int, start: int, items: int) -> None:
+        """Append a slice."""
+        self.row_ids.append(row_id)
+        self.starts.append(start)
+        self.counts.append(items)
+
+    def extend_singles(self, row_ids: Sequence[int]) -> None:
+        """Append rows of one message each."""
+        self.row_ids.extend(row_ids)
+        self.starts.extend(repeat(0, len(row_ids)))
+        self.counts.extend(repeat(1, len(row_ids)))
 
 
 class Singles(NamedTuple):
@@ -119,7 +152,7 @@ class Page:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.slices: list[Slice] = []
+        self.slices = Slices()
         self.lengths: list[int] = []
         self.marks = bytearray()
         self.notes: dict[int, Note] = {}
@@ -144,7 +177,7 @@ class Page:
         for item, note in inbox_row.notes.items():
             if start <= item < stop:
                 self.notes[here + item - start] = note
-        self.slices.append(Slice(inbox_row.id, start, count))
+        self.slices.append(inbox_row.id, start, count)
         self.lengths.extend(inbox_row.lengths[start:stop])
         self.marks.extend(bytes(count))
         self.remaining += count
@@ -162,7 +195,7 @@ class Page:
         count = bisect_right(ends, heap_size - self.used)
         if count > 0:
             fitting = singles.part(0, count)
-            self.slices.extend(slices_from(fitting.row_ids, repeat(0), repeat(1)))
+            self.slices.extend_singles(fitting.row_ids)
             self.lengths.extend(fitting.lengths)
             self.marks.extend(bytes(count))
             self.remaining += count
@@ -214,14 +247,14 @@ class Page:
 
     def row_ids_of(self, items: Iterable[int]) -> list[int]:
         """Return the inbox rows in which these items arrived."""
-        ends = list(accumulate(part.items for part in self.slices))
-        return [self.slices[bisect_right(ends, item)].row_id for item in items]
+        ends, row_ids = list(accumulate(self.slices.counts)), self.slices.row_ids
+        return [row_ids[bisect_right(ends, item)] for item in items]
 
-    def slices_of(self, first: int, stop: int) -> list[Slice]:
+    def slices_of(self, first: int, stop: int) -> Slices:
         """Return the stretches of inbox rows with the items from `first` to before `stop`."""
         if len(self.slices) == len(self.lengths):
             return self.slices[first:stop]
-        ends = list(accumulate(part.items for part in self.slices))
+        ends = list(accumulate(self.slices.counts))
         return self.slices[bisect_right(ends, first) : bisect_left(ends, stop) + 1]
 
     def row_id_of(self, item: int) -> int:
@@ -233,7 +266,7 @@ class Page:
         return self._position(item)[1]
 
     def _position(self, item: int) -> tuple[int, int]:
-        ends = list(accumulate(part.items for part in self.slices))
+        ends = list(accumulate(self.slices.counts))
         at = bisect_right(ends, item)
         return self.slices[at].row_id, self.slices[at].start + item - (ends[at - 1] if at else 0)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..core.claims import Scales
-from ..core.page import Page, Slice
+from ..core.page import Page, Slices
 from ..store.working_set import StoredSet
 from ..store.working_set.payloads import times_by_item
 from .values import Batch, Facts
@@ -48,5 +48,5 @@ def load_batches(
     return found
 
 
-def _facts(attempts: Mapping[int, int], slices: Sequence[Slice], sent: Mapping[int, int | None]) -> Facts:
+def _facts(attempts: Mapping[int, int], slices: Slices, sent: Mapping[int, int | None]) -> Facts:
     return Facts(attempts, times_by_item(slices, sent))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 from ..core.book import DEFAULT_STANDING, Standing
 from ..core.claims import Scales
@@ -124,9 +125,7 @@ def _waiting(working_set: StoredSet, origin: str, pages: Sequence[_Page]) -> Ite
 
 
 def _row_ids(page: Page) -> Iterator[int]:
-    for part in page.slices:
-        for _ in range(part.items):
-            yield part.row_id
+    return chain.from_iterable(map(repeat, page.slices.row_ids, page.slices.counts))
 
 
 def _standings(working_set: StoredSet, origins: Sequence[str]) -> dict[str, Standing]:

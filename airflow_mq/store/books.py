@@ -230,7 +230,7 @@ class Pages(Repository):
     def save(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
         """Write pages: queue, page, and number of set-aside messages."""
         rows = [
-            (*packed_page(origin, page), kept, page.slices[0].row_id, page.slices[-1].row_id)
+            (*packed_page(origin, page), kept, page.slices.row_ids[0], page.slices.row_ids[-1])
             for origin, page, kept in pages
         ]
         self._write("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)

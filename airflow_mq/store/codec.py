@@ -38,7 +38,7 @@ from ..core.outcome import (
     Unsupported,
     Yield,
 )
-from ..core.page import Note, Slice, slices_from
+from ..core.page import Note, Slices
 from ..core.priority import origin_of, priority_of
 from ..core.weight import Weight
 
@@ -122,18 +122,16 @@ def unpack_lengths(data: bytes, items: int, size: int) -> list[int]:
     return lengths
 
 
-def pack_slices(slices: Sequence[Slice]) -> bytes:
+def pack_slices(slices: Slices) -> bytes:
     """Pack the slices of a page."""
-    row_ids = [part.row_id for part in slices]
+    row_ids = slices.row_ids
     # A row that was committed late has a smaller id than rows cut before it: a step back wraps around.
     steps = [row_ids[0], *((after - before) % _AROUND for before, after in pairwise(row_ids))]
     # The first id is large and the steps are small; in a row of their own they stay narrow.
-    return b"".join(
-        map(pack_numbers, (steps[:1], steps[1:], [part.start for part in slices], [part.items for part in slices]))
-    )
+    return b"".join(map(pack_numbers, (steps[:1], steps[1:], slices.starts, slices.counts)))
 
 
-def unpack_slices(data: bytes, most: int = _MOST_NUMBERS) -> list[Slice]:
+def unpack_slices(data: bytes, most: int = _MOST_NUMBERS) -> Slices:
     """Unpack `pack_slices`; raise `StoreCorrupt` if the page has more than `most` slices."""
     first, offset = unpack_numbers(data, most=1)
     steps, offset = unpack_numbers(data, offset, most)
@@ -143,8 +141,7 @@ def unpack_slices(data: bytes, most: int = _MOST_NUMBERS) -> list[Slice]:
         raise StoreCorrupt(
             f"a page of {len(first) + len(steps)} slices has {len(starts)} starts and {len(counts)} counts"
         )
-    row_ids = [row_id % _AROUND for row_id in accumulate(first + steps)]
-    return list(slices_from(row_ids, starts, counts))
+    return Slices([row_id % _AROUND for row_id in accumulate(first + steps)], starts, counts)
 
 
 def pack_notes(notes: Mapping[int, Note]) -> bytes:

@@ -58,7 +58,7 @@ def breaks(change: Callable[[Book, dict[int, Page]], Any]) -> list[str]:
         (lambda book, pages: pages[3].lengths.__setitem__(0, 300), "bytes"),
         (lambda book, pages: setattr(pages[3], "first_index", 3), "its first item is 3 of 2"),
         (lambda book, pages: setattr(pages[3], "first_index", -1), "its first item is -1 of 2"),
-        (lambda book, pages: pages[3].slices.pop(), "its slices and its lengths disagree"),
+        (lambda book, pages: pages[3].slices.counts.pop(), "its slices and its lengths disagree"),
         (lambda book, pages: setattr(pages[3], "first_index", 1), "was never attempted"),
         (lambda book, pages: pages[3].marks.__setitem__(0, 7), "a mark that does not exist"),
     ],

@@ -41,7 +41,7 @@ def test_pages_are_filled_one_after_the_other(calls: list[list[int]], heap: int)
     for page in pages:
         assert page.used == sum(page.lengths) + HEADER_SIZE * len(page.lengths) <= heap
         assert (page.remaining, page.remaining_size) == (len(page.lengths), sum(page.lengths))
-        assert sum(part.items for part in page.slices) == len(page.lengths)
+        assert sum(page.slices.counts) == len(page.lengths)
         assert [
             calls[part.row_id][at] for part in page.slices for at in range(part.start, part.start + part.items)
         ] == page.lengths
@@ -67,7 +67,7 @@ def test_notes_move_to_where_their_message_lies() -> None:
     for page in pages:
         page.append(inbox_row, 45)
     assert [page.notes for page in pages] == [{1: Note(attempts=1)}, {0: Note(attempts=3)}]
-    assert pages[1].slices == [Slice(7, 3, 1)]
+    assert list(pages[1].slices) == [Slice(7, 3, 1)]
     assert pages[1].note(0).attempts == 3 and pages[0].note(0) == Note()
 
 

@@ -162,7 +162,7 @@ class StoreLoader:
         """Forget what a save stored, before the operation continues."""
         removed = self.working_set.changes.removed_pages if self.cache.payloads else {}
         for page in removed.values():
-            self.cache.forget([part.row_id for part in page.slices])
+            self.cache.forget(page.slices.row_ids)
         self.payloads.begin_again()
         self.inboxes.begin_again()
 

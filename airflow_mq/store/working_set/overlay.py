@@ -97,10 +97,10 @@ class Overlay(Source):
             return
         kept = set()
         for row in self.pages([(origin, index - 2, index + 2) for origin, index in removed], 5):
-            slices = codec.unpack_slices(row.slices)
-            kept |= {(row.origin, slices[0].row_id), (row.origin, slices[-1].row_id)}
+            row_ids = codec.unpack_slices(row.slices).row_ids
+            kept |= {(row.origin, row_ids[0]), (row.origin, row_ids[-1])}
         for (origin, _), page in removed.items():
-            self._gone |= {(origin, part.row_id) for part in page.slices} - kept
+            self._gone |= {(origin, row_id) for row_id in page.slices.row_ids} - kept
 
     def arrive(self, rows: Iterable[Outgoing]) -> None:
         """Add rows as if they had been sent before the next block is planned."""

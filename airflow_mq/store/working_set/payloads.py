@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, repeat
-from operator import attrgetter
 from typing import Any, cast
 
 from ...core.blob import Reference
 from ...core.changes import POSTED, Posted
 from ...core.claims import Claim
 from ...core.errors import StoreCorrupt
-from ...core.page import Page, Singles, Slice
+from ...core.page import Page, Singles, Slices
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
@@ -29,7 +28,6 @@ MOST_BYTES = 8 << 20
 HEADERS_AT_ONCE = 256
 
 Key = tuple[str, int]
-_ROW_ID, _ITEMS = attrgetter("row_id"), attrgetter("items")
 
 
 class PayloadLoader:
@@ -65,15 +63,15 @@ class PayloadLoader:
         known = self._known(parts)
         self._resolve(origin, page, parts if all(known) else parts[: max(needed, known.index(False))])
 
-    def _known(self, parts: Sequence[Slice]) -> list[bool]:
+    def _known(self, parts: Slices) -> list[bool]:
         """Return of which stretches the rows are in the cache."""
-        return list(map(self.cache.payloads.__contains__, map(_ROW_ID, parts)))
+        return list(map(self.cache.payloads.__contains__, parts.row_ids))
 
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
         row_id, place = page.row_id_of(item), page.place_of(item)
         self._fetch({origin: [row_id]})
-        (payload,) = self._stretches(origin, [Slice(row_id, place, 1)])
+        (payload,) = self._stretches(origin, Slices([row_id], [place], [1]))
         return Reference.read(payload) if page.note(item).blob else payload
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
@@ -91,7 +89,7 @@ class PayloadLoader:
         for origin, page, items in wanted:
             self._resolve(origin, page, _unresolved_before(page, items.stop))
 
-    def _resolve(self, origin: str, page: Page, parts: Sequence[Slice]) -> None:
+    def _resolve(self, origin: str, page: Page, parts: Slices) -> None:
         """Append the payloads of the next stretches of a page; their rows are in the cache."""
         first = len(page.payloads)
         page.payloads += self._stretches(origin, parts)
@@ -113,9 +111,9 @@ class PayloadLoader:
         if not self.working_set.beside:
             self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
-    def _fetch_ahead(self, origin: str, needed: Sequence[Slice]) -> None:
+    def _fetch_ahead(self, origin: str, needed: Slices) -> None:
         """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
-        wanted = {origin: set(map(_ROW_ID, needed))}
+        wanted = {origin: set(needed.row_ids)}
         messages, size = self.reach.room
         size = min(size, MOST_BYTES)
         for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
@@ -157,15 +155,15 @@ class PayloadLoader:
         for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
             self.cache.keep(id_, [bytes(heap)], len(heap))
 
-    def _stretches(self, origin: str, parts: Sequence[Slice]) -> Iterable[bytes]:
+    def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
         """Return the messages of stretches of rows in the cache."""
-        rows = list(map(self.cache.payloads.get, map(_ROW_ID, parts)))
+        rows = list(map(self.cache.payloads.get, parts.row_ids))
         if None in rows:
-            row_id = parts[rows.index(None)].row_id
+            row_id = parts.row_ids[rows.index(None)]
             raise StoreCorrupt(f"inbox row {row_id} of {told(origin)} is gone, though a page refers to it")
         return chain.from_iterable(
             row if len(row) == items else row[start : start + items]
-            for row, (_, start, items) in zip(cast("list[Sequence[bytes]]", rows), parts)
+            for row, start, items in zip(cast("list[Sequence[bytes]]", rows), parts.starts, parts.counts)
         )
 
     # Headers and times of sending.
@@ -209,7 +207,7 @@ class PayloadLoader:
         self._sent_at[origin, page.index] = len(page.slices), found
         return found
 
-    def sent_of(self, parts: Iterable[tuple[str, Sequence[Slice]]]) -> Mapping[int, int | None]:
+    def sent_of(self, parts: Iterable[tuple[str, Slices]]) -> Mapping[int, int | None]:
         """Return when rows were enqueued, by id: at least those of these stretches of pages."""
         if missing := self._without_facts(_rows_of(parts)):
             return self.cache.sent_at | self.source.sent_at(missing)
@@ -233,29 +231,29 @@ class PayloadLoader:
         self._posted, self._headers, self._sent_at = {}, {}, {}
 
 
-def _rows_of(parts: Iterable[tuple[str, Sequence[Slice]]]) -> dict[str, set[int]]:
+def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
     """Return the rows of stretches of pages, by queue; without those that this operation enqueued."""
     rows: dict[str, set[int]] = {}
     for origin, own in parts:
-        rows.setdefault(origin, set()).update(map(_ROW_ID, own))
+        rows.setdefault(origin, set()).update(own.row_ids)
     for origin, ids in rows.items():
         if ids and max(ids) >= POSTED:
             rows[origin] = {id_ for id_ in ids if id_ < POSTED}
     return rows
 
 
-def times_by_item(slices: Sequence[Slice], sent: Mapping[int, int | None]) -> dict[int, int]:
+def times_by_item(slices: Slices, sent: Mapping[int, int | None]) -> dict[int, int]:
     """Return when the messages of a page were enqueued, by index, from the times of its rows."""
-    row_ids = chain.from_iterable(map(repeat, map(_ROW_ID, slices), map(_ITEMS, slices)))
+    row_ids = chain.from_iterable(map(repeat, slices.row_ids, slices.counts))
     return {item: at for item, at in enumerate(map(sent.get, row_ids)) if at is not None}
 
 
-def _unresolved(page: Page) -> list[Slice]:
+def _unresolved(page: Page) -> Slices:
     """Return the stretches of a page whose payloads are not loaded."""
     return page.slices[page.resolved :]
 
 
-def _unresolved_before(page: Page, stop: int | None) -> list[Slice]:
+def _unresolved_before(page: Page, stop: int | None) -> Slices:
     """Return the stretches of messages before `stop` whose payloads are not loaded."""
     parts = _unresolved(page)
     return parts[: _covering(parts, len(page.payloads), stop)]
@@ -274,8 +272,8 @@ def _skip_gone(page: Page, before: int | None = None) -> None:
         page.resolved += 1
 
 
-def _covering(parts: Sequence[Slice], first: int, stop: int | None) -> int:
+def _covering(parts: Slices, first: int, stop: int | None) -> int:
     """Return how many stretches, of messages from `first` on, hold all messages before `stop`."""
     if stop is None:
         return len(parts)
-    return bisect_left(list(accumulate(map(_ITEMS, parts), initial=first)), stop, hi=len(parts))
+    return bisect_left(list(accumulate(parts.counts, initial=first)), stop, hi=len(parts))

@@ -11,7 +11,7 @@ from ...core.changes import Aside, CutTotal, Posted
 from ...core.errors import StoreCorrupt
 from ...core.events import EventRun
 from ...core.message import Address
-from ...core.page import PROCESSED, Page
+from ...core.page import PROCESSED, Page, Slices
 from ...core.priority import is_high, told
 from ...core.working_set import WorkingSet
 from .. import codec
@@ -218,7 +218,8 @@ class _Collector:
             )
         changed = map(self.working_set.pages.get, self.changes.pages | self.changes.cut_pages)
         for page in (*filter(None, changed), *self.changes.removed_pages.values()):
-            page.slices = [part._replace(row_id=ids.get(part.row_id, part.row_id)) for part in page.slices]
+            slices = page.slices
+            page.slices = Slices((ids.get(row_id, row_id) for row_id in slices.row_ids), slices.starts, slices.counts)
         self.loader.rename_posted(ids)
 
     def _references(self) -> list[tuple[int, int]]:
@@ -284,10 +285,11 @@ class Writer:
         loans: set[tuple[str, int, int]] = set()
         for (origin, index), page in rows.removed_pages.items():
             if page.has_loans:
-                loans |= {(origin, part.row_id, index) for part in page.slices}
+                loans |= {(origin, row_id, index) for row_id in page.slices.row_ids}
                 continue
-            inner.append((origin, [part.row_id for part in page.slices[1:-1]]))
-            edges |= {(origin, part.row_id, index) for part in (page.slices[0], page.slices[-1])}
+            row_ids = page.slices.row_ids
+            inner.append((origin, row_ids[1:-1]))
+            edges |= {(origin, row_ids[0], index), (origin, row_ids[-1], index)}
         self.unit.pages.save(self.ring_id, rows.pages)
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
         self._delete_rows(inner)

@@ -25,7 +25,7 @@ from airflow_mq.core.outcome import (
     Yield,
     check_outcome,
 )
-from airflow_mq.core.page import Note, Slice
+from airflow_mq.core.page import Note, Slices
 from airflow_mq.core.priority import book_name
 from airflow_mq.core.weight import LARGEST, Weight
 from airflow_mq.queue import Report, RingConfig
@@ -78,7 +78,7 @@ PAGE_KINDS: dict[str, Kind] = {
         lambda lengths: bytes([len(lengths) & 255]) + codec.pack_lengths(lengths),
         ([1, 9], [5, 5], [10]),
     ),
-    "slices": Kind(lambda data: codec.unpack_slices(data, ITEMS), codec.pack_slices, ([Slice(1 << 40, 0, 9), Slice(7, 1, 2)],)),
+    "slices": Kind(lambda data: codec.unpack_slices(data, ITEMS), codec.pack_slices, (Slices([1 << 40, 7], [0, 1], [9, 2]),)),
     "notes": Kind(
         lambda data: {item: _without_zeros(note) for item, note in codec.unpack_notes(data).items() if any(note)},
         codec.pack_notes,
@@ -135,7 +135,7 @@ def check_rows(data: bytes) -> None:
     row = _page_row(data)
     page = attempt(lambda: page_of(row), StoreCorrupt)
     assert len(page.lengths) == row.items == len(page.marks)
-    assert sum(part.items for part in page.slices) == row.items, "slices of another number of items"
+    assert sum(page.slices.counts) == row.items, "slices of another number of items"
 
 
 def check_claim(data: bytes) -> None:
@@ -216,7 +216,7 @@ TARGETS = (
             b'{"all":{"weight":[1,2]},"each":{"1":{"headers":{"a":"b"},"expires":5}},"blobs":{"0":"00ff:9"}}',
             bytes([2, 1, 9, 0, 2, 1, 9]) + b"".join(
                 bytes([len(part)]) + part
-                for part in (codec.pack_slices([Slice(1, 0, 2)]), codec.pack_numbers([4, 5]), b"\0\0")
+                for part in (codec.pack_slices(Slices([1], [0], [2])), codec.pack_numbers([4, 5]), b"\0\0")
             ) + b'{"1":[null,1,null]}',
         ),
     ),

@@ -48,7 +48,7 @@ class Loans:
                 yield Violation(where, f"inbox row {id_} has no bytes and no loan")
         cut: set[int] = set()
         for page in pages.values():
-            row_ids = {part.row_id for part in page.slices}
+            row_ids = set(page.slices.row_ids)
             cut |= row_ids
             if not page.has_loans and any((origin, id_) in self.borrowed for id_ in row_ids):
                 yield Violation(where, f"page {page.index} has borrowed messages, but is not marked so")
