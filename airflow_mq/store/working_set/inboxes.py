@@ -59,8 +59,8 @@ class PayloadCache:
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""
         for kept in (self.payloads, self.sent_at, self.attributes):
-            for row_id in row_ids if kept else ():
-                kept.pop(row_id, None)
+            for row_id in kept.keys() & row_ids:
+                del kept[row_id]
 
     def clear(self) -> None:
         """Forget all rows. Batches that were made of them keep their facts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, repeat
 from typing import Any, cast
@@ -49,6 +50,9 @@ class PayloadLoader:
         self._posted: dict[int, Mapping[str, Any]] = {}
         self._headers: dict[Key, tuple[range, Mapping[int, Mapping[str, str]]]] = {}
         self._sent_at: dict[Key, tuple[int, Mapping[int, int]]] = {}
+        #: Number of fetches for each queue that was visited, and the largest of them.
+        self._fetches: Counter[str] = Counter()
+        self._most_fetches = 0
 
     # Payloads.
 
@@ -116,6 +120,8 @@ class PayloadLoader:
         wanted = {origin: set(needed.row_ids)}
         messages, size = self.reach.room
         size = min(size, MOST_BYTES)
+        self._fetches[origin] += 1
+        self._most_fetches = max(self._most_fetches, self._fetches[origin])
         for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
             own = wanted.setdefault(other, set())
             for row_id, items, bytes_ in self._likely(other):
@@ -126,7 +132,10 @@ class PayloadLoader:
         self._fetch(wanted)
 
     def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
-        """Yield the rows that a visit to this queue begins with, at most two pages: id, messages, bytes."""
+        """Yield the rows that a visit to this queue begins with: id, messages, bytes.
+
+        These are at most two pages, and more once a visit to another queue needed more.
+        """
         book = self.working_set.books[origin]
         page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
         if page is not None and page.resolved < len(page.slices):
@@ -142,7 +151,7 @@ class PayloadLoader:
                 # Looks that bring payloads bring those of all such rows.
                 break
             own += row.size
-            if own > self.working_set.config.heap_size:
+            if own > self._most_fetches * self.working_set.config.heap_size:
                 break
             yield row.id, row.items, row.size
 
