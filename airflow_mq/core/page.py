@@ -27,13 +27,13 @@ class Slice(NamedTuple):
     items: int
 
 
+@dataclass
 class Slices(Sequence[Slice]):
     """Slices, kept as columns: an object for each of thousands keeps Python's garbage collector busy."""
 
-    __slots__ = ("counts", "row_ids", "starts")
-
-    def __init__(self, row_ids: Iterable[int] = (), starts: Iterable[int] = (), counts: Iterable[int] = ()) -> None:
-        self.row_ids, self.starts, self.counts = list(row_ids), list(starts), list(counts)
+    row_ids: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.row_ids)

@@ -11,7 +11,7 @@ from airflow_mq.core.book import Book
 from airflow_mq.core.config import HEADER_SIZE
 from airflow_mq.core.message import Footprint
 from airflow_mq.core.overweight import watermark
-from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, Singles, Slice
+from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, Singles, Slices
 from airflow_mq.core.ring import Ring
 
 
@@ -67,7 +67,7 @@ def test_notes_move_to_where_their_message_lies() -> None:
     for page in pages:
         page.append(inbox_row, 45)
     assert [page.notes for page in pages] == [{1: Note(attempts=1)}, {0: Note(attempts=3)}]
-    assert list(pages[1].slices) == [Slice(7, 3, 1)]
+    assert pages[1].slices == Slices([7], [3], [1])
     assert pages[1].note(0).attempts == 3 and pages[0].note(0) == Note()
 
 

@@ -65,8 +65,8 @@ def test_lengths(lengths: list[int]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 62), SMALL, SMALL), min_size=1))
 def test_slices(parts: list[tuple[int, int, int]]) -> None:
-    slices = Slices(*zip(*sorted(parts)))
-    assert list(codec.unpack_slices(codec.pack_slices(slices))) == list(slices)
+    slices = Slices(*map(list, zip(*sorted(parts))))
+    assert codec.unpack_slices(codec.pack_slices(slices)) == slices
 
 
 LATER = st.none() | st.integers(1, 1 << 62)

@@ -219,7 +219,7 @@ class _Collector:
         changed = map(self.working_set.pages.get, self.changes.pages | self.changes.cut_pages)
         for page in (*filter(None, changed), *self.changes.removed_pages.values()):
             slices = page.slices
-            page.slices = Slices((ids.get(row_id, row_id) for row_id in slices.row_ids), slices.starts, slices.counts)
+            page.slices = Slices([ids.get(row_id, row_id) for row_id in slices.row_ids], slices.starts, slices.counts)
         self.loader.rename_posted(ids)
 
     def _references(self) -> list[tuple[int, int]]:
