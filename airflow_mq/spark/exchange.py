@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 from ..core.claims import Claim
 from ..core.config import MOST_HEADERS
 from ..core.errors import InvalidInput, StoreCorrupt
+from ..core.message import ID_BYTES
 from ..core.outcome import BEGUN, DONE, Begun, Mark, Outcome
 from ..core.permit import Permit
 from ..core.priority import signed
@@ -53,7 +54,15 @@ FILES = 16
 #: Seconds after which a running task writes its outcomes, however few.
 SECONDS = 10.0
 _OUTCOMES = pa.schema(
-    {"origin": pa.string(), "page": pa.int64(), "first": pa.int32(), "last": pa.int32(), "outcome": pa.string()}
+    {
+        "origin": pa.string(),
+        "page": pa.int64(),
+        "first": pa.int32(),
+        "last": pa.int32(),
+        "outcome": pa.string(),
+        # Missing in files of earlier versions.
+        "ids": pa.binary(),
+    }
 )
 _READ = ("origin", "page", "item", "payload", "headers", "attempt", "block")
 _ROWS = 10_000
@@ -325,7 +334,7 @@ class FolderSide:
 
     def report(self, reports: Sequence[Report]) -> None:
         rows = [
-            (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)))
+            (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)), r.ids)
             for r in reports
         ]
         arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
@@ -347,14 +356,25 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
     names = [name for name in folder.names() if share is None or name.startswith(f"{share}-")]
     for name in sorted(names, key=lambda name: name.rpartition("-")[0].rpartition("-")[2]):
         for table in folder.tables(name):
-            for row in zip(*(table.column(column).to_pylist() for column in _OUTCOMES.names)):
+            names = [name for name in _OUTCOMES.names if name != "ids" or name in table.schema.names]
+            for row in zip(*(table.column(name).to_pylist() for name in names)):
                 yield _report(*row)
 
 
-def _report(origin: str | None, page: int | None, first: int | None, last: int | None, outcome: str | None) -> Report:
+def _report(
+    origin: str | None,
+    page: int | None,
+    first: int | None,
+    last: int | None,
+    outcome: str | None,
+    ids: bytes | None = None,
+) -> Report:
     if origin is None or page is None or first is None or last is None or outcome is None:
         raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
-    return Report(origin, page, first, last, _outcome(outcome))
+    answer = _outcome(outcome)
+    # Without ids, settling reads the payloads.
+    are_whole = ids is not None and answer == DONE and len(ids) == (last - first + 1) * ID_BYTES
+    return Report(origin, page, first, last, answer, ids=ids if ids and are_whole else b"")
 
 
 def _outcome(text: str) -> Outcome | Mark:

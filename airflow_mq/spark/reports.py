@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from ..core.errors import CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused, UnknownBlock
+from ..core.message import ID_BYTES, message_id
 from ..core.outcome import DONE, Done, Outcome
 from ..queue import Report
 from ..ticker import Ticker
@@ -23,10 +25,33 @@ PATIENCE = 120.0
 T = TypeVar("T")
 
 
+@dataclass
+class _Run:
+    """Neighbours with the same outcome, and their ids if they are known."""
+
+    origin: str
+    page: int
+    first: int
+    last: int
+    outcome: Outcome
+    ids: list[bytes]
+
+    def goes_on(self, origin: str, page: int, index: int, outcome: Outcome, has_id: bool) -> bool:
+        """Return whether a message is the next one of this run."""
+        return (
+            outcome == DONE == self.outcome
+            and (origin, page, index) == (self.origin, self.page, self.last + 1)
+            and has_id == bool(self.ids)
+        )
+
+    def report(self) -> Report:
+        return Report(self.origin, self.page, self.first, self.last, self.outcome, ids=b"".join(self.ids))
+
+
 class Reporter:
     """Collects outcomes and sends them in chunks. One thread adds; a timer may flush beside it.
 
-    Neighbours that are all done become one report.
+    Neighbours that are all done become one report, with their ids: settling then reads no payloads.
 
     :param send: takes a chunk of reports
     :param seconds: age at which a chunk is sent, however small
@@ -34,20 +59,26 @@ class Reporter:
 
     def __init__(self, send: Callable[[Sequence[Report]], None], seconds: float = CHUNK_SECONDS) -> None:
         self._send, self.seconds = send, seconds
-        self._runs: list[list[Any]] = []
+        self._runs: list[_Run] = []
         self._bytes, self._since = 0, time.monotonic()
         self._is_refused = False
         # One chunk is sent at a time; outcomes are added meanwhile.
         self._sending, self._adding = threading.Lock(), threading.Lock()
 
-    def add(self, origin: str, page: int, index: int, outcome: Outcome) -> None:
-        """Add an outcome, and send the chunk if it is full or old enough."""
+    def add(self, origin: str, page: int, index: int, outcome: Outcome, payload: bytes | None = None) -> None:
+        """Add an outcome, and send the chunk if it is full or old enough.
+
+        :param payload: the message, if it is at hand
+        """
+        ids = [message_id(payload)] if payload is not None and outcome == DONE else []
         with self._adding:
             last = self._runs[-1] if self._runs else None
-            if last and outcome == DONE == last[4] and last[:2] == [origin, page] and last[3] == index - 1:
-                last[3] = index
+            if last and last.goes_on(origin, page, index, outcome, bool(ids)):
+                last.last = index
+                last.ids += ids
             else:
-                self._runs.append([origin, page, index, index, outcome])
+                self._runs.append(_Run(origin, page, index, index, outcome, ids))
+            self._bytes += ID_BYTES * len(ids)
             if isinstance(outcome, Done):
                 self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)
             late = time.monotonic() - self._since >= self.seconds
@@ -67,7 +98,7 @@ class Reporter:
                 runs, self._runs, self._bytes = self._runs, [], 0
             try:
                 if runs:
-                    self._send([Report(*run) for run in runs])
+                    self._send([run.report() for run in runs])
             except BaseException:
                 # The chunk stays late: the next outcome that is added sends it again.
                 with self._adding:

@@ -141,7 +141,7 @@ def run_share(
         side.begin()
         with nullcontext() if careful else timer(reporter):
             for item, outcome in attempts.outcomes(items, run):
-                reporter.add(*item.place, outcome)
+                reporter.add(*item.place, outcome, item.payload)
                 tally.count(outcome)
         reporter.flush()
     return tally

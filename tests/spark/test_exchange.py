@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_mq import MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, TokenRefused
+from airflow_mq.core.message import message_ids
 from airflow_mq.queue import Report
 from airflow_mq.spark import exchange
 from airflow_mq.spark.share import Tally, run_share
@@ -46,6 +49,29 @@ def test_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
     assert queue.footprint("new").count == 8
     assert not [path for path in tmp_path.rglob("*") if block.token in str(path) or path.suffix == ".tmp"]
     assert block.token.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("how", ["with ids", "by an earlier version", "with some of another length"])
+def test_ids_are_reported_if_the_job_wrote_them(make_ring: MakeRing, tmp_path: Path, how: str) -> None:
+    queue = make_ring()
+    payloads = [b"%d" % n for n in range(20)]
+    queue.enqueue_messages("a", payloads)
+    routes, block = processors(), queue.blocks.plan()
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+    assert work(folder, routes).done == 20
+    written = {path: pq.read_table(path) for path in (Path(folder) / "outcomes").glob("*.parquet")}
+    assert any(any(table.column("ids").to_pylist()) for table in written.values())
+    for path, table in written.items():
+        if how == "by an earlier version":
+            pq.write_table(table.drop_columns(["ids"]), path)
+        elif how != "with ids":
+            short = pa.array([b"x"] * table.num_rows, pa.binary())
+            pq.write_table(table.set_column(table.schema.get_field_index("ids"), "ids", short), path)
+
+    assert exchange.take_back(queue, block.token, folder) == 20
+
+    assert queue.blocks.settle(block).processed == 20
+    assert {event.id for event in queue.inspect.events(origin="a")} == set(message_ids(payloads))
 
 
 def test_everything_may_be_done_twice(make_ring: MakeRing, tmp_path: Path, tried_folder: Path) -> None:

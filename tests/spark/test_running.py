@@ -14,6 +14,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.core.errors import InvalidInput, StoreUnreachable, TokenRefused
+from airflow_mq.core.message import message_ids
 from airflow_mq.queue import Report
 from airflow_mq.spark import exchange, lease
 from airflow_mq.spark.driver import load_functions
@@ -21,6 +22,7 @@ from airflow_mq.spark.lease import keeping_lease
 from airflow_mq.spark.reports import Reporter, patiently
 from airflow_mq.spark.share import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
+from airflow_mq.store.inbox import Heaps, Inbox, RowIds
 from tests.spark.conftest import processors, whole
 from tests.spark.functions import all_tried, process
 from tests.waiting import eventually
@@ -355,6 +357,43 @@ def test_neighbours_that_are_done_are_one_report() -> None:
         (1, 2502, 2502),
     ]
     assert len(sent) == 1
+
+
+def test_neighbours_with_payloads_are_reported_with_their_ids() -> None:
+    sent: list[Report] = []
+    reporter = Reporter(sent.extend, seconds=60)
+
+    reporter.add("a", 0, 0, Done(), b"x")
+    reporter.add("a", 0, 1, Done(), b"y")
+    reporter.add("a", 0, 2, Done())
+    reporter.add("a", 0, 3, Yield("later"), b"z")
+    reporter.add("a", 0, 4, Done(used=Weight(1, 1)), b"z")
+    reporter.flush()
+
+    assert [(r.first, r.last, r.ids) for r in sent] == [
+        (0, 1, b"".join(message_ids([b"x", b"y"]))), (2, 2, b""), (3, 3, b""), (4, 4, b""),
+    ]  # fmt: skip
+
+
+def test_settling_a_processed_block_reads_no_payloads(
+    either_store: str, make_ring: Callable[..., MessageQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_ring(either_store)
+    queue.enqueue_messages("a", [b"%d" % n for n in range(100)])
+    routes, block = processors(), queue.blocks.plan()
+    assert run_in_place(queue, block.token, routes, whole(routes)).done == 100
+    fetched: list[object] = []
+    heaps = Inbox.heaps
+
+    def counted(self: Inbox, ring: int, wanted: RowIds) -> list[Heaps]:
+        fetched.append(wanted)
+        return heaps(self, ring, wanted)
+
+    monkeypatch.setattr(Inbox, "heaps", counted)
+
+    assert queue.blocks.settle(block).processed == 100
+    assert not any(fetched)
+    assert {event.id for event in queue.inspect.events(origin="a")} == set(message_ids(b"%d" % n for n in range(100)))
 
 
 def test_a_store_that_does_not_answer_is_asked_again() -> None:

@@ -241,6 +241,16 @@ class _Collector:
                 yield at, AsideRow(origin, row_id, page.note(at.index).arrived)
 
 
+def gaps_between(first: int, below: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield what ranges of first and last ids, in order, leave of the ids from `first` to before `below`."""
+    for start, last in ranges:
+        if first < min(start, below):
+            yield first, min(start, below)
+        first = max(first, last + 1)
+    if first < below:
+        yield first, below
+
+
 def _forget_references(page: Page, items: Collection[int]) -> list[tuple[int, int]]:
     """Remove the references of these items from a page; return their rows, and their places there."""
     referring = {item for item, note in page.notes.items() if note.blob and item in items}
@@ -264,8 +274,7 @@ class Writer:
         :param allow_high: the ring has no high books yet, and may get some now.
         """
         self._write_posted(rows, allow_high)
-        self._write_pages(rows)
-        self._check_floors(rows)
+        self._check_floors(rows, self._write_pages(rows))
         self.unit.books.save(self.ring_id, rows.books)
         self.unit.origins.save_groups(self.ring_id, rows.branches)
         self._write_events(rows)
@@ -279,7 +288,8 @@ class Writer:
         others = [rejoined_row(id_, one) for id_, one in rows.posted.items() if one.note is not None]
         self.unit.inbox.insert_rejoined(self.ring_id, others)
 
-    def _write_pages(self, rows: ChangedRows) -> None:
+    def _write_pages(self, rows: ChangedRows) -> list[RowRange]:
+        """Write pages and delete those that are removed; return ranges of ids that hold no row now."""
         inner: list[tuple[str, list[int]]] = []
         edges: set[tuple[str, int, int]] = set()
         loans: set[tuple[str, int, int]] = set()
@@ -292,21 +302,37 @@ class Writer:
             edges |= {(origin, row_ids[0], index), (origin, row_ids[-1], index)}
         self.unit.pages.save(self.ring_id, rows.pages)
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
-        self._delete_rows(inner)
+        emptied = self._delete_rows(inner)
         self.unit.inbox.delete_shared(self.ring_id, sorted(edges))
         self.unit.payloads.release(rows.references)
         self.unit.loans.release(self.ring_id, sorted(loans))
+        return emptied
 
-    def _delete_rows(self, rows: Sequence[tuple[str, list[int]]]) -> None:
-        """Delete rows that lay in a single page: those of a page at once, where no other row has an id among theirs."""
+    def _delete_rows(self, rows: Sequence[tuple[str, list[int]]]) -> list[RowRange]:
+        """Delete rows that lay in a single page: those of a page at once, where no other row has an id among theirs.
+
+        Return ranges of ids that hold no row now.
+        """
         ranges = [RowRange(origin, min(row_ids), max(row_ids), len(row_ids)) for origin, row_ids in rows if row_ids]
-        if not self.unit.inbox.delete_ranges(self.ring_id, ranges):
-            self.unit.inbox.delete(self.ring_id, [(origin, row_id) for origin, row_ids in rows for row_id in row_ids])
+        if self.unit.inbox.delete_ranges(self.ring_id, ranges):
+            return ranges
+        self.unit.inbox.delete(self.ring_id, [(origin, row_id) for origin, row_ids in rows for row_id in row_ids])
+        return []
 
-    def _check_floors(self, rows: ChangedRows) -> None:
-        """Raise `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page."""
+    def _check_floors(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> None:
+        """Raise `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page.
+
+        :param emptied: ranges of ids that hold no row
+        """
         raised = {one.origin: one for one in rows.raised_floors}
-        wanted = [(one.origin, one.before, one.after) for one in raised.values()]
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        for gone in emptied:
+            ranges.setdefault(gone.origin, []).append((gone.first, gone.last))
+        wanted = [
+            (one.origin, first, below)
+            for one in raised.values()
+            for first, below in gaps_between(one.before, one.after, sorted(ranges.get(one.origin, ())))
+        ]
         for origin, ids in self.unit.inbox.ids_between(self.ring_id, wanted):
             lost = sorted(set(ids).difference(raised[origin].cut))
             if lost:
