@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from tests.benchmarks.drivers.common import SIZE
@@ -11,6 +12,9 @@ from tests.benchmarks.measures.profile import parts
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stats import Figure, Sample, pick, rates, values
 
+PANELS = [["bulk", "out", "bounds"], ["single", "log", "bounds"], ["blocks", "profile", "bounds"]]
+#: Letters of a bound's name.
+NAME = 80
 OURS, BARE, PEER = "#1b7f5c", "#8a8f98", "#c9a45c"
 
 
@@ -20,16 +24,15 @@ def draw(path: Path, samples: Sequence[Sample], found: Sequence[Row]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(4, 2, figsize=(19, 24), layout="constrained")
-    _bars(axes[0][0], "Bulk in, messages a second", _of_rates(samples, "bulk_in"))
-    _bars(axes[0][1], "Out until the last row is gone, messages a second", _of_rates(samples, "out"))
-    _bars(axes[1][0], "Single sends, messages a second", _of_rates(samples, "single_in"))
-    _bars(axes[1][1], "Write-ahead log for a whole life, bytes a message", _of_log(samples), mark=SIZE)
-    _bars(axes[2][0], "Blocks and plans, milliseconds", _of_seconds(samples))
-    _ratios(axes[2][1], found)
-    _stacked(axes[3][0], "Where a message's time goes, a part of it", pick(samples, "profile"))
-    axes[3][1].set_axis_off()
-    figure.savefig(path, dpi=110)
+    figure, axes = pyplot.subplot_mosaic(PANELS, figsize=(28, 19), width_ratios=(1, 1, 1.1), layout="constrained")
+    _bars(axes["bulk"], "Bulk in, messages a second", _of_rates(samples, "bulk_in"))
+    _bars(axes["out"], "Out until the last row is gone, messages a second", _of_rates(samples, "out"))
+    _bars(axes["single"], "Single sends, messages a second", _of_rates(samples, "single_in"))
+    _bars(axes["log"], "Write-ahead log for a whole life, bytes a message", _of_log(samples), mark=SIZE)
+    _bars(axes["blocks"], "Blocks and plans, milliseconds", _of_seconds(samples))
+    _stacked(axes["profile"], "Where a message's time goes, a part of it", pick(samples, "profile"))
+    _ratios(axes["bounds"], found)
+    figure.savefig(path, dpi=80)
     pyplot.close(figure)
 
 
@@ -125,8 +128,12 @@ def _ratios(axis: Any, found: Sequence[Row]) -> None:
         assert row.bound and row.ratio
         margin = row.ratio / row.bound if row.at_least else row.bound / row.ratio
         axis.plot([1, margin], [place, place], color=OURS if row.met else "#b03a3a", linewidth=4, solid_capstyle="butt")
-        axis.annotate(f" {row.ratio:.2f} ({row.target})", (max(margin, 1), place), va="center", fontsize=7)
+        axis.annotate(f" {row.ratio:.2f} ({row.target})", (max(margin, 1), place), va="center", fontsize=8)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=1)
-    axis.set_yticks(range(len(judged)), [f"{row.group}: {row.what}" for row in judged], fontsize=7)
-    axis.margins(x=0.25)
+    axis.set_yticks(range(len(judged)), [_named(row) for row in judged], fontsize=8)
+    axis.margins(x=0.3, y=0.01)
+
+
+def _named(row: Row) -> str:
+    return shorten(f"{row.group}: {row.what}", NAME, placeholder=" …")
