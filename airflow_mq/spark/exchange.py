@@ -373,7 +373,7 @@ def _report(
         raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
     answer = _outcome(outcome)
     # Without ids, settling reads the payloads.
-    are_whole = ids is not None and answer == DONE and len(ids) == (last - first + 1) * ID_BYTES
+    are_whole = isinstance(ids, bytes) and answer == DONE and len(ids) == (last - first + 1) * ID_BYTES
     return Report(origin, page, first, last, answer, ids=ids if ids and are_whole else b"")
 
 

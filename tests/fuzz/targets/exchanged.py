@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from airflow_mq.core.errors import InvalidInput, StoreCorrupt
+from airflow_mq.core.message import ID_BYTES
 from airflow_mq.core.outcome import DONE, Outcome, Yield
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.queue import Report
@@ -68,7 +69,7 @@ def _check_bytes(draw: Draw) -> None:
     """Read a file of outcomes that is damaged from some place on."""
     from airflow_mq.spark.exchange import _reports
 
-    whole = _parquet([("acme", 1, 0, 3, '["done"]')])
+    whole = _parquet([("acme", 1, 0, 3, '["done"]', bytes(4 * ID_BYTES))])
     place = draw.whole(2) % len(whole)
     damage = draw.rest()
     reports = _outcomes(whole[:place] + damage + whole[place + len(damage) :])
@@ -83,8 +84,10 @@ def _parquet(rows: list[tuple[Any, ...]]) -> bytes:
     from airflow_mq.spark.exchange import _OUTCOMES
 
     sink = pa.BufferOutputStream()
+    # Files of earlier versions have no ids, the last column.
+    schema = pa.schema(list(_OUTCOMES)[: len(rows[0])])
     table = pa.Table.from_arrays(
-        [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)], schema=_OUTCOMES
+        [pa.array(column, kind.type) for column, kind in zip(zip(*rows), schema)], schema=schema
     )
     pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue().to_pybytes())
@@ -97,11 +100,12 @@ def _check_outcomes(draw: Draw) -> None:
     origin = draw.pick(("acme", "bolt", None))
     numbers = [draw.pick((0, 1, None, -1, draw.whole(3))) for _ in range(3)]
     text = draw.pick((None, draw.rest().decode("utf-8", "replace")))
-    reports = attempt(
-        lambda: list(_reports(_outcomes(_parquet([(origin, *numbers, text)])))), InvalidInput, StoreCorrupt
-    )
-    answers = attempt(FolderSide(Folder(str(folder())), "000000").answered, InvalidInput, StoreCorrupt)
-    assert len(reports) == 1 and isinstance(reports[0], Report) and answers
+    for ids in ((), (None,), ((text or "").encode(),)):
+        row = (origin, *numbers, text, *ids)
+        reports = attempt(lambda row=row: list(_reports(_outcomes(_parquet([row])))), InvalidInput, StoreCorrupt)  # type: ignore[misc]
+        answers = attempt(FolderSide(Folder(str(folder())), "000000").answered, InvalidInput, StoreCorrupt)
+        assert len(reports) == 1 and isinstance(reports[0], Report) and answers
+        assert len(reports[0].ids) in (0, (reports[0].last - reports[0].first + 1) * ID_BYTES)
 
 
 def _check_messages(draw: Draw) -> None:
