@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, compress, repeat
+from itertools import accumulate, chain, compress, repeat
 from typing import NamedTuple, overload
 
 from .config import HEADER_SIZE
@@ -51,6 +51,14 @@ class Slices(Sequence[Slice]):
         if isinstance(at, slice):
             return Slices(self.row_ids[at], self.starts[at], self.counts[at])
         return Slice(self.row_ids[at], self.starts[at], self.counts[at])
+
+    def rows_by_item(self) -> Iterator[int]:
+        """Iterate over the inbox rows in which the items arrived, a row for each item."""
+        return chain.from_iterable(map(repeat, self.row_ids, self.counts))
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the inbox row of each item, and its index there."""
+        return ((part.row_id, part.start + at) for part in self for at in range(part.items))
 
     def append(self, row_id: int, start: int, items: int) -> None:
         """Append a slice."""

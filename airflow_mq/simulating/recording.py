@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 
 from ..core.book import DEFAULT_STANDING, Standing
 from ..core.claims import Scales
@@ -125,7 +124,7 @@ def _waiting(working_set: StoredSet, origin: str, pages: Sequence[_Page]) -> Ite
 
 
 def _row_ids(page: Page) -> Iterator[int]:
-    return chain.from_iterable(map(repeat, page.slices.row_ids, page.slices.counts))
+    return page.slices.rows_by_item()
 
 
 def _standings(working_set: StoredSet, origins: Sequence[str]) -> dict[str, Standing]:

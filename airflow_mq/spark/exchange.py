@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib import import_module
 from typing import Any
@@ -33,7 +33,6 @@ import pyarrow.parquet as pq
 from ..core.claims import Claim
 from ..core.config import MOST_HEADERS
 from ..core.errors import InvalidInput, StoreCorrupt
-from ..core.message import ID_BYTES
 from ..core.outcome import BEGUN, DONE, Begun, Mark, Outcome
 from ..core.permit import Permit
 from ..core.priority import signed
@@ -41,6 +40,7 @@ from ..core.settle import Answers
 from ..core.weight import Weight
 from ..processors import Part, Processors
 from ..queue import Batch, MessageQueue, Report
+from ..queue.blocks.reports import ids_fit
 from ..store import codec
 from .items import Item, Place, batch_of, groups_of, neighbours_of
 from .reports import patiently
@@ -356,8 +356,8 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
     names = [name for name in folder.names() if share is None or name.startswith(f"{share}-")]
     for name in sorted(names, key=lambda name: name.rpartition("-")[0].rpartition("-")[2]):
         for table in folder.tables(name):
-            names = [name for name in _OUTCOMES.names if name != "ids" or name in table.schema.names]
-            for row in zip(*(table.column(name).to_pylist() for name in names)):
+            columns = [column for column in _OUTCOMES.names if column != "ids" or column in table.schema.names]
+            for row in zip(*(table.column(column).to_pylist() for column in columns)):
                 yield _report(*row)
 
 
@@ -371,10 +371,9 @@ def _report(
 ) -> Report:
     if origin is None or page is None or first is None or last is None or outcome is None:
         raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
-    answer = _outcome(outcome)
+    report = Report(origin, page, first, last, _outcome(outcome), ids=ids or b"")
     # Without ids, settling reads the payloads.
-    are_whole = isinstance(ids, bytes) and answer == DONE and len(ids) == (last - first + 1) * ID_BYTES
-    return Report(origin, page, first, last, answer, ids=ids if ids and are_whole else b"")
+    return report if ids_fit(report) else replace(report, ids=b"")
 
 
 def _outcome(text: str) -> Outcome | Mark:

@@ -238,7 +238,7 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
 def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
     """Return the headers of each item of a page, from the attributes of its inbox rows by id."""
     headers_by_item: dict[int, Mapping[str, str]] = {}
-    places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
+    places = page.slices.places()
     for item, (row_id, place) in enumerate(places) if attributes else ():
         row = attributes.get(row_id, {})
         headers = row.get("each", {}).get(str(place), {}).get("headers") or row.get("all", {}).get("headers")

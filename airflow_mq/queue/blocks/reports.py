@@ -39,17 +39,18 @@ def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -
     name = check_origin(report.origin)
     if report.priority != REGULAR:
         name = book_name(name, check_priority(report.priority))
-    _check_ids(report)
+    if not ids_fit(report):
+        raise InvalidInput(
+            f"invalid ids in the report on messages {first} to {last}: expected {ID_BYTES} bytes each, "
+            "with the outcome Done()"
+        )
     return [name, page, first, last, *(codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome))]
 
 
-def _check_ids(report: Report) -> None:
+def ids_fit(report: Report) -> bool:
+    """Return whether a report has no ids, or one for each message of a plain `Done`."""
     ids, count = report.ids, report.last - report.first + 1
-    if ids and (type(ids) is not bytes or report.outcome != DONE or len(ids) != count * ID_BYTES):
-        raise InvalidInput(
-            f"invalid ids in the report on messages {report.first} to {report.last}: expected {ID_BYTES} bytes each, "
-            "with the outcome Done()"
-        )
+    return not ids or (type(ids) is bytes and report.outcome == DONE and len(ids) == count * ID_BYTES)
 
 
 def _checked_mark(mark: Mark) -> Mark:

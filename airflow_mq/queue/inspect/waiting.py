@@ -39,10 +39,8 @@ class Waiting:
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
         self._is_paused_below = working_set.loader.groups.is_paused_below
         self._scales = Scales(working_set)
-        #: Demand of plain pages by their packed lengths, and of plain inbox rows, because many are alike.
-        self._plain_demand: dict[bytes, int] = {}
-        self._row_demand: dict[tuple[bytes, int, int], int] = {}
-        self._begun_demand: dict[tuple[tuple[int, ...], bytes], int] = {}
+        #: Demand of plain pages by their packed lengths, of those begun also by their marks, and of plain inbox rows.
+        self._demand: dict[object, int] = {}
 
     @cached_property
     def _due(self) -> dict[int, str]:
@@ -106,37 +104,23 @@ class Waiting:
     def _of_page(self, row: FirstPageRow) -> Asks:
         """Return the demand of a queue by its first waiting page, which has slices unless it is plain."""
         if not row.slices:
-            row_id, asked = row.first_mail, self._plain(bytes(row.lengths))
+            packed = bytes(row.lengths)
+            row_id, asked = row.first_mail, self._by_lengths(packed, lambda: codec.unpack_numbers(packed)[0])
         else:
             page = page_of(row.page_row)
             row_id = page.row_id_of(row.first_index)
-            asked = self._asked(row.origin, page) if page.notes else self._begun(page)
+            key = bytes(row.lengths), bytes(page.marks)
+            asked = self._asked(row.origin, page) if page.notes else self._by_lengths(key, lambda: _waiting(page))
         if row.messages > COUNTED:
             return Asks(self._since(row_id), inf, True)
         return Asks(self._since(row_id), asked, bool(row.whole) and row.origin not in self._with_due)
 
-    def _plain(self, lengths: bytes) -> int:
-        if lengths not in self._plain_demand:
-            self._plain_demand[lengths] = self._asked_by(codec.unpack_numbers(lengths)[0])
-        return self._plain_demand[lengths]
-
-    def _begun(self, page: Page) -> int:
-        """Return the demand of a page without notes, of which some messages do not wait."""
-        key = tuple(page.lengths), bytes(page.marks)
-        if key not in self._begun_demand:
-            waiting = [length for length, mark in zip(page.lengths, page.marks) if mark == WAITING]
-            self._begun_demand[key] = self._asked_by(waiting)
-        return self._begun_demand[key]
-
-    def _plain_row(self, lengths: bytes, items: int, size: int) -> int:
-        key = lengths, items, size
-        if key not in self._row_demand:
-            self._row_demand[key] = self._asked_by(codec.unpack_lengths(lengths, items, size))
-        return self._row_demand[key]
-
-    def _asked_by(self, lengths: Sequence[int]) -> int:
-        """Return the demand of messages by their lengths alone."""
-        return sum(self.parts(self.working_set.config.weigher.weigh(length)) for length in lengths)
+    def _by_lengths(self, key: object, lengths: Callable[[], Sequence[int]]) -> int:
+        """Return the demand of messages by their lengths alone, once for each key: many pages and rows are alike."""
+        if key not in self._demand:
+            weigh = self.working_set.config.weigher.weigh
+            self._demand[key] = sum(self.parts(weigh(length)) for length in lengths())
+        return self._demand[key]
 
     def _of_inbox(self, row: FirstInboxRow) -> Asks | None:
         """Return the demand of a queue without pages by its first inbox row."""
@@ -149,10 +133,16 @@ class Waiting:
             return Asks(self._since(row.id), inf, True)
         whole = bool(row.whole) and not messages and name not in self._with_due
         if not row.attributes:
-            return Asks(self._since(row.id), self._plain_row(bytes(row.lengths), row.items, row.size), whole)
+            key = bytes(row.lengths), row.items, row.size
+            return Asks(self._since(row.id), self._by_lengths(key, lambda: codec.unpack_lengths(*key)), whole)
         inbox_row, page = inbox_row_of(row.inbox_row), Page(0)
         page.append(inbox_row, self.working_set.config.heap_size)
         return Asks(self._since(row.id), self._asked(name, page), whole and len(page.lengths) == row.items)
+
+
+def _waiting(page: Page) -> list[int]:
+    """Return the lengths of the messages that wait."""
+    return [length for length, mark in zip(page.lengths, page.marks) if mark == WAITING]
 
 
 def first_row_id(working_set: StoredSet, book: Book) -> int | None:

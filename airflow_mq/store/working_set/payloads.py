@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain
 from typing import Any, cast
 
 from ...core.blob import Reference
@@ -60,12 +60,11 @@ class PayloadLoader:
         """Load the payloads of a page, at least those before `stop`, and fetch those that the walk will come to."""
         if self.with_payloads:
             _skip_gone(page)
-        parts = _unresolved(page)
-        needed = _covering(parts, len(page.payloads), stop)
-        if not all(self._known(parts[:needed])):
-            self._fetch_ahead(origin, parts[:needed])
+        parts, needed = _unresolved(page), _unresolved(page, stop)
+        if not all(self._known(needed)):
+            self._fetch_ahead(origin, needed)
         known = self._known(parts)
-        self._resolve(origin, page, parts if all(known) else parts[: max(needed, known.index(False))])
+        self._resolve(origin, page, parts if all(known) else parts[: max(len(needed), known.index(False))])
 
     def _known(self, parts: Slices) -> list[bool]:
         """Return of which stretches the rows are in the cache."""
@@ -80,18 +79,19 @@ class PayloadLoader:
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
         """Complete the payloads of many pages at once."""
-        pages = list(pages)
-        self._fetch(_rows_of((origin, _unresolved(page)) for origin, page in pages))
-        for origin, page in pages:
-            self._resolve(origin, page, _unresolved(page))
+        self._complete([(origin, page, None) for origin, page in pages])
 
     def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> None:
         """Complete the payloads of ranges of many pages, without the rows before and behind them."""
         for _, page, items in wanted:
             _skip_gone(page, items.start)
-        self._fetch(_rows_of((origin, _unresolved_before(page, items.stop)) for origin, page, items in wanted))
-        for origin, page, items in wanted:
-            self._resolve(origin, page, _unresolved_before(page, items.stop))
+        self._complete([(origin, page, items.stop) for origin, page, items in wanted])
+
+    def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> None:
+        """Fetch and resolve the messages of many pages before an item of each, or all."""
+        self._fetch(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted))
+        for origin, page, stop in wanted:
+            self._resolve(origin, page, _unresolved(page, stop))
 
     def _resolve(self, origin: str, page: Page, parts: Slices) -> None:
         """Append the payloads of the next stretches of a page; their rows are in the cache."""
@@ -253,19 +253,15 @@ def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
 
 def times_by_item(slices: Slices, sent: Mapping[int, int | None]) -> dict[int, int]:
     """Return when the messages of a page were enqueued, by index, from the times of its rows."""
-    row_ids = chain.from_iterable(map(repeat, slices.row_ids, slices.counts))
-    return {item: at for item, at in enumerate(map(sent.get, row_ids)) if at is not None}
+    return {item: at for item, at in enumerate(map(sent.get, slices.rows_by_item())) if at is not None}
 
 
-def _unresolved(page: Page) -> Slices:
-    """Return the stretches of a page whose payloads are not loaded."""
-    return page.slices[page.resolved :]
-
-
-def _unresolved_before(page: Page, stop: int | None) -> Slices:
-    """Return the stretches of messages before `stop` whose payloads are not loaded."""
-    parts = _unresolved(page)
-    return parts[: _covering(parts, len(page.payloads), stop)]
+def _unresolved(page: Page, stop: int | None = None) -> Slices:
+    """Return the stretches of a page whose payloads are not loaded, all or those with messages before `stop`."""
+    parts = page.slices[page.resolved :]
+    if stop is None:
+        return parts
+    return parts[: bisect_left(list(accumulate(parts.counts, initial=len(page.payloads))), stop, hi=len(parts))]
 
 
 def _skip_gone(page: Page, before: int | None = None) -> None:
@@ -279,10 +275,3 @@ def _skip_gone(page: Page, before: int | None = None) -> None:
             break
         page.payloads += [b""] * part.items
         page.resolved += 1
-
-
-def _covering(parts: Slices, first: int, stop: int | None) -> int:
-    """Return how many stretches, of messages from `first` on, hold all messages before `stop`."""
-    if stop is None:
-        return len(parts)
-    return bisect_left(list(accumulate(parts.counts, initial=first)), stop, hi=len(parts))

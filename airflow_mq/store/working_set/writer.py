@@ -257,7 +257,7 @@ def _forget_references(page: Page, items: Collection[int]) -> list[tuple[int, in
     if not referring:
         return []
     page.notes.update({item: page.notes[item]._replace(blob=None) for item in referring})
-    places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
+    places = page.slices.places()
     return [place for item, place in enumerate(places) if item in referring]
 
 

@@ -49,7 +49,7 @@ def _many(lab: Lab, queues: int) -> str:
     def prepare(uri: str) -> None:
         with Running(OURS, uri) as driver:
             driver("setup", block=BLOCK, rounds=ROUNDS)
-            driver("fill_many", each=max(lab.sizes.inspected[-1] * 2 // queues, 2), first=0, last=queues)
+            driver("fill_many", each=2 * lab.sizes.inspected[-1] // queues, first=0, last=queues)
 
     return lab.prepared(_name(queues), prepare)
 
@@ -60,11 +60,10 @@ def _name(queues: int) -> str:
 
 def rows(samples: Sequence[Sample]) -> list[Row]:
     """Show client and server CPU together; on the largest number only the first plan has a bound."""
-    taken = pick(samples, "inspect", "ours")
-    counts, found = sorted({sample["queues"] for sample in taken}), []
+    counts, found = sorted({sample["queues"] for sample in pick(samples, "inspect", "ours")}), []
     for queues in counts:
         for step, name in STEPS.items():
-            own = [sample for sample in taken if (sample["queues"], sample["variant"]) == (queues, step)]
+            own = pick(samples, "inspect", "ours", variant=step, queues=queues)
             figure = Figure.of(sample["client"] + sample["server"] for sample in own)
             if figure is None:
                 continue

@@ -73,7 +73,7 @@ def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[Attri
     cut = working_set.stored[origin].cut
     left: set[Place] = set()
     for _, page in working_set.loader.pages.read_all(origin):
-        places = ((part.row_id, part.start + at) for part in page.slices for at in range(part.items))
+        places = page.slices.places()
         left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
     named = _named(rows)
     return {place: hash_ for place, hash_ in named.items() if place in left or not cut.has(place[0])}
