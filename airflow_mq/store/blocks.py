@@ -38,9 +38,9 @@ class Blocks(Repository):
 
     __slots__ = ()
 
-    def next_number(self, ring: int) -> int:
-        """Count up and return the number of a ring's next block; requires the ring lock."""
-        number: int = self.unit.only("next_block", ring=ring)[0]
+    def next_number(self, ring: int, block: int) -> int:
+        """Count up and return the number of a ring's next block, whose id is given; requires the ring lock."""
+        number: int = self.unit.only("next_block", ring=ring, id=block)[0]
         return number
 
     def insert(self, ring: int, block: BlockRow, claims: Sequence[tuple[int, str, bytes, bool]]) -> None:

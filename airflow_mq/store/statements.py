@@ -8,7 +8,7 @@ Markers stand for text that differs between the databases:
 
 - `:x`: a parameter; `:x::text[]`: an array, sent in binary (PostgreSQL only)
 - `{s}`: the prefix of table names
-- `{part x}`: a part
+- `{part x}`: a part, which may contain parts
 - `{at x}`: a timestamp as microseconds since 1970; `{clock}`: the current time as such
 - `{json x}`: a parameter that is stored as JSON
 - `{position x, y}`: the position of text `y` in `x`, from 1, or 0
@@ -32,7 +32,7 @@ _PART = re.compile(r"\{part (\w+)\}")
 @cache
 def statement(dialect: str, name: str, prefix: str) -> str:
     """Return the text of a statement with table names, without comments."""
-    text = _PART.sub(lambda match: _text(dialect, "part", match[1]), _text(dialect, "name", name))
+    text = _text(dialect, "name", name)
     for marker, write in _MARKERS[dialect].items():
         text = re.sub(marker, write, text, flags=re.DOTALL)
     return text.replace("{s}", prefix)
@@ -46,7 +46,8 @@ def names(dialect: str) -> frozenset[str]:
 
 def _text(dialect: str, kind: str, name: str) -> str:
     own = _texts().get((kind, name, dialect))
-    return _texts()[kind, name, ""] if own is None else own
+    text = _texts()[kind, name, ""] if own is None else own
+    return _PART.sub(lambda match: _text(dialect, "part", match[1]), text)
 
 
 @cache

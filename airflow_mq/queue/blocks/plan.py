@@ -154,7 +154,8 @@ def new_block(
     by_hand: bool = False,
 ) -> BlockRow:
     """Store a block that begins now, and its claims in the order of the visits."""
-    token, id_, number = secrets.token_bytes(16), unit.fresh_ids(1)[0], unit.blocks.next_number(session.ring_id)
+    token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
+    number = unit.blocks.next_number(session.ring_id, id_)
     stored = {
         **(details or {}),
         "limit": limit,

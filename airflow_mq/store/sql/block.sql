@@ -5,9 +5,22 @@
 SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details
 FROM {s}block b
 
+-- part: oldest_live (postgres)
+-- An id at or below those of all live blocks.
+(SELECT n.oldest_block FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
+
 -- name: next_block
 -- Count up and return the number of a ring's next block. Requires the ring lock.
 UPDATE {s}state SET blocks = blocks + 1 WHERE ring = :ring RETURNING blocks
+
+-- name: next_block (postgres)
+-- Write the id of the oldest live block, too.
+UPDATE {s}state
+SET blocks = blocks + 1, oldest_block = coalesce((
+    SELECT b.id FROM {s}block b WHERE b.ring = :ring AND b.state = 0 AND b.id >= oldest_block ORDER BY b.id LIMIT 1
+), :id)
+WHERE {part newest}
+RETURNING blocks
 
 -- name: insert_block
 -- Write a planned block. Requires the ring lock.
@@ -60,7 +73,7 @@ WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
 -- name: dead_blocks (postgres)
 -- Lock them; skip blocks that a transaction of a caller completes at this moment.
 {part block}
-WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id FOR UPDATE SKIP LOCKED
+WHERE b.ring = :ring AND b.state = 0 AND b.id >= {part oldest_live} AND b.deadline <= :now ORDER BY b.id FOR UPDATE SKIP LOCKED
 
 -- name: overdue_blocks
 -- Return blocks whose deadline has passed, for display.
@@ -116,7 +129,7 @@ WHERE c.ring = :ring AND c.origin = :origin
 
 -- name: claims_of (postgres)
 SELECT c.origin, c.data FROM {s}claim c
-WHERE c.ring = :ring AND c.origin = ANY(:origin::text[])
+WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
 
 -- name: claimed
 -- Return queues with messages in flight, except those claimed by hand.
@@ -170,7 +183,7 @@ ORDER BY o.id
 -- name: reported (postgres)
 SELECT c.origin, o.data
 FROM {s}claim c JOIN {s}outcome o ON o.block = c.block
-WHERE c.ring = :ring AND c.origin = ANY(:origin::text[])
+WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
 GROUP BY c.origin, o.id, o.data
 ORDER BY o.id
 

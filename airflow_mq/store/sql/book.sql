@@ -1,4 +1,7 @@
 -- Books: the queue of each origin, its place in the ring, and depths over books, pages and inbox rows.
+--
+-- On PostgreSQL, a book has an age, which falls with each write. A lookup of one book has LIMIT 1: it ends at the newest
+-- version of its row, however many older ones the server keeps for an open transaction.
 
 -- part: in_the_way
 -- What keeps a book `o` from being serviced: a pause, and messages in flight. Also the settings of its origin.
@@ -31,7 +34,7 @@
        ), false) AS paused,
        coalesce((
            SELECT true FROM {s}claim c
-           WHERE c.ring = :ring AND NOT c.by_hand
+           WHERE c.ring = :ring AND NOT c.by_hand AND c.block >= {part oldest_live}
              AND c.origin IN (ltrim(o.origin, E'\x01'), E'\x01' || ltrim(o.origin, E'\x01'))
            LIMIT 1
        ), false) AS in_flight,
@@ -62,7 +65,9 @@ SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.
        coalesce(b.wake_at, 0),
 {part in_the_way}
 FROM unnest(:origin::text[]) AS o(origin)
-LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = o.origin
+LEFT JOIN LATERAL (
+    SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = o.origin ORDER BY k.age LIMIT 1
+) b ON true
 
 -- name: save_book
 -- Write books. Requires the ring lock.
@@ -82,6 +87,37 @@ ON CONFLICT (ring, origin) DO UPDATE SET
     ahead = excluded.ahead,
     wake_at = excluded.wake_at
 
+-- name: save_book (postgres)
+WITH wanted AS (
+    SELECT w.*, (
+        SELECT b.age FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin ORDER BY b.age LIMIT 1
+    ) AS age
+    FROM {each origin text[], begin_page bigint[], end_page bigint[], pages bigint[], messages bigint[],
+          size bigint[], ticket bigint[], deficit bigint[], floor bigint[], ahead bytea[], wake_at bigint[]}
+), changed AS (
+    UPDATE {s}book b SET
+        begin_page = w.begin_page,
+        end_page = w.end_page,
+        pages = w.pages,
+        messages = w.messages,
+        size = w.size,
+        ticket = w.ticket,
+        deficit = w.deficit,
+        floor = w.floor,
+        ahead = w.ahead,
+        wake_at = w.wake_at,
+        age = b.age - 1
+    FROM wanted w
+    WHERE b.ring = :ring AND b.origin = w.origin AND b.age = w.age
+)
+INSERT INTO {s}book (
+    ring, origin, begin_page, end_page, pages, messages, size, ticket, deficit, floor, ahead, wake_at
+)
+SELECT :ring, w.origin, w.begin_page, w.end_page, w.pages, w.messages, w.size, w.ticket, w.deficit, w.floor, w.ahead,
+       w.wake_at
+FROM wanted w
+WHERE w.age IS NULL
+
 -- name: line
 -- Return ticket, name and deficit of all ready books, in ring order. Only rings with paths read it.
 SELECT b.ticket, b.origin, b.deficit FROM {s}book b WHERE b.ring = :ring AND b.ticket IS NOT NULL ORDER BY b.ticket
@@ -89,9 +125,13 @@ SELECT b.ticket, b.origin, b.deficit FROM {s}book b WHERE b.ring = :ring AND b.t
 -- name: guaranteed
 -- Return origins with a guaranteed least: first those with a ready book, in ring order, then the others, which may
 -- have inbox rows.
-SELECT t.origin FROM {s}standing t LEFT JOIN {s}book b ON b.ring = t.ring AND b.origin = t.origin
-WHERE t.ring = :ring AND t.guaranteed
-ORDER BY b.ticket IS NULL, b.ticket, t.origin
+SELECT g.origin FROM (
+    SELECT t.origin,
+           (SELECT b.ticket FROM {s}book b WHERE b.ring = t.ring AND b.origin = t.origin LIMIT 1) AS ticket
+    FROM {s}standing t
+    WHERE t.ring = :ring AND t.guaranteed
+) g
+ORDER BY g.ticket IS NULL, g.ticket, g.origin
 
 -- name: turns
 -- Return ready books in ring order whose name contains a text; an empty text matches all.

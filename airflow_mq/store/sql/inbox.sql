@@ -285,6 +285,24 @@ WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
 GROUP BY m.origin
 ORDER BY 2
 
+-- name: news_by_id (postgres)
+-- Look up the book of a queue once, not for each of its rows.
+SELECT n.origin, n.first
+FROM (
+    SELECT q.origin, (SELECT min(i) FROM unnest(q.ids) i WHERE i >= coalesce(b.floor, 0)) AS first
+    FROM (
+        SELECT m.origin, array_agg(m.id) AS ids FROM {s}mail m
+        WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
+        GROUP BY m.origin
+    ) q
+    LEFT JOIN LATERAL (
+        SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = q.origin ORDER BY k.age LIMIT 1
+    ) b ON true
+    WHERE b.ticket IS NULL
+) n
+WHERE n.first IS NOT NULL
+ORDER BY 2
+
 -- name: news_by_origin
 -- Return queues that are not ready and have rows, with the first id of each.
 -- The recursion steps from queue to queue along the index instead of reading all rows.
@@ -297,10 +315,11 @@ WITH RECURSIVE walk(origin) AS (
 )
 SELECT w.origin,
        (SELECT min(m.id) FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(
+            (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1), 0)) AS first
 FROM walk w
-LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
-WHERE w.origin IS NOT NULL AND b.ticket IS NULL
+WHERE w.origin IS NOT NULL
+  AND (SELECT b.ticket FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1) IS NULL
 ORDER BY 2
 
 -- name: newcomers
@@ -317,7 +336,7 @@ GROUP BY s.origin
 SELECT s.origin, min(CASE WHEN b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END), max(s.id)
 FROM (SELECT m.id, m.origin FROM {s}mail m WHERE m.ring = :ring AND m.id >= :start ORDER BY m.id LIMIT :limit) s
 LEFT JOIN LATERAL (
-  SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = s.origin LIMIT 1
+    SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = s.origin ORDER BY k.age LIMIT 1
 ) b ON true
 GROUP BY s.origin
 

@@ -1,5 +1,13 @@
 -- Rings: names, settings, floors, leases and the ring lock; ids and clock of the database.
 
+-- part: newest
+-- Select the state of a ring.
+ring = :ring
+
+-- part: newest (postgres)
+-- Read past no older version of the row. The newest one may belong to a transaction that ends while this one waits.
+ring = :ring AND age <= (SELECT n.age FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
+
 -- part: last_drawn (postgres)
 -- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
 -- sequence's row may read the value that `nextval` logs, up to 32 ahead of the last id drawn. Ids drawn later
@@ -58,6 +66,9 @@ WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 -- Return ticket floor, look floor and version of a ring.
 SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :ring
 
+-- name: floors (postgres)
+SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
 SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder,
@@ -74,6 +85,8 @@ SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
+ORDER BY s.age
+LIMIT 1
 FOR UPDATE OF s
 
 -- name: try_lock_ring (postgres)
@@ -83,41 +96,43 @@ SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
+ORDER BY s.age
+LIMIT 1
 FOR UPDATE OF s SKIP LOCKED
 
 -- name: save_state
 -- Write the floors of a ring and count the change. Requires the ring lock.
 UPDATE {s}state
 SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor
-WHERE ring = :ring
+WHERE {part newest}
 
 -- name: save_state (postgres)
--- Write the marks, too.
+-- Write the marks and the next age, too.
 UPDATE {s}state
-SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb
-WHERE ring = :ring
+SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb, age = age - 1
+WHERE {part newest}
 
 -- name: lower_floor
 -- Lower the ticket floor below tickets that are now in use. Requires the ring lock.
-UPDATE {s}state SET ticket_floor = :ticket WHERE ring = :ring AND ticket_floor > :ticket
+UPDATE {s}state SET ticket_floor = :ticket WHERE {part newest} AND ticket_floor > :ticket
 
 -- name: take_lease
 -- Lease the ring to a process across transactions. Requires the ring lock.
-UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder WHERE ring = :ring
+UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder WHERE {part newest}
 
 -- name: take_lease (postgres)
 -- The commit of a lease does not wait for the disk. A server that crashes may forget the lease; then the holder's
 -- results are refused by its token, and its messages are tried again. Commits of results wait.
 UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder
-WHERE ring = :ring AND set_config('synchronous_commit', 'off', true) = 'off'
+WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
 
 -- name: renew_lease
 -- Extend the lease of a ring, if the process still has it.
-UPDATE {s}state SET lease_until = :until WHERE ring = :ring AND lease_token = :token
+UPDATE {s}state SET lease_until = :until WHERE {part newest} AND lease_token = :token
 
 -- name: drop_lease
 -- End the lease of a ring, if the process still has it.
-UPDATE {s}state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE ring = :ring AND lease_token = :token
+UPDATE {s}state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE {part newest} AND lease_token = :token
 
 -- name: fresh_ids
 -- Draw ids and return the last one.

@@ -33,6 +33,7 @@ COMMITS = {
     7: "03f67c3",
     8: "5f02a94",
     9: "2c79730",
+    10: "15734dd",
 }
 ROOT = Path(__file__).parents[3]
 #: Headings that pg_dump writes, and commands that only psql knows.

@@ -1,0 +1,1 @@
+-- SQLite keeps no older versions of a row in its tables. This version changes PostgreSQL only.
