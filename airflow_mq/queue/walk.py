@@ -70,7 +70,8 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
     :param block: the planned block; without one a round of service, which is numbered as a block is.
     """
     if ledger.entries:
-        id_, number = (block.id, block.number) if block else (unit.fresh_ids(1)[0], unit.blocks.next_number(ring))
+        id_ = block.id if block else unit.fresh_ids(1)[0]
+        number = block.number if block else unit.blocks.next_number(ring, id_)
         data = codec.pack_ledger(list(ledger.entries.values()), ledger.head)
         unit.ledger.insert(ring, number, id_, data, now)
 

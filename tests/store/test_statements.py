@@ -227,6 +227,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
     "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "marks": "[]"},
+    "next_block": {"id": LATE},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
     "renew_lease": {"token": TOKEN, "until": 1},
     "drop_lease": {"token": TOKEN},
