@@ -57,10 +57,6 @@ BACKEND = "SELECT pg_backend_pid()"
 #: Plans that the server does not use for the queue's own connections: its statements look up rows by keys. Old versions of rows make a table look
 #: large, and the planner may then read it whole for one lookup.
 PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
-#: An inspection reads many rows, so the server may use all plans.
-READING = "; ".join(
-    ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *(f"SET LOCAL {plan} = DEFAULT" for plan in PLANS)]
-).encode()
 #: Executions of a statement before it is prepared.
 PREPARE_AFTER = 2
 
@@ -188,7 +184,7 @@ class PostgresStore(Store[Connection]):
 
     @contextmanager
     def reading(self) -> Iterator[Unit]:
-        with self._transaction(READING) as unit:
+        with self._transaction(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
             yield unit
 
     @contextmanager

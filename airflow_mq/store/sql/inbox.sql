@@ -132,8 +132,12 @@ WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :first AND m.id < :below
 SELECT w.origin, found.ids
 FROM {each origin text[], first bigint[], below bigint[]}
 CROSS JOIN LATERAL (
-    SELECT array_agg(m.id) AS ids FROM {s}mail m
-    WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) < (w.origin, w.below)
+    SELECT array_agg(s.id) AS ids
+    FROM (
+        SELECT m.id FROM {s}mail m
+        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) < (w.origin, w.below)
+        ORDER BY m.origin, m.id
+    ) s
 ) found
 
 -- name: uncut
@@ -478,9 +482,13 @@ DELETE FROM {s}mail
 WHERE ring = :ring AND origin = :origin AND id = :id
 
 -- name: delete_mail (postgres)
-DELETE FROM {s}mail d
-USING {each origin text[], id bigint[]}
-WHERE d.ring = :ring AND d.origin = w.origin AND d.id = w.id
+DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
+    SELECT f.ctid
+    FROM {each origin text[], id bigint[]}
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM {s}mail m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
+    ) f
+))
 
 -- name: delete_range
 -- Delete all rows of a range of ids, if it contains as many as the caller knows, and so no others. Requires the ring
@@ -491,16 +499,19 @@ WHERE ring = :ring AND origin = :origin AND id BETWEEN :first AND :last AND :row
 )
 
 -- name: delete_range (postgres)
-DELETE FROM {s}mail d
-USING (
-    SELECT w.origin, w.first, w.last
+DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
+    SELECT unnest(f.rows)
     FROM {each origin text[], first bigint[], last bigint[], rows int[]}
-    WHERE w.rows = (
-        SELECT count(*) FROM {s}mail m
-        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-    )
-) r
-WHERE d.ring = :ring AND (d.origin, d.id) >= (r.origin, r.first) AND (d.origin, d.id) <= (r.origin, r.last)
+    CROSS JOIN LATERAL (
+        SELECT array_agg(s.ctid) AS rows
+        FROM (
+            SELECT m.ctid FROM {s}mail m
+            WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+            ORDER BY m.origin, m.id
+        ) s
+    ) f
+    WHERE cardinality(f.rows) = w.rows
+))
 
 -- name: delete_shared_mail
 -- Delete rows at the edge of a deleted page, unless a neighbouring page still holds a part of them. A row is at most a
@@ -514,13 +525,19 @@ WHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (
 )
 
 -- name: delete_shared_mail (postgres)
-DELETE FROM {s}mail d
-USING {each origin text[], id bigint[], page bigint[]}
-WHERE d.ring = :ring AND d.origin = w.origin AND d.id = w.id AND NOT EXISTS (
-    SELECT FROM {s}page p
-    WHERE p.ring = :ring AND p.origin = w.origin AND p.page BETWEEN w.page - 2 AND w.page + 2
-      AND w.id IN (p.first_mail, p.last_mail)
-)
+DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
+    SELECT f.ctid
+    FROM {each origin text[], id bigint[], page bigint[]}
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM {s}mail m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
+    ) f
+    WHERE (
+        SELECT true FROM {s}page p
+        WHERE p.ring = :ring AND p.origin = w.origin AND p.page BETWEEN w.page - 2 AND w.page + 2
+          AND w.id IN (p.first_mail, p.last_mail)
+        LIMIT 1
+    ) IS NULL
+))
 
 -- name: insert_delayed
 -- Write rows that join their queue when they are due.

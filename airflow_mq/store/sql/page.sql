@@ -47,9 +47,13 @@ DELETE FROM {s}page
 WHERE ring = :ring AND origin = :origin AND page = :page
 
 -- name: delete_page (postgres)
-DELETE FROM {s}page d
-USING {each origin text[], page bigint[]}
-WHERE d.ring = :ring AND d.origin = w.origin AND d.page = w.page
+DELETE FROM {s}page WHERE ctid = ANY(ARRAY(
+    SELECT f.ctid
+    FROM {each origin text[], page bigint[]}
+    CROSS JOIN LATERAL (
+        SELECT p.ctid FROM {s}page p WHERE p.ring = :ring AND p.origin = w.origin AND p.page = w.page LIMIT 1
+    ) f
+))
 
 -- name: first_pages
 -- Return the first waiting page of each ready book in the ring's order, and whether the book has no message elsewhere.
