@@ -152,13 +152,12 @@ SELECT :id, b.id, :data FROM {s}block b
 WHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline > :now
 
 -- name: report (postgres)
--- Keep the block from ending before this transaction does.
-WITH live AS (
-    SELECT b.id FROM {s}block b
-    WHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline > :now
-    FOR KEY SHARE
+-- Keep the block from ending before this transaction does. Only the index of tokens can find it.
+WITH named AS (
+    SELECT b.id, b.ring, b.state, b.deadline FROM {s}block b WHERE b.token = :token FOR KEY SHARE
 )
-INSERT INTO {s}outcome (block, data) SELECT live.id, :data FROM live
+INSERT INTO {s}outcome (block, data)
+SELECT n.id, :data FROM named n WHERE n.ring = :ring AND n.state = 0 AND n.deadline > :now
 
 -- name: insert_outcome
 -- Write a report to a block that this transaction has closed.

@@ -33,9 +33,14 @@
            WHERE p.ring = :ring AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > :now)
        ), false) AS paused,
        coalesce((
-           SELECT true FROM {s}claim c
-           WHERE c.ring = :ring AND NOT c.by_hand AND c.block >= {part oldest_live}
-             AND c.origin IN (ltrim(o.origin, E'\x01'), E'\x01' || ltrim(o.origin, E'\x01'))
+           SELECT true FROM (VALUES (ltrim(o.origin, E'\x01')), (E'\x01' || ltrim(o.origin, E'\x01'))) AS n(origin)
+           CROSS JOIN LATERAL (
+               SELECT FROM {s}claim c
+               WHERE c.ring = :ring AND NOT c.by_hand AND (c.origin, c.block) >= (n.origin, {part oldest_live})
+                 AND (c.origin, c.block) <= (n.origin, 9223372036854775807)
+               ORDER BY c.origin, c.block
+               LIMIT 1
+           ) c
            LIMIT 1
        ), false) AS in_flight,
        (SELECT t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01')) AS standing
@@ -90,8 +95,8 @@ ON CONFLICT (ring, origin) DO UPDATE SET
 -- name: save_book (postgres)
 WITH wanted AS (
     SELECT w.*, (
-        SELECT b.age FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin ORDER BY b.age LIMIT 1
-    ) AS age
+        SELECT b.ctid FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin ORDER BY b.age LIMIT 1
+    ) AS row
     FROM {each origin text[], begin_page bigint[], end_page bigint[], pages bigint[], messages bigint[],
           size bigint[], ticket bigint[], deficit bigint[], floor bigint[], ahead bytea[], wake_at bigint[]}
 ), changed AS (
@@ -108,7 +113,7 @@ WITH wanted AS (
         wake_at = w.wake_at,
         age = b.age - 1
     FROM wanted w
-    WHERE b.ring = :ring AND b.origin = w.origin AND b.age = w.age
+    WHERE b.ctid = w.row
 )
 INSERT INTO {s}book (
     ring, origin, begin_page, end_page, pages, messages, size, ticket, deficit, floor, ahead, wake_at
@@ -116,7 +121,7 @@ INSERT INTO {s}book (
 SELECT :ring, w.origin, w.begin_page, w.end_page, w.pages, w.messages, w.size, w.ticket, w.deficit, w.floor, w.ahead,
        w.wake_at
 FROM wanted w
-WHERE w.age IS NULL
+WHERE w.row IS NULL
 
 -- name: line
 -- Return ticket, name and deficit of all ready books, in ring order. Only rings with paths read it.

@@ -157,7 +157,9 @@ WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 -- name: heaps (postgres)
 SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
 FROM {each origin text[], id bigint[]}
-JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}mail m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
+) m
 
 -- name: heaps_in_ranges
 -- Return the bytes of the first rows of ranges of ids, and facts about their messages.
@@ -203,7 +205,9 @@ WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id AND m.attributes <> x
 -- name: mail_attributes (postgres)
 SELECT m.origin, m.id, m.attributes
 FROM {each origin text[], id bigint[]}
-JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}mail m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
+) m
 WHERE m.attributes <> ''
 
 -- name: mail_attributes_in_ranges
@@ -241,7 +245,9 @@ SELECT m.origin, m.id, m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origi
 -- name: sent_at (postgres)
 SELECT m.origin, m.id, {at m.sent_at}
 FROM {each origin text[], id bigint[]}
-JOIN {s}mail m ON m.ring = :ring AND m.origin = w.origin AND m.id = w.id
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}mail m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
+) m
 
 -- name: sent_at_in_ranges
 -- Return when the first rows of ranges of ids were sent.
