@@ -54,8 +54,8 @@ SEARCH_PATH = "pg_catalog, pg_temp"
 ISOLATION = "read committed"
 #: The process that answers; a pooler names another one when it accepts a connection.
 BACKEND = "SELECT pg_backend_pid()"
-#: Plans that the server does not use for the queue's own connections: its statements look up rows by keys. Old versions of rows make a table look
-#: large, and the planner may then read it whole for one lookup.
+#: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
+#: table look large, and the planner may then read it whole for one lookup.
 PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 #: Executions of a statement before it is prepared.
 PREPARE_AFTER = 2
