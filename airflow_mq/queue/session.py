@@ -34,10 +34,14 @@ Listener = Callable[[str, Footprint], None]
 current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery", default=None)
 #: Seconds between two deletions of expired rows by one process.
 FORGET_EVERY = 60.0
+#: A call looks again for what the calls of so many microseconds before should have deleted: some may have failed.
+AGAIN = 600_000_000
+#: Before every time of a row.
+BEGINNING = -(1 << 62)
 #: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews the lease.
 SERVICE_LEASE = 30.0
 #: State of a ring for readers that do not lock it.
-_UNKNOWN = StateRow(0, -(1 << 62), 0, [], None, 0, "")
+_UNKNOWN = StateRow(0, BEGINNING, 0, [], None, 0, "")
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
 
 
@@ -77,6 +81,8 @@ class RingSession:
         self.fence: Fence | None = None
         self._config: tuple[PlainConfig, RingConfig] | None = None
         self._forgot_at = -FORGET_EVERY
+        #: Until when rows of each kind were deleted.
+        self._forgotten: dict[str, int] = {}
         #: Leases of the ring that this session held, or may hold, and no longer needs.
         self._given_up: set[bytes] = set()
         try:
@@ -284,18 +290,22 @@ class RingSession:
         return StoredSet(self.remember_config(ring.config), ring.now, loader)
 
     def forget_old(self, unit: Unit, now: int, *, at_once: bool = False) -> None:
-        """Delete expired rows, at most once per `FORGET_EVERY` seconds."""
+        """Delete expired rows, at most once per `FORGET_EVERY` seconds, or at once all of them.
+
+        Rows that earlier calls deleted are not looked for again: on PostgreSQL, an open transaction may keep them.
+        """
         if not at_once and time.monotonic() - self._forgot_at < FORGET_EVERY:
             return
-        self._forgot_at = time.monotonic()
-        config = self.config
-        for expire, seconds in (
-            (unit.events.expire, config.keep_events),
-            (unit.ledger.expire, config.keep_ledger),
-            (unit.blocks.expire, config.keep_ledger),
-            (unit.keys.expire, config.key_window),
+        self._forgot_at, config, forgotten = time.monotonic(), self.config, self._forgotten
+        for kind, expire, seconds in (
+            ("events", unit.events.expire, config.keep_events),
+            ("ledger", unit.ledger.expire, config.keep_ledger),
+            ("blocks", unit.blocks.expire, config.keep_ledger),
+            ("keys", unit.keys.expire, config.key_window),
         ):
-            expire(self.ring_id, now - int(seconds * 1_000_000))
+            after = BEGINNING if at_once else forgotten.get(kind, BEGINNING) - AGAIN
+            forgotten[kind] = now - int(seconds * 1_000_000)
+            expire(self.ring_id, after, forgotten[kind])
 
     def meet_newcomers(self) -> None:
         """Before an operation reads the whole ring, let new queues enter it in bounded transactions."""

@@ -101,9 +101,9 @@ class Blocks(Repository):
         self.unit.run("delete_claims", block=block)
         self.unit.run("delete_outcomes", block=block)
 
-    def expire(self, ring: int, before: int) -> None:
-        """Delete blocks that ended at or before a time."""
-        self.unit.run("expire_block", ring=ring, before=before)
+    def expire(self, ring: int, after: int, before: int) -> None:
+        """Delete blocks that ended after a time, and at or before another."""
+        self.unit.run("expire_block", ring=ring, after=after, before=before)
 
     # Claims.
 

@@ -61,9 +61,9 @@ class Events(Repository):
         rows = self.unit.rows_for("recent_events_of", {"origin": origins}, ring=ring, before=before, limit=limit)
         return sorted((EventRow(*row) for row in rows), reverse=True)[:limit]
 
-    def expire(self, ring: int, before: int) -> None:
-        """Delete events at or before a time."""
-        self.unit.run("expire_event", ring=ring, before=before)
+    def expire(self, ring: int, after: int, before: int) -> None:
+        """Delete events after a time, and at or before another."""
+        self.unit.run("expire_event", ring=ring, after=after, before=before)
 
 
 def _together(runs: Iterable[EventRun]) -> list[tuple[str, int, list[EventRun]]]:
@@ -114,6 +114,6 @@ class Ledger(Repository):
         """Return the beginnings of the latest entries."""
         return [LedgerHeadRow(*row) for row in self.unit.rows("ledger_heads", ring=ring, before=LATEST, limit=limit)]
 
-    def expire(self, ring: int, before: int) -> None:
-        """Delete entries at or before a time."""
-        self.unit.run("expire_ledger", ring=ring, before=before)
+    def expire(self, ring: int, after: int, before: int) -> None:
+        """Delete entries after a time, and at or before another."""
+        self.unit.run("expire_ledger", ring=ring, after=after, before=before)

@@ -471,6 +471,6 @@ class Keys(Repository):
         rows = self.unit.rows("key_chunks", ring=ring, first=first, last=last, since=since)
         return [(key, bytes(digests)) for key, digests in rows]
 
-    def expire(self, ring: int, before: int) -> None:
-        """Delete keys whose window has ended."""
-        self.unit.run("expire_key", ring=ring, before=before)
+    def expire(self, ring: int, after: int, before: int) -> None:
+        """Delete keys that were used after a time, and at or before another."""
+        self.unit.run("expire_key", ring=ring, after=after, before=before)

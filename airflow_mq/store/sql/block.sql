@@ -111,8 +111,8 @@ UPDATE {s}block SET deadline = 0 WHERE ring = :ring AND token = :token AND state
 UPDATE {s}block SET state = :state, ended_at = :now, details = {json details} WHERE id = :block AND state = 0
 
 -- name: expire_block
--- Delete blocks that ended at or before a time.
-DELETE FROM {s}block WHERE ring = :ring AND state <> 0 AND ended_at <= :before
+-- Delete blocks that ended after a time, and at or before another.
+DELETE FROM {s}block WHERE ring = :ring AND state <> 0 AND ended_at > :after AND ended_at <= :before
 
 -- name: insert_claim
 -- Write the claims of a block, in order of its visits. Requires the ring lock.

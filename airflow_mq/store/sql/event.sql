@@ -53,5 +53,5 @@ CROSS JOIN LATERAL (
 ) e
 
 -- name: expire_event
--- Delete events at or before a time.
-DELETE FROM {s}event WHERE ring = :ring AND at <= :before
+-- Delete events after a time, and at or before another.
+DELETE FROM {s}event WHERE ring = :ring AND at > :after AND at <= :before

@@ -34,5 +34,5 @@ WHERE k.ring = :ring AND k.key >= :first AND k.key < :last AND k.origin = '' AND
 ORDER BY k.key
 
 -- name: expire_key
--- Delete keys whose window has ended.
-DELETE FROM {s}sent_key WHERE ring = :ring AND at <= :before
+-- Delete keys that were used after a time, and at or before another.
+DELETE FROM {s}sent_key WHERE ring = :ring AND at > :after AND at <= :before

@@ -20,5 +20,5 @@ ORDER BY l.block DESC
 LIMIT :limit
 
 -- name: expire_ledger
--- Delete entries at or before a time.
-DELETE FROM {s}ledger WHERE ring = :ring AND at <= :before
+-- Delete entries after a time, and at or before another.
+DELETE FROM {s}ledger WHERE ring = :ring AND at > :after AND at <= :before
