@@ -301,9 +301,13 @@ SELECT n.origin, n.first
 FROM (
     SELECT q.origin, (SELECT min(i) FROM unnest(q.ids) i WHERE i >= coalesce(b.floor, 0)) AS first
     FROM (
-        SELECT m.origin, array_agg(m.id) AS ids FROM {s}mail m
-        WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
-        GROUP BY m.origin
+        SELECT s.origin, array_agg(s.id) AS ids
+        FROM (
+            SELECT m.origin, m.id FROM {s}mail m
+            WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
+            ORDER BY m.id
+        ) s
+        GROUP BY s.origin
     ) q
     LEFT JOIN LATERAL (
         SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = q.origin ORDER BY k.age LIMIT 1
