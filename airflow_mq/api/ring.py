@@ -98,12 +98,16 @@ class OriginFairness(Schema):
 
 
 class Fairness(Schema):
-    """Fairness of the latest blocks; the rows with the largest error come first."""
+    """Fairness of the latest blocks; the rows with the largest error come first.
+
+    If `partial`, more queues wait than were compared, and promised shares are upper bounds.
+    """
 
     rows: list[OriginFairness]
     jain: float | None
     blocks: int
     queues: int
+    partial: bool
 
 
 class Violation(Schema):
@@ -165,7 +169,7 @@ def fairness(conn_id: str, ring: str, user: Reader, blocks: Annotated[int, Query
         found = queue.inspect.fairness(blocks, most=_waiting_counted(queue))
     worst = sorted(found.origins, key=lambda origin: -abs(origin.error or 0.0))[:MOST_ROWS]
     rows = [OriginFairness.of(origin, blocks=origin.contended) for origin in worst]
-    return Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins))
+    return Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins), partial=found.partial)
 
 
 def _waiting_counted(queue: MessageQueue) -> int:

@@ -225,6 +225,8 @@ export interface components {
         /**
          * Fairness
          * @description Fairness of the latest blocks; the rows with the largest error come first.
+         *
+         *     If `partial`, more queues wait than were compared, and promised shares are upper bounds.
          */
         Fairness: {
             /** Rows */
@@ -235,6 +237,8 @@ export interface components {
             blocks: number;
             /** Queues */
             queues: number;
+            /** Partial */
+            partial: boolean;
         };
         /**
          * Forecast

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight, Yield
+from airflow_mq.api.ring import WAITING
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import fill
 from tests.airflow.page.routes import ROUTES
@@ -53,6 +54,18 @@ def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:03}", b"12") for number in range(100))
     data = ask("viewer", "GET", f"{of(ring)}/overview").json()
     assert len(data["arcs"]) == 60 and data["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
+
+
+def test_the_fairness_of_a_part_of_the_queues_says_so(ask: Ask, ring: MessageQueue) -> None:
+    def partial() -> bool:
+        return bool(ask("viewer", "GET", f"{of(ring)}/fairness").json()["partial"])
+
+    ring.enqueue_messages((f"q{number:03}", b"12") for number in range(WAITING - 1))
+    ring.blocks.settle(ring.blocks.plan(limit=Weight(1, 1)))
+    assert not partial()
+    ring.enqueue_messages((f"r{number:03}", b"12") for number in range(10))
+    ring.blocks.settle(ring.blocks.plan(limit=Weight(1, 1)))
+    assert partial()
 
 
 @pytest.mark.parametrize("sort", ["origin", "messages", "bytes", "oldest", "received"])

@@ -110,6 +110,9 @@ function FairnessTable() {
                   The {count(data.rows.length)} queues with the largest deviation, of {count(data.queues)}.
                 </p>
               )}
+              {data.partial && (
+                <p className="muted">More queues wait than were compared: the promised shares are upper bounds.</p>
+              )}
               </>
             )}
           </Sliced>
