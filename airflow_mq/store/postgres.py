@@ -56,7 +56,7 @@ ISOLATION = "read committed"
 BACKEND = "SELECT pg_backend_pid()"
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup.
-PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+UNUSED_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 #: Executions of a statement before it is prepared.
 PREPARE_AFTER = 2
 
@@ -157,7 +157,8 @@ class PostgresStore(Store[Connection]):
 
     def _connect(self) -> Connection:
         wait = f"lock_timeout = {_milliseconds(self.busy_timeout)}"
-        return connect(self.address, wait, "synchronous_commit = on", "jit = off", *(f"{plan} = off" for plan in PLANS))
+        unused = (f"{plan} = off" for plan in UNUSED_PLANS)
+        return connect(self.address, wait, "synchronous_commit = on", "jit = off", *unused)
 
     def _disconnect(self, connection: Connection) -> None:
         with suppress(psycopg.Error):

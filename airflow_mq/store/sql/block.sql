@@ -73,7 +73,8 @@ WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
 -- name: dead_blocks (postgres)
 -- Lock them; skip blocks that a transaction of a caller completes at this moment.
 {part block}
-WHERE b.ring = :ring AND b.state = 0 AND b.id >= {part oldest_live} AND b.deadline <= :now ORDER BY b.id FOR UPDATE SKIP LOCKED
+WHERE b.ring = :ring AND b.state = 0 AND b.id >= {part oldest_live} AND b.deadline <= :now
+ORDER BY b.id FOR UPDATE SKIP LOCKED
 
 -- name: overdue_blocks
 -- Return blocks whose deadline has passed, for display.

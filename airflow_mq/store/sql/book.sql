@@ -1,7 +1,7 @@
 -- Books: the queue of each origin, its place in the ring, and depths over books, pages and inbox rows.
 --
--- On PostgreSQL, a book has an age, which falls with each write. A lookup of one book has LIMIT 1: it ends at the newest
--- version of its row, however many older ones the server keeps for an open transaction.
+-- On PostgreSQL, a book has an age, which falls with each write. A lookup of one book has LIMIT 1: it ends at the
+-- newest version of its row, however many older ones the server keeps for an open transaction.
 
 -- part: in_the_way
 -- What keeps a book `o` from being serviced: a pause, and messages in flight. Also the settings of its origin.
