@@ -271,6 +271,7 @@ class PostgresSeam(Seam):
         result = real(query)
         if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             self.scheduler.released()
+            self._let_waiters_go_on()
         self._lose(fault, connection)
         self.after(process, fault)
         return result
@@ -309,8 +310,15 @@ class PostgresSeam(Seam):
             pid = connection.pgconn.backend_pid
             connection.pgconn.finish()
             self.monitor.await_end(pid)
+            self._let_waiters_go_on()
         # Otherwise psycopg would warn of it.
         connection.close()
+
+    def _let_waiters_go_on(self) -> None:
+        """Wait until the server has given freed locks to those who wait: the next statement would race with them."""
+        for process in self.scheduler.processes.values():
+            if process.blocked is not None and not process.is_gone:
+                process.blocked.ready()
 
     def wait(self, connection: Any, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Wait for an answer of the server, while other actors run if a lock is in the way."""

@@ -158,13 +158,14 @@ def _rows(samples: Sequence[Sample], name: str, variant: str) -> list[Row]:
     sizes = pick(samples, "sustained size", name, variant=variant)
     first, last = _sixth(windows, 1), _sixth(windows, 6)
     is_ours = name == "ours"
+    whose = f"{name}, {variant}, {windows[0]['whole'] / 60:g} minutes"
 
     def row(
         what: str, before: float, after: float, form: str, bound: float | None = None, at_least: bool = False
     ) -> Row:
         ratio = after / before if before not in (0, inf) else None
         detail = f"{before:,.{form}}, then {after:,.{form}}"
-        title = f"{name}, {variant}: {what}, the last sixth against the first"
+        title = f"{whose}: {what}, the last sixth against the first"
         return Row("sustained", title, ratio, bound if is_ours else None, at_least, detail)
 
     found = [row("messages a second out", _rate(first), _rate(last), "0f", 0.9, True)]
@@ -172,18 +173,18 @@ def _rows(samples: Sequence[Sample], name: str, variant: str) -> list[Row]:
         found.append(row(f"{rank} latency in ms", _latency(first, rank), _latency(last, rank), "0f", bound))
     spent = [_spent(_sixth(sizes, number), part) for number, part in ((1, first), (6, last))]
     found.append(row("server CPU a message in µs", *spent, "0f"))
-    return [*found, _size_row(sizes, name, variant)]
+    return [*found, _size_row(sizes, whose, is_ours)]
 
 
-def _size_row(sizes: Sequence[Sample], name: str, variant: str) -> Row:
+def _size_row(sizes: Sequence[Sample], whose: str, is_ours: bool) -> Row:
     most = [max((sample["own"] for sample in _sixth(sizes, number)), default=0.0) for number in (2, 6)]
     at_end = sizes[-1] if sizes else {}
     grown = sum(at_end.get(part, 0.0) for part in ("tables", "toast", "indexes"))
     return Row(
         "sustained",
-        f"{name}, {variant}: largest size beside what may not be vacuumed, the last sixth against the second",
+        f"{whose}: largest size beside what may not be vacuumed, the last sixth against the second",
         most[1] / most[0] if most[0] else None,
-        1.2 if name == "ours" else None,
+        1.2 if is_ours else None,
         at_least=False,
         detail=f"{most[1] / (1 << 20):,.1f} of {grown / (1 << 20):,.0f} MiB, {at_end.get('dead', 0):,.0f} dead rows",
     )
