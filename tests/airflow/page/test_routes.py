@@ -56,7 +56,7 @@ def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:
     assert len(data["arcs"]) == 60 and data["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
 
 
-def test_the_fairness_of_a_part_of_the_queues_says_so(ask: Ask, ring: MessageQueue) -> None:
+def test_the_fairness_of_a_part_of_the_queues_is_marked(ask: Ask, ring: MessageQueue) -> None:
     def partial() -> bool:
         return bool(ask("viewer", "GET", f"{of(ring)}/fairness").json()["partial"])
 
