@@ -27,22 +27,30 @@
        ) END AS standing
 
 -- part: in_the_way (postgres)
--- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight.
+-- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight. A ring without a
+-- live block has nothing in flight, which one lookup finds out for all books.
        coalesce((
            SELECT true FROM {s}pause p
            WHERE p.ring = :ring AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > :now)
        ), false) AS paused,
-       coalesce((
-           SELECT true FROM (VALUES (ltrim(o.origin, E'\x01')), (E'\x01' || ltrim(o.origin, E'\x01'))) AS n(origin)
-           CROSS JOIN LATERAL (
-               SELECT FROM {s}claim c
-               WHERE c.ring = :ring AND NOT c.by_hand AND (c.origin, c.block) >= (n.origin, {part oldest_live})
-                 AND (c.origin, c.block) <= (n.origin, 9223372036854775807)
-               ORDER BY c.origin, c.block
+       CASE
+           WHEN (
+               SELECT true FROM {s}block v
+               WHERE v.ring = :ring AND v.state = 0 AND v.id >= {part oldest_live} ORDER BY v.id LIMIT 1
+           ) THEN coalesce((
+               SELECT true
+               FROM (VALUES (ltrim(o.origin, E'\x01')), (E'\x01' || ltrim(o.origin, E'\x01'))) AS n(origin)
+               CROSS JOIN LATERAL (
+                   SELECT FROM {s}claim c
+                   WHERE c.ring = :ring AND NOT c.by_hand AND (c.origin, c.block) >= (n.origin, {part oldest_live})
+                     AND (c.origin, c.block) <= (n.origin, 9223372036854775807)
+                   ORDER BY c.origin, c.block
+                   LIMIT 1
+               ) c
                LIMIT 1
-           ) c
-           LIMIT 1
-       ), false) AS in_flight,
+           ), false)
+           ELSE false
+       END AS in_flight,
        (SELECT t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01')) AS standing
 
 -- name: ready_books
