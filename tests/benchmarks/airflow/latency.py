@@ -18,6 +18,7 @@ from typing import Any
 from airflow_mq import MessageQueue, RingConfig
 from airflow_mq.store import parse, upgrade
 from airflow_mq.testing.live import LiveAirflow
+from tests.benchmarks.about import machine
 from tests.benchmarks.airflow.__main__ import HERE, ORIGINS, PLENTY, REPOSITORY, moment, say
 from tests.benchmarks.drivers.common import SIZE, stamped
 from tests.benchmarks.measures.latency import SHARES, quantile
@@ -29,7 +30,7 @@ FLOOD = 1_000_000
 
 
 def main() -> int:
-    options = _options()
+    options, facts = _options(), machine()
     with tempfile.TemporaryDirectory(prefix="mq-bench-") as place:
         store = f"sqlite:///{place}/store.db"
         upgrade(parse(store))
@@ -50,7 +51,7 @@ def main() -> int:
         with airflow:
             waits = {ring: load(airflow, store, ring, options, Path(place)) for ring in ("by_event", "by_clock")}
             pool = flood(airflow, options.tasks)
-    text = report(options, waits, pool)
+    text = report(options, waits, pool, facts)
     options.out.write_text(text, "utf-8")
     print(text)
     return 0
@@ -111,7 +112,12 @@ def _scheduled(airflow: LiveAirflow, dag: str, conf: dict[str, int]) -> str:
     return str(airflow.call("POST", f"dags/{dag}/dagRuns", body)["dag_run_id"])
 
 
-def report(options: argparse.Namespace, waits: Mapping[str, Sequence[float]], pool: dict[str, float]) -> str:
+def report(
+    options: argparse.Namespace,
+    waits: Mapping[str, Sequence[float]],
+    pool: Mapping[str, float],
+    facts: Mapping[str, str],
+) -> str:
     names = {"by_event": "started by events", "by_clock": "every minute"}
     rate = pool["tasks"] / pool["all"]
     lines = [
@@ -136,6 +142,10 @@ def report(options: argparse.Namespace, waits: Mapping[str, Sequence[float]], po
         f" before it: the scheduler orders tasks by priority weight, logical date and map index. The pool began"
         f" {rate:.2f} tasks/s. It works through {FLOOD:,} tasks at this rate in {FLOOD / rate / 86_400:.1f} days. This is a"
         " linear extrapolation.",
+        "",
+        "## Machine",
+        "",
+        *(f"- {name}: {value}" for name, value in facts.items()),
         "",
     ]
     return "\n".join(lines)
