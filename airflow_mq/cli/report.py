@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.fairness import Fairness
 from ..core.priority import queue_name
-from ..words import percent
+from ..words import many, percent
 from .arguments import limit
 from .command import Group, command, option
 from .forecast import as_percent
@@ -108,11 +108,16 @@ def ledger(session: Session, args: Namespace) -> None:
         return
     entries = [(page, entry) for page in found for entry in page.entries]
     empty = "these blocks offered nothing to any queue" if found else _EMPTY
-    session.out.items(entries, _LEDGER, empty, map(_page, found))
+    if session.out.items(entries, _LEDGER, empty, map(_page, found)):
+        for page in found:
+            for reason, names in page.skipped.items():
+                session.out.remark(f"block {page.block} skipped {many(len(names), 'more queue')}: {reason}")
 
 
 def _page(page: LedgerBlock) -> dict[str, object]:
-    return picked(page, "block at server", entries=[record(entry, "granted", "needs") for entry in page.entries])
+    entries = [record(entry, "granted", "needs") for entry in page.entries]
+    skipped = {reason: len(names) for reason, names in page.skipped.items()}
+    return picked(page, "block at server", entries=entries, skipped=skipped)
 
 
 def _stopped_by(page: LedgerBlock, entry: Entry) -> str:

@@ -11,7 +11,7 @@ The clock counts whole numbers, fine parts of a part of a block, so that sums ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import accumulate
@@ -228,14 +228,16 @@ class _Clock:
 def judge_shares(
     pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int], ready: Mapping[str, Asks],
     promises: Mapping[str, Promise], left: Callable[[str], float], priority: str = REGULAR,
+    skips: Sequence[Collection[str]] = (),
 ) -> Fairness:  # fmt: skip
     """Return the figures of the queues of one priority from a ledger, the oldest block first.
 
     :param ready: the queues that are ready now.
     :param promises: settings of origins; only shares count.
     :param left: returns the whole demand of a ready queue; called only if that is unknown and matters.
+    :param skips: for each block, the queues that it skipped without a visit.
     """
-    count, lines = len(pages), lines_of(pages)
+    count, lines = len(pages), lines_of(pages, skips)
     given = [sum(parts(entry.granted) for entry in page) for page in pages]
     sums = list(accumulate(given, initial=0))
     shares = {name: promise.share for name, promise in promises.items()}

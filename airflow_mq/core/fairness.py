@@ -32,7 +32,7 @@ each block had given what was promised.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -173,6 +173,7 @@ def rounds_of(
     parts: Callable[[Weight], int],
     ready: Mapping[str, int],
     takes: Sequence[Takes] = (),
+    skips: Sequence[Collection[str]] = (),
 ) -> list[Round]:
     """Return the blocks of a ledger, the oldest first.
 
@@ -182,9 +183,10 @@ def rounds_of(
 
     :param takes: for each block, the origins that it services, if any block services only some. A queue is never
         wanting in a block that does not service it.
+    :param skips: for each block, the queues that it skipped without a visit.
     """
     wanting: list[set[str]] = [set() for _ in pages]
-    lines = lines_of(pages)
+    lines = lines_of(pages, skips)
     for origin in lines.keys() | ready.keys():
         own: Sequence[int] = range(len(pages))
         if takes:
@@ -196,11 +198,11 @@ def rounds_of(
                 wanting[own[at]].add(origin)
     return [
         Round(
-            {entry.origin: parts(entry.granted) for entry in page},
+            {**dict.fromkeys(skipped, 0), **{entry.origin: parts(entry.granted) for entry in page}},
             frozenset(entry.origin for entry in page if entry.messages),
             frozenset(wanting[at]),
         )
-        for at, page in enumerate(pages)
+        for at, (page, skipped) in enumerate(zip(pages, skips or [()] * len(pages)))
     ]
 
 

@@ -7,7 +7,7 @@ from its front; unspent credit is kept from block to block. *Shuffle* services i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -50,6 +50,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
+        #: Names of queues that were skipped without a visit, by reason.
+        self.skipped: dict[str, list[str]] = {}
         #: Record of the block as a whole.
         self.head: dict[str, object] | None = None
 
@@ -182,12 +184,25 @@ STOPPED = ("limit", "spent")
 SKIPPED = ("paused", "in flight", "backoff")
 
 
-def lines_of(pages: Sequence[Sequence[Entry]]) -> dict[str, list[tuple[int, Entry]]]:
-    """Return the lines of each queue, with the index of their blocks."""
+#: A line for a queue that was skipped without a visit.
+_SKIP = Entry("", reason=SKIPPED[0])
+
+
+def lines_of(
+    pages: Sequence[Sequence[Entry]], skips: Sequence[Collection[str]] = ()
+) -> dict[str, list[tuple[int, Entry]]]:
+    """Return the lines of each queue, with the index of their blocks.
+
+    :param skips: for each block, the queues that it skipped without a visit. Of successive skips of a queue, only the
+        last one counts, and gets a line.
+    """
     found: dict[str, list[tuple[int, Entry]]] = {}
-    for at, page in enumerate(pages):
+    sets = [frozenset(names) for names in skips] or [frozenset()] * len(pages)
+    for at, (page, skipped, later) in enumerate(zip(pages, sets, [*sets[1:], frozenset()])):
         for entry in page:
             found.setdefault(entry.origin, []).append((at, entry))
+        for origin in skipped - later:
+            found.setdefault(origin, []).append((at, _SKIP))
     return found
 
 

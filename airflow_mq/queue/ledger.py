@@ -17,7 +17,8 @@ def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = 
 
 def _page(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
     entries, record = codec.unpack_ledger(data), codec.unpack_ledger_head(data).get("server")
+    skipped = codec.unpack_ledger_skipped(data)
     if record is None:
-        return LedgerBlock(block, moment(at), entries, id=id_)
+        return LedgerBlock(block, moment(at), entries, skipped=skipped, id=id_)
     server = server_of(record, block, at)
-    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, id_)
+    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, skipped, id_)

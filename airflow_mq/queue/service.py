@@ -143,8 +143,10 @@ class Service:
         self.result.origins = len(self.ledger.entries)
 
     def met_in_flight(self) -> bool:
-        """Return whether messages of a loaded queue were in flight when it was read."""
-        return any(known.row.in_flight for known in self.working_set.stored.values())
+        """Return whether messages of a queue were in flight when it was read."""
+        return "in flight" in self.working_set.loader.ring.skipped() or any(
+            known.row.in_flight for known in self.working_set.stored.values()
+        )
 
     def _begin_visit(self, book: Book) -> None:
         self.current = book.origin

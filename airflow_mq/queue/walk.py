@@ -35,6 +35,9 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         names = working_set.loader.source.guaranteed()
         guaranteed = [name for name in names if working_set.takes(name) or working_set.config.paths]
         working_set.loader.load_books(guaranteed)
+        if not working_set.config.paths and not any(ladder.visit_cost):
+            # A visit that costs nothing changes nothing for a skipped queue but its place.
+            working_set.loader.ring.keep_skipped()
     if working_set.config.high:
         service_levels(ladder, ledger, order, seed, guaranteed)
     elif seed is not None:
@@ -45,6 +48,9 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         rounds = PathRounds if working_set.config.paths else DeficitRounds
         rounds(ladder, ledger).run(guaranteed)
     orders.record_stuck(ladder, ledger)
+    for reason, names in working_set.loader.ring.skipped().items():
+        # A visited queue moved to the end of the ring, where the walk met it again.
+        ledger.skipped[reason] = [name for name in names if name not in ledger.entries]
     return seed
 
 
@@ -69,10 +75,10 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
 
     :param block: the planned block; without one a round of service, which is numbered as a block is.
     """
-    if ledger.entries:
+    if ledger.entries or any(ledger.skipped.values()):
         id_ = block.id if block else unit.fresh_ids(1)[0]
         number = block.number if block else unit.blocks.next_number(ring, id_)
-        data = codec.pack_ledger(list(ledger.entries.values()), ledger.head)
+        data = codec.pack_ledger(list(ledger.entries.values()), ledger.head, ledger.skipped)
         unit.ledger.insert(ring, number, id_, data, now)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ..core.book import DEFAULT_STANDING, Standing
 from ..core.claims import Scales
@@ -40,6 +41,8 @@ class _Page:
     id: int
     #: Lines by the names of books.
     entries: Mapping[str, Entry]
+    #: Names of books that it skipped without a visit.
+    skipped: frozenset[str]
 
 
 def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenario:
@@ -52,7 +55,12 @@ def record(queue: MessageQueue, blocks: int = 100, *, name: str = "") -> Scenari
     with queue.session.snapshot() as (unit, working_set):
         # One more block: the recorded ones begin behind it.
         pages = [
-            _Page(page.block, page.id, {book_name(entry.origin, entry.priority): entry for entry in page.entries})
+            _Page(
+                page.block,
+                page.id,
+                {book_name(entry.origin, entry.priority): entry for entry in page.entries},
+                frozenset(chain.from_iterable(page.skipped.values())),
+            )
             for page in reversed(ledger_pages(unit, queue.session.ring_id, blocks + 1))
         ]
         begin = pages.pop(0).id if len(pages) > blocks else 0
@@ -97,9 +105,9 @@ def _backlog_since(pages: Sequence[_Page], origin: str, at: int) -> int:
     first = at
     for number in range(at - 1, -1, -1):
         entry = pages[number].entries.get(origin)
-        if entry is None:
+        if entry is None and origin not in pages[number].skipped:
             continue
-        if entry.reason not in STOPPED:
+        if entry is None or entry.reason not in STOPPED:
             break
         first = number
     return first

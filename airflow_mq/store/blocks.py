@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .primitives import Repository
+from .primitives import Repository, listed
 from .rows import LATEST, BlockRow
 
 
@@ -122,6 +122,11 @@ class Blocks(Repository):
     def claimed_origins(self, ring: int) -> list[str]:
         """Return queues with messages in flight, except those claimed by hand."""
         return [origin for (origin,) in self.unit.rows("claimed", ring=ring)]
+
+    def claimed_names(self, ring: int, most: int) -> set[str] | None:
+        """Return queues with messages in flight, except those claimed by hand; None if more than `most` claims are."""
+        count, names = self.unit.only("claimed_names", ring=ring, limit=most + 1)
+        return set(listed(names)) if count <= most else None
 
     # Reports.
 

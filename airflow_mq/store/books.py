@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..core.page import PROCESSED, Page
 from . import codec
-from .primitives import Repository
+from .primitives import Repository, listed
 from .rows import BookRow, FirstRow, PageRow
 
 #: Columns of a book that belong to its own table.
@@ -49,6 +49,17 @@ class SummaryRow(NamedTuple):
     first: int | None
 
 
+class TurnsRow(NamedTuple):
+    """Names of the next ready books in ring order; `last` is the ticket of the last one."""
+
+    books: int
+    last: int | None
+    #: Those that do not back off, and their tickets as text.
+    awake: list[str]
+    tickets: list[str]
+    asleep: list[str]
+
+
 class DepthRow(NamedTuple):
     """Figures of a queue beyond its pages; `oldest` is when its first message was sent."""
 
@@ -83,6 +94,11 @@ class Books(Repository):
         """Return ready books after a ticket, in ring order."""
         rows = self.unit.rows("ready_books", ring=ring, after=after, limit=limit, now=now)
         return [BookRow(*row) for row in rows]
+
+    def next_turns(self, ring: int, after: int, limit: int, now: int) -> TurnsRow:
+        """Return the names of ready books after a ticket."""
+        count, last, *lists = self.unit.only("next_turns", ring=ring, after=after, limit=limit, now=now)
+        return TurnsRow(count, last, *map(listed, lists))
 
     def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name, an empty one where none is stored."""

@@ -383,13 +383,21 @@ def outcome_of(plain: Sequence[Any]) -> Outcome | Mark:
     return _CODES[code](id_)
 
 
-def pack_ledger(entries: Sequence[Entry], head: Mapping[str, object] | None = None) -> bytes:
-    """Pack the entries of a block, after the head, which is about the whole block."""
+def pack_ledger(
+    entries: Sequence[Entry],
+    head: Mapping[str, object] | None = None,
+    skipped: Mapping[str, Sequence[str]] | None = None,
+) -> bytes:
+    """Pack the entries of a block, after the head, which is about the whole block, and before the skipped queues.
+
+    :param skipped: names of the queues that were skipped without a visit, by reason
+    """
+    lists = {reason: "\n".join(names) for reason, names in (skipped or {}).items() if names}
     rows = [
         [e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits, *([e.needs] if e.needs else ())]
         for e in entries
     ]
-    return (b"" if head is None else _squeeze(head)) + _squeeze(rows)
+    return (b"" if head is None else _squeeze(head)) + _squeeze(rows) + (_squeeze(lists) if lists else b"")
 
 
 def _squeeze(value: object) -> bytes:
@@ -399,13 +407,26 @@ def _squeeze(value: object) -> bytes:
 @reading("a page of the ledger")
 def unpack_ledger(data: bytes) -> list[Entry]:
     """Return the entries of `pack_ledger`."""
-    first, rest = _first_stream(data)
-    rows = _first_stream(rest)[0] if isinstance(first, dict) else first
+    rows, _ = _rows_of(data)
     return [
         Entry(origin_of(name), offered, Weight(*granted), messages, deficit, reason, visits, priority_of(name),
               *(Weight(*needs) for needs in more))
         for name, offered, granted, messages, deficit, reason, visits, *more in rows
     ]  # fmt: skip
+
+
+@reading("the skipped queues of a page of the ledger")
+def unpack_ledger_skipped(data: bytes) -> dict[str, list[str]]:
+    """Return the skipped queues of `pack_ledger`."""
+    _, rest = _rows_of(data)
+    lists = _first_stream(rest)[0] if rest else {}
+    return {reason: names.split("\n") for reason, names in lists.items()}
+
+
+def _rows_of(data: bytes) -> tuple[Any, bytes]:
+    """Return the entries of a page of the ledger, and the data after them."""
+    first, rest = _first_stream(data)
+    return _first_stream(rest) if isinstance(first, dict) else (first, rest)
 
 
 @reading("the head of a page of the ledger")

@@ -76,6 +76,11 @@ class Repository:
         return self.unit.run_for(statement, _columns(names, requests), **values) if requests else 0
 
 
+def listed(text: str | None) -> list[str]:
+    """Return the names of a list that a statement made: names contain no control characters."""
+    return text.split("\n") if text else []
+
+
 def _columns(names: Sequence[str], requests: Requests) -> dict[str, list[object]]:
     return dict(zip(names, map(list, zip(*requests))))
 

@@ -114,6 +114,19 @@ def test_the_ledger(mq: Terminal, queue: MessageQueue) -> None:
     assert "acme" in mq("report", "ledger").out
 
 
+def test_the_ledger_counts_queues_that_were_skipped_without_a_visit(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.change_ring(order="deficit")
+    names = [f"paused-{number}" for number in range(40)]
+    queue.enqueue_messages((name, b"x") for name in ["acme", *names])
+    queue.blocks.release(queue.blocks.plan())
+    for name in names:
+        queue.admin.pause(name)
+    block = queue.blocks.plan()
+    (page,) = mq.json("report", "ledger", "--block", str(block.id))
+    assert page["skipped"] == {"paused": 8} and len(page["entries"]) == 33
+    assert f"block {block.id} skipped 8 more queues: paused" in mq("report", "ledger", "--limit", "1").out
+
+
 def test_weights_are_fitted_and_stored(mq: Terminal, queue: MessageQueue) -> None:
     assert "nothing was measured yet" in mq("report", "weights").out
     assert mq.json("ring", "fit-weigher", code=1) == {"fit": None, "stored": False}

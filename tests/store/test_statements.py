@@ -101,6 +101,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "news_by_origin": {"after": "", "below": "\U0010ffff"},
     "news_by_id": {"start": 199_900, "below": LATE},
     "ready_books": {"after": 100},
+    "next_turns": {"after": 100, "limit": 1_024},
+    "differently_ordered": {"ordered": True},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "mail": {"after": IDS, "limit": 8, "inline": 2000},
     "mail_heads": {"after": IDS, "limit": 8},

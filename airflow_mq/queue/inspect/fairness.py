@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
@@ -61,6 +61,8 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
     :param most: ready queues of each priority to include; by default all, but at most `MOST_WAITING`
     """
     pages = [page.entries for page in reversed(ledger)]
+    # Only regular queues are skipped without a visit.
+    skips = [frozenset(chain.from_iterable(page.skipped.values())) for page in reversed(ledger)]
     blocks = [page.id for page in reversed(ledger)]
     levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
     waiting = Waiting(working_set, parts_of(_limit(working_set.config.service_weight, pages)), blocks)
@@ -70,7 +72,12 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
         names = [list(islice(ready_books(working_set, level), most)) if most else [] for level in levels]
         asks, whole = waiting.of_some(chain.from_iterable(names)), all(len(own) < most for own in names)
     takes = [None if page.patterns is None else page.patterns.takes for page in reversed(ledger)]
-    found = together({level: _judge_level(working_set, level, pages, waiting, asks, takes) for level in levels})
+    found = together(
+        {
+            level: _judge_level(working_set, level, pages, skips if level == REGULAR else (), waiting, asks, takes)
+            for level in levels
+        }
+    )
     return found if whole else replace(found, partial=True)
 
 
@@ -78,6 +85,7 @@ def _judge_level(
     working_set: StoredSet,
     priority: str,
     pages: Sequence[Sequence[Entry]],
+    skips: Sequence[Collection[str]],
     waiting: Waiting,
     asks: Mapping[str, Asks],
     takes: Sequence[Takes],
@@ -85,7 +93,7 @@ def _judge_level(
     """Return the figures of the queues of one priority."""
     own = [[entry for entry in page if entry.priority == priority] for page in pages]
     ready = {origin_of(name): ask for name, ask in asks.items() if priority_of(name) == priority}
-    origins = {entry.origin for page in own for entry in page} | ready.keys()
+    origins = {entry.origin for page in own for entry in page}.union(ready, *skips)
     paths = working_set.config.paths and priority == REGULAR
     promises = _promises(working_set, origins, waiting.parts, paths=paths, leasts=priority == REGULAR)
 
@@ -94,9 +102,9 @@ def _judge_level(
 
     some = any(not accepts(origin) for accepts in set(filter(None, takes)) for origin in origins)
     if not paths and not some and all(not promise.least and promise.most == inf for promise in promises.values()):
-        return judge_shares(own, waiting.parts, ready, promises, left, priority)
+        return judge_shares(own, waiting.parts, ready, promises, left, priority, skips)
     since = {origin: ask.since for origin, ask in ready.items()}
-    rounds = rounds_of(own, waiting.parts, since, takes if some else ())
+    rounds = rounds_of(own, waiting.parts, since, takes if some else (), skips)
     rest = {origin: ask.parts if ask.all else left(origin) for origin, ask in ready.items()}
     return judge(rounds, promises, left=rest, paths=paths)
 

@@ -63,6 +63,26 @@ WHERE o.ring = :ring AND o.ticket > :after
 ORDER BY o.ticket, o.origin
 LIMIT :limit
 
+-- name: next_turns
+-- Return names and tickets of the ready books after a ticket, in ring order, with the names of those that back off apart:
+-- how many books, their last ticket, and the lists. They cost no further lookup.
+SELECT count(*), max(n.ticket), group_concat(CASE WHEN n.wake_at <= :now THEN n.origin END, char(10)),
+       group_concat(CASE WHEN n.wake_at <= :now THEN n.ticket END, char(10)),
+       group_concat(CASE WHEN n.wake_at > :now THEN n.origin END, char(10))
+FROM (
+    SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
+    WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket LIMIT :limit
+) n
+
+-- name: next_turns (postgres)
+SELECT count(*), max(n.ticket), string_agg(n.origin, E'\n') FILTER (WHERE n.wake_at <= :now),
+       string_agg(n.ticket::text, E'\n') FILTER (WHERE n.wake_at <= :now),
+       string_agg(n.origin, E'\n') FILTER (WHERE n.wake_at > :now)
+FROM (
+    SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
+    WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket LIMIT :limit
+) n
+
 -- name: books
 -- Return books by name; a queue that never had a book gets an empty one.
 SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.pages, 0), coalesce(b.messages, 0),

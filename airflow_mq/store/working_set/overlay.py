@@ -14,7 +14,7 @@ from ...core.page import Page, Singles
 from ...core.priority import books_of, is_high, origin_of
 from .. import codec
 from ..blocks import ClaimRow
-from ..books import LineRow, packed_page
+from ..books import LineRow, TurnsRow, packed_page
 from ..origins import GroupRow, SettingsRow
 from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
 from ..store import AnyStore, Outgoing
@@ -157,6 +157,18 @@ class Overlay(Source):
             at = rows[-1].ticket or 0 if rows else at
         found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
         return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
+
+    def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
+        rows = self.ready_books(after, limit, now)
+        awake = [row for row in rows if row.wake_at <= now]
+        asleep = [row.origin for row in rows if row.wake_at > now]
+        last = rows[-1].ticket if rows else None
+        return TurnsRow(len(rows), last, [row.origin for row in awake], [str(row.ticket) for row in awake], asleep)
+
+    def claimed_names(self, most: int) -> set[str] | None:
+        if self._held is None:
+            return super().claimed_names(most)
+        return {name for name, claims in self._held.items() if any(held for _, held in claims)}
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -15,6 +15,7 @@ from ..rows import StateRow
 from . import books
 from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, ticket_of
 from .inboxes import InboxLoader
+from .skips import Skips
 from .source import Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
@@ -60,8 +61,14 @@ class RingLoader:
         self._rest_done = False
         self._high_cursor = LEAST_TICKET
         self._high_done = not working_set.config.high
-        #: The smallest ticket of the ready books that this walk does not service and did not load.
-        self._least_skipped: int | None = None
+        #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
+        self._least_passed: int | None = None
+        #: Record of skipped books that keep their places; None if the walk visits every book.
+        self.skips: Skips | None = None
+        #: Books of a stretch that was read by names, which are still to be loaded; its last ticket, and whether the
+        #: ring ends there.
+        self._turns: deque[tuple[int, str]] = deque()
+        self._turns_last, self._turns_end = 0, False
         self._coming, self._coming_high = Coming(), Coming()
         #: Origins that a look has found.
         self._found: set[str] = set()
@@ -142,18 +149,68 @@ class RingLoader:
         """Return whether origins that are not ready have inbox rows that no look came to."""
         return bool(self._coming.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
 
+    def keep_skipped(self) -> None:
+        """Let skipped books keep their places, except the first few."""
+        self.skips = Skips(self.working_set, self.source, skip_in_flight=self.books.skip_in_flight)
+
+    def skipped(self) -> Mapping[str, list[str]]:
+        """Return the names of the skipped books that kept their places, by reason."""
+        return self.skips.names if self.skips else {}
+
     def _fetch_ready(self) -> None:
+        if not self._turns and not self._fetch_turns():
+            self._fetch_rows()
+        if self._turns:
+            self._load_turns()
+
+    def _fetch_rows(self) -> None:
         takes = self.working_set.takes
         rows = self.source.ready_books(self._ticket_cursor, books.RING_SLICE, self.working_set.now)
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
-        if len(mine) < len(rows) and self._least_skipped is None:
-            self._least_skipped = next(row.ticket for row in rows if not takes(row.origin))
+        if len(mine) < len(rows) and self._least_passed is None:
+            self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
         self.books.groups.load_standings(row.origin for row in mine)
         self._rest_done = len(rows) < books.RING_SLICE
+        before = self.skips.count if self.skips else 0
         for row in mine:
-            heappush(self._coming.standing, (row.ticket or 0, self.books.take(row)))
+            self._stand(row.ticket or 0, self.books.take(row))
+        if self.skips:
+            self.skips.note(len(rows), self.skips.count - before)
         if rows:
             self._ticket_cursor = rows[-1].ticket or 0
+
+    def _fetch_turns(self) -> bool:
+        """Read the next stretch by names, if many books of the last one were skipped; return whether that is so."""
+        stretch = self.skips.next_turns(self._ticket_cursor) if self.skips else None
+        if stretch is None:
+            return False
+        if self._least_passed is None:
+            self._least_passed = self._ticket_cursor + 1
+        self._turns.extend(stretch.turns)
+        self._turns_last, self._turns_end = stretch.last or self._ticket_cursor, stretch.ends
+        if not self._turns:
+            self._ticket_cursor, self._rest_done = self._turns_last, self._turns_end
+        return True
+
+    def _load_turns(self) -> None:
+        """Load the next books of a stretch that was read by names."""
+        part = [self._turns.popleft() for _ in range(min(books.RING_SLICE, len(self._turns)))]
+        self.books.load(origin for _, origin in part)
+        for ticket, origin in part:
+            self._stand(ticket, origin)
+        self._ticket_cursor = part[-1][0] if self._turns else self._turns_last
+        self._rest_done = not self._turns and self._turns_end
+
+    def _stand(self, ticket: int, origin: str) -> None:
+        """Let a ready book take its turn, unless it is skipped and keeps its place."""
+        if not self._keeps(origin):
+            heappush(self._coming.standing, (ticket, origin))
+
+    def _keeps(self, origin: str) -> bool:
+        book = self.working_set.books[origin]
+        if self.skips is None or not book.skipped or is_high(origin) or origin in self.working_set.ring:
+            return False
+        return self.skips.keep(book)
 
     def _fetch_high(self) -> None:
         rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now)
@@ -171,6 +228,9 @@ class RingLoader:
 
         A look ends early if it found some. The next one continues from there.
         """
+        if below is not None and 0 < self.source.last_id < below:
+            # No row has such an id yet. Tickets of a forecast are far above all ids.
+            below = None
         self._look_ended = below is not None and below <= self.look_cursor
         slices = 0
         while not (self._look_ended or self._coming.newcomers):
@@ -221,7 +281,9 @@ class RingLoader:
         self.inboxes.peek(origin for _, origin in fresh)
         for id_, origin in fresh:
             book, ring = working_set.book(origin), working_set.circle(origin)
-            if origin not in ring.unknitted and (book.is_ready or working_set.pull(book)) and origin not in ring:
+            if origin in ring.unknitted or not (book.is_ready or working_set.pull(book)) or origin in ring:
+                continue
+            if not self._keeps(origin):
                 found.append((working_set.changes.tickets.get(origin, ticket_of(origin, id_)), origin))
         return found
 
@@ -233,7 +295,7 @@ class RingLoader:
 
     def least_tickets(self, floor: int) -> list[int]:
         """Return tickets of which no ready regular book that this operation did not load has a smaller one."""
-        found = [] if self._least_skipped is None else [self._least_skipped]
+        found = [] if self._least_passed is None else [self._least_passed]
         if self._whole is not None:
             found += islice((row[0] for row in self._whole if row[1] not in self.books.stored), 1)
         elif not self._rest_done:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ...core.page import Singles
 from ..blocks import ClaimRow
-from ..books import LineRow
+from ..books import LineRow, TurnsRow
 from ..inbox import AttributesRow, Heaps, RowIds
 from ..origins import GroupRow, SettingsRow
 from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
@@ -33,6 +33,22 @@ class Source:
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books in the ring's order, behind a ticket."""
         return self.unit.books.ready(self.ring_id, after, limit, now)
+
+    def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
+        """Return the names of ready books in the ring's order, behind a ticket."""
+        return self.unit.books.next_turns(self.ring_id, after, limit, now)
+
+    def paused_names(self, now: int, most: int) -> set[str] | None:
+        """Return the names of paused origins; None if they are more than `most`."""
+        return self.unit.origins.paused_names(self.ring_id, now, most)
+
+    def claimed_names(self, most: int) -> set[str] | None:
+        """Return queues with messages in flight; None if more than `most` claims are."""
+        return self.unit.blocks.claimed_names(self.ring_id, most)
+
+    def differently_ordered(self, most: int, *, ordered: bool) -> set[str] | None:
+        """Return origins whose own setting differs from `ordered`; None if more than `most` origins have settings."""
+        return self.unit.origins.differently_ordered(self.ring_id, most, ordered=ordered)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name."""
