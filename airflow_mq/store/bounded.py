@@ -64,32 +64,33 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         """
         formats = [1] * len(values)
         if self.prepare_threshold is None:
-            return self._exchange(lambda: self.pgconn.send_query_params(text, values, types, formats))
-        # The name follows from the text, so a name that the session knows is that of the same statement.
-        name = b"mq_%x" % zlib.crc32(text)
-        if name in self._prepared_here:
+            return self._exchange(self.pgconn.send_query_params, text, values, types, formats)
+        name = self._prepared_here.get(text)
+        if name is not None:
             # The driver deallocates all statements at times, for example after a rollback.
             with suppress(errors.InvalidSqlStatementName):
-                return self._exchange(lambda: self.pgconn.send_query_prepared(name, values, formats))
-        self._exchange(lambda: self.pgconn.send_prepare(name, text, types))
-        self._prepared_here.add(name)
-        return self._exchange(lambda: self.pgconn.send_query_prepared(name, values, formats))
+                return self._exchange(self.pgconn.send_query_prepared, name, values, formats)
+        # The name follows from the text, so a name that the session knows is that of the same statement.
+        name = b"mq_%x" % zlib.crc32(text)
+        self._exchange(self.pgconn.send_prepare, name, text, types)
+        self._prepared_here[text] = name
+        return self._exchange(self.pgconn.send_query_prepared, name, values, formats)
 
     def copy_in(self, text: bytes, data: bytes) -> None:
         """Run a COPY with all its data."""
-        self._exchange(lambda: self.pgconn.send_query(text))
+        self._exchange(self.pgconn.send_query, text)
         self._exchange(lambda: (self.pgconn.put_copy_data(data), self.pgconn.put_copy_end()))
 
     @cached_property
-    def _prepared_here(self) -> set[bytes]:
-        """Names of the prepared statements."""
-        return set()
+    def _prepared_here(self) -> dict[bytes, bytes]:
+        """Names of the prepared statements, by text."""
+        return {}
 
-    def _exchange(self, send: Callable[[], object]) -> int | None:
+    def _exchange(self, send: Callable[..., object], *request: Any) -> int | None:
         """Send a request and take its answer: the number of rows. Raise the error that the server returned."""
         until = min(time.monotonic() + self.patience, _until.get())
         try:
-            send()
+            send(*request)
             while self.pgconn.flush():
                 if self.await_socket(select.POLLIN | select.POLLOUT, until) & select.POLLIN:
                     self.pgconn.consume_input()
@@ -102,30 +103,39 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _take_answer(self, until: float) -> int | None:
         failed = count = None
+        pgconn = self.pgconn
         while True:
-            while self.pgconn.is_busy():
+            while pgconn.is_busy():
                 self.await_socket(select.POLLIN, until)
-                self.pgconn.consume_input()
-            result = self.pgconn.get_result()
-            if result is None or result.status == ExecStatus.COPY_IN:
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
                 break
-            if result.status != ExecStatus.COMMAND_OK:
-                failed = failed or result
-            else:
+            status = result.status
+            if status == ExecStatus.COMMAND_OK:
                 count = result.command_tuples
+            elif status == ExecStatus.COPY_IN:
+                break
+            else:
+                failed = failed or result
         if failed is not None:
             raise error_from_result(failed)
         return count
 
     def await_socket(self, events: int, until: float) -> int:
         """Wait until the socket is ready, and return for what; raise `NoReply` at the deadline."""
-        poll = select.poll()
+        poll = self._poll
         poll.register(self.pgconn.socket, events)
         left = until - time.monotonic()
         found = poll.poll(None if left == math.inf else max(left, 0) * 1000)
         if not found:
             raise NoReply("no reply in time")
         return found[0][1]
+
+    @cached_property
+    def _poll(self) -> select.poll:
+        """The socket's poll object."""
+        return select.poll()
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for an answer of the server; raise `NoReply` when it is late."""

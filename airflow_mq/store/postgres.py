@@ -256,14 +256,13 @@ class PostgresStore(Store[Connection]):
 
     def send_one(self, ring: int, origin: str, payload: bytes) -> None:
         """Enqueue one plain message by a single statement that commits by itself."""
-        self.send_few(ring, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
+        self._insert(wire.insert_single(ring, origin, payload))
+        self.wake(ring)
 
     def send_few(self, ring: int, rows: list[Outgoing]) -> None:
-        """Enqueue inbox rows by a single statement that commits by itself: INSERT of one, of arrays, or COPY."""
-        if len(rows) == 1:
-            self._send("insert_one", BoundedConnection.run_prepared, wire.ROW_TYPES, wire.row_values(ring, rows[0]))
-        elif len(rows) <= FEW:
-            self._send("insert_mail", BoundedConnection.run_prepared, wire.COLUMN_TYPES, wire.columns(ring, rows))
+        """Enqueue inbox rows by a single statement that commits by itself: INSERT, or COPY of many."""
+        if len(rows) <= FEW:
+            self._insert(wire.insert(ring, rows))
         else:
             self._send("copy_mail", BoundedConnection.copy_in, b"".join(wire.copy_data(ring, rows)))
         self.wake(ring)
@@ -272,10 +271,13 @@ class PostgresStore(Store[Connection]):
         """Enqueue inbox rows by a single statement, which also reads the fence: see `shard_fence`."""
         if len(rows) > FENCED_FEW:
             return super().send_fenced(ring, rows, fence)
-        values = (*wire.columns(ring, rows), *wire.fence_values(*fence))
-        count = self._send("insert_fenced", BoundedConnection.run_prepared, wire.FENCED_TYPES, values)
+        count = self._insert(wire.insert_fenced(ring, rows, fence))
         self.wake(ring)
         return bool(count)
+
+    def _insert(self, insert: wire.Insert) -> int | None:
+        name, types, values = insert
+        return self._send(name, BoundedConnection.run_prepared, types, values)
 
     def _send(self, name: str, run: Callable[..., T], *data: Any) -> T:
         # The hottest path: no context manager, no cursor.

@@ -6,6 +6,7 @@ A new feature must leave these lists as they are.
 from __future__ import annotations
 
 import gc
+import io
 import sys
 from collections.abc import Callable, Iterator
 from itertools import takewhile
@@ -15,11 +16,14 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.store import parse, upgrade
+from airflow_mq.store.postgres import FEW
 
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
 HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now due"}
 SEND = {"postgresql": "insert_mail", "sqlite": "begin fresh_ids insert_mail commit committed"}
 ONE = {"postgresql": ("insert_mail", "insert_one"), "sqlite": ("", "")}
+MANY = {"postgresql": ("insert_mail", "insert_singles"), "sqlite": ("", "")}
+PLAIN = {"postgresql": ("insert_mail", "insert_single"), "sqlite": ("", "")}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
 LOOK = {"postgresql": "begin ring_by_name {} commit committed", "sqlite": "ring_by_name {}"}
 REPORT = {"postgresql": "now report", "sqlite": "now fresh_ids report"}
@@ -70,9 +74,13 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def test_a_send(queue: MessageQueue, kind: str) -> None:
-    assert statements(queue, lambda: queue.enqueue_message("a", b"one")) == SEND[kind].replace(*ONE[kind])
+    assert statements(queue, lambda: queue.enqueue_message("a", b"one")) == SEND[kind].replace(*PLAIN[kind])
     assert statements(queue, lambda: queue.enqueue_messages("a", [b"1", b"2"])) == SEND[kind].replace(*ONE[kind])
-    assert statements(queue, lambda: queue.enqueue_messages([("a", b"1"), ("b", b"2")])) == SEND[kind]
+    assert statements(queue, lambda: queue.enqueue_messages([("a", b"1"), ("b", b"2")])) == SEND[kind].replace(
+        *MANY[kind]
+    )
+    calls_of_two = [("a", b"1"), ("b", b"2"), ("b", b"3")]
+    assert statements(queue, lambda: queue.enqueue_messages(calls_of_two)) == SEND[kind]
 
 
 def test_a_service(queue: MessageQueue, kind: str) -> None:
@@ -120,3 +128,41 @@ def test_an_answer_and_what_is_done_for_it(queue: MessageQueue) -> None:
     half = min(calls(lambda: queue.blocks.report(block, reports[:4])) for _ in range(3))
     assert whole - half <= 9 * 4
     assert calls(lambda: batches[0].answer()) <= 8
+
+
+@pytest.mark.postgres
+def test_the_server_parses_no_condition_of_a_trigger(pg_uri: str) -> None:
+    """A trigger's condition is parsed in each statement: for rows that refer to no external payload it is a flag."""
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri) as queue:
+        queue.enqueue_message("single", b"1")
+        queue.enqueue_messages("call", [b"1", b"2"])
+        queue.enqueue_messages([("few", b"1"), ("few else", b"1")])
+        queue.enqueue_messages([("mixed", b"1"), ("more", b"1"), ("more", b"2")])
+        queue.enqueue_messages((f"copy {number}", b"1") for number in range(FEW + 1))
+        queue.enqueue_message("with headers", b"1", headers={"a": "b"})
+        queue.payloads.enqueue("external", io.BytesIO(b"x" * 100_000))
+        connection = queue.store.connection()
+        rows = connection.execute("SELECT origin, refers FROM airflow_mq.mail").fetchall()
+        assert len(rows) == 41
+        assert {origin for origin, refers in rows if refers} == {"with headers", "external"}
+        condition = "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'mail_uses_blobs'"
+        assert "WHEN (new.refers)" in connection.execute(condition).fetchone()[0]
+
+
+@pytest.mark.postgres
+def test_an_earlier_sender_that_sets_no_flag(pg_uri: str) -> None:
+    """A process of an earlier version goes on after an upgrade; its references count."""
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri) as queue:
+        queue.payloads.enqueue("a", io.BytesIO(b"x" * 100_000))
+        connection = queue.store.connection()
+        connection.execute(
+            "INSERT INTO airflow_mq.mail (ring, size, items, more, origin, lengths, attributes, heap) "
+            "SELECT ring, size, items, more, 'b', lengths, attributes, heap FROM airflow_mq.mail"
+        )
+        uses = connection.execute(
+            "SELECT m.origin FROM airflow_mq.mail m JOIN airflow_mq.blob_use u ON u.mail = m.id ORDER BY 1"
+        )
+        assert [origin for (origin,) in uses] == ["a", "b"]
+        assert not queue.check()

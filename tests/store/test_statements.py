@@ -29,6 +29,9 @@ ONLY_POSTGRES = {
     "database",
     "insert_fenced",
     "insert_one",
+    "insert_single",
+    "insert_single_fenced",
+    "insert_singles",
     "last_id",
     "mail_single_heads",
     "mail_singles",
@@ -78,6 +81,9 @@ NOT_PLANNED = {
     "insert_mail": "writes values, and reads no table",
     "insert_fenced": "writes values, and reads one row of shards",
     "insert_one": "writes values, and reads no table",
+    "insert_single": "writes values, and reads no table",
+    "insert_single_fenced": "writes values, and reads one row of shards",
+    "insert_singles": "writes values, and reads no table",
     "lock_shard": "a lock has no plan",
 }
 

@@ -35,14 +35,17 @@ def plain_rows(
         found = by_origin(origin)
     rows, left = [], HELD
     for name, payloads in found.items():
-        lengths = list(map(len, payloads))
-        size, count = sum(lengths), len(lengths)
+        count = len(payloads)
+        lengths = list(map(len, payloads)) if count > 1 else [len(payloads[0])]
+        size = sum(lengths) if count > 1 else lengths[0]
         left -= size
         if not all(lengths) or size + HEADER_SIZE * count > heap_size or left < 0:
             return None
-        heap = payloads[0] if count == 1 else b"".join(payloads)
         name = name if isinstance(origin, str) else check_sender(name)
-        rows.append(Outgoing(name, size, count, False, codec.pack_lengths(lengths), b"", heap))
+        if count == 1:
+            rows.append(Outgoing(name, size, 1, False, b"", b"", payloads[0]))
+        else:
+            rows.append(Outgoing(name, size, count, False, codec.pack_lengths(lengths), b"", b"".join(payloads)))
     return rows
 
 

@@ -16,8 +16,8 @@ VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
 -- name: insert_mail (postgres)
 -- Write a few rows in order, as one statement that commits by itself.
-INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
-SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap
+INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
+SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap, w.attributes <> ''
 FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
     AS w(size, items, more, origin, lengths, attributes, heap, place)
 ORDER BY w.place
@@ -25,8 +25,8 @@ ORDER BY w.place
 -- name: insert_fenced (postgres)
 -- Write rows in order if the ring is this shard with this version of the layout, as one statement that commits by
 -- itself. It takes its snapshot after the lock on the table of shards, as `shard_fence` does.
-INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
-SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap
+INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
+SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap, w.attributes <> ''
 FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
     AS w(size, items, more, origin, lengths, attributes, heap, place)
 WHERE EXISTS (SELECT 1 FROM {s}shard h WHERE h.ring = $1 AND h.name = $9 AND h.version = $10)
@@ -34,16 +34,39 @@ ORDER BY w.place
 
 -- name: insert_one (postgres)
 -- Write one row, as a statement that commits by itself.
-INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $7 <> '')
+
+-- name: insert_single (postgres)
+-- Write one plain message, as a statement that commits by itself.
+INSERT INTO {s}mail (ring, size, origin, heap, refers) VALUES ($1, octet_length($3), $2, $3, false)
+
+-- name: insert_singles (postgres)
+-- Write a few plain messages in order, a row for each, as one statement that commits by itself.
+INSERT INTO {s}mail (ring, size, origin, heap, refers)
+SELECT $1, octet_length(w.heap), w.origin, w.heap, false
+FROM unnest($2, $3) WITH ORDINALITY AS w(origin, heap, place)
+ORDER BY w.place
+
+-- name: insert_single_fenced (postgres)
+-- Write one plain message under the condition of `insert_fenced`.
+INSERT INTO {s}mail (ring, size, origin, heap, refers)
+SELECT $1, octet_length($3), $2, $3, false
+FROM {s}shard h
+WHERE h.ring = $1 AND h.name = $4 AND h.version = $5
 
 -- name: copy_mail (postgres)
 -- Write the rows of one call in bulk.
-COPY {s}mail (ring, size, items, more, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
+COPY {s}mail (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
 
 -- name: insert_posted
 -- Write messages that processors sent, under ids drawn before. Requires the ring lock.
 INSERT INTO {s}mail {rows ring, id bigint[], origin text[], size int[], heap bytea[]}
+
+-- name: insert_posted (postgres)
+INSERT INTO {s}mail (ring, id, origin, size, heap, refers)
+SELECT :ring, w.id, w.origin, w.size, w.heap, false
+FROM {each id bigint[], origin text[], size int[], heap bytea[]}
 
 -- name: insert_posted_blob
 -- Write messages with external payloads that processors sent, under ids drawn before. Requires the ring lock.
@@ -592,8 +615,8 @@ WHERE d.id = :was
 WITH due AS (
     DELETE FROM {s}delayed d WHERE d.ring = :ring AND d.due <= :now RETURNING d.*
 )
-INSERT INTO {s}mail (size, items, ring, more, origin, lengths, attributes, heap)
-SELECT size, items, ring, more, origin, lengths, attributes, heap FROM due ORDER BY due, id
+INSERT INTO {s}mail (size, items, ring, more, origin, lengths, attributes, heap, refers)
+SELECT size, items, ring, more, origin, lengths, attributes, heap, attributes <> '' FROM due ORDER BY due, id
 
 -- name: delete_due (sqlite)
 -- Delete the delayed rows that joined their queues.

@@ -34,6 +34,7 @@ COMMITS = {
     8: "5f02a94",
     9: "2c79730",
     10: "15734dd",
+    11: "71da710",
 }
 ROOT = Path(__file__).parents[3]
 #: Headings that pg_dump writes, and commands that only psql knows.

@@ -182,8 +182,8 @@ def recorded(queue: Any) -> Iterator[list[str]]:
 
     def run_prepared(connection: Any, text: bytes, types: Any, values: Any) -> None:
         cursor = psycopg.ClientCursor(connection)
-        plain = [READ.get(kind, bytes)(value) for kind, value in zip(types, values)]
-        texts.append(cursor.mogrify(re.sub(rb"\$\d", b"%s", text), plain))
+        plain = {str(place): READ.get(kind, bytes)(value) for place, (kind, value) in enumerate(zip(types, values), 1)}
+        texts.append(cursor.mogrify(re.sub(rb"\$(\d+)", rb"%(\1)s", text), plain))
         real_run(connection, text, types, values)
 
     real_run: Any = getattr(type(connection), "run_prepared", None)
