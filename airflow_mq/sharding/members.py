@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import InvalidInput, MessageQueueError, ShardsFailed, ShardUnavailable, StoreUnreachable
@@ -40,7 +40,7 @@ class Gathered(Generic[T]):
 
 
 class Member:
-    """One shard: its queue, and a thread that works on it beside other shards."""
+    """One shard: its queue, and a thread that works on it beside other shards. As a context, it yields the queue."""
 
     def __init__(
         self, name: str, store: str | StoreAddress | Store[Any], ring: str, options: Mapping[str, Any]
@@ -59,16 +59,26 @@ class Member:
         """The address of the store, without its password."""
         return (self._store.address if isinstance(self._store, Store) else self._store).safe
 
-    @contextmanager
-    def opened(self) -> Iterator[MessageQueue]:
-        """Yield the queue of the shard; raise `ShardUnavailable` if the store does not answer."""
+    def __enter__(self) -> MessageQueue:
+        """Return the queue of the shard; raise `ShardUnavailable` if the store does not answer, also at the end."""
         if time.monotonic() < self._resting_until:
             raise ShardUnavailable(self.name, self.where, self._cause)
         try:
-            yield self._open()
+            queue = self._queue
+            return self._open() if queue is None else queue
         except StoreUnreachable as error:
-            self._resting_until, self._cause = time.monotonic() + REST, error
-            raise ShardUnavailable(self.name, self.where, error) from error
+            raise self._rest(error) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, StoreUnreachable):
+            raise self._rest(error) from error
+
+    def _rest(self, error: StoreUnreachable) -> ShardUnavailable:
+        """Return the error of a shard that did not answer, and do not ask it again for a moment."""
+        self._resting_until, self._cause = time.monotonic() + REST, error
+        return ShardUnavailable(self.name, self.where, error)
 
     def _open(self) -> MessageQueue:
         with self._lock:
@@ -80,7 +90,7 @@ class Member:
 
     def call(self, function: Callable[[MessageQueue], T]) -> T:
         """Call a function with the queue of the shard."""
-        with self.opened() as queue:
+        with self as queue:
             return function(queue)
 
     def submit(self, function: Callable[[MessageQueue], T]) -> Future[T]:

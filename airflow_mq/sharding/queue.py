@@ -93,6 +93,9 @@ class ShardedQueue:
 
     def _place(self, origin: str) -> Place:
         """Return the place of an origin as the router remembers it; the fence of a send checks it."""
+        place = self._router.view().places.get(origin)
+        if place is not None:
+            return place
         known, unknown = self._router.places([origin])
         if unknown:
             raise unknown[origin][1]
@@ -143,7 +146,7 @@ class ShardedQueue:
         deadline = time.monotonic() + self.busy_timeout
         while True:
             try:
-                with self._members.named(self._place(origin).shard).opened() as queue:
+                with self._members.named(self._place(origin).shard) as queue:
                     return queue.enqueue_message(origin, payload, key=key, **terms)
             except LayoutChanged:
                 if time.monotonic() > deadline:
@@ -222,7 +225,7 @@ class ShardedQueue:
 
     def shard(self, name: str) -> MessageQueue:
         """Return the queue of a shard, to plan, service, settle and decide there."""
-        with self._members.named(name).opened() as queue:
+        with self._members.named(name) as queue:
             return queue
 
     def each(self, function: Callable[[MessageQueue], T]) -> Gathered[T]:

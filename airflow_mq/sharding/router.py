@@ -54,9 +54,7 @@ class Router:
 
     def view(self) -> View:
         """Return the present view; read the layout if there is none."""
-        with self._lock:
-            view = self._view
-        return self.refresh() if view is None else view
+        return self._view or self.refresh()
 
     def refresh(self) -> View:
         """Read the layout from all shards that answer, and keep the newest."""
@@ -121,10 +119,11 @@ class ShardFence:
     def plain(self, queues: Iterable[str]) -> FenceRow | None:
         """Return what a send to these queues requires; None if a queue is pinned or has another place."""
         view = self._router.view()
-        place = Place(self._shard, False)
-        if all(view.places.get(origin_of(name)) == place for name in queues):
-            return FenceRow(self._shard, view.layout.version)
-        return None
+        places, expected = view.places, (self._shard, False)
+        for name in queues:
+            if places.get(origin_of(name)) != expected:
+                return None
+        return FenceRow(self._shard, view.layout.version)
 
     def check(self, unit: Unit, queues: Iterable[str]) -> None:
         """Check a send to these queues in its transaction."""
