@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import compress
+from operator import not_
 from typing import NamedTuple
 
 from ..core.claims import Scales
+from ..core.errors import StoreCorrupt
 from ..core.page import Page, Slices
+from ..store.rows import Heap
 from ..store.working_set import StoredSet
 from ..store.working_set.payloads import times_by_item
+from .packed import Packed
 from .values import Batch, Facts
 
 
@@ -22,30 +27,57 @@ class PageRuns(NamedTuple):
 
 
 def load_batches(
-    working_set: StoredSet, wanted: Iterable[PageRuns], *, block: int | None = None, scales: Scales | None = None
+    working_set: StoredSet,
+    wanted: Iterable[PageRuns],
+    *,
+    block: int | None = None,
+    scales: Scales | None = None,
+    packed: bool = False,
 ) -> list[Batch]:
     """Return a batch for each range of messages, fetched in a few statements.
 
     :param block: number of the block that holds the messages
     :param scales: predict the time of each message
+    :param packed: return payloads as `Packed`, where inbox rows have several messages
     """
     wanted, loader = [one for one in wanted if one.runs], working_set.loader.payloads
     ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
-    loader.fetch_between(ranges)
+    undivided = [packed and _is_packed(page) for _, page, _ in wanted]
+    heaps = loader.heaps_between(list(compress(ranges, undivided))) if any(undivided) else {}
+    loader.fetch_between(list(compress(ranges, map(not_, undivided))))
     headers, found = loader.headers_of(ranges), []
     sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
-    for (book, page, runs), texts in zip(wanted, headers):
+    for (book, page, runs), texts, whole in zip(wanted, headers, undivided):
         attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
         facts = partial(_facts, attempts, page.slices, sent)
         headers_of = partial(dict[int, Mapping[str, str]], texts)
         for run in runs:
             weights = scales.weights(book, page, run.start, run.stop) if scales else ()
             times = [weight.time for weight in weights]
-            payloads = page.payloads[run.start : run.stop]
+            payloads = _packed(page, run, heaps) if whole else page.payloads[run.start : run.stop]
             found.append(
                 Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
             )
     return found
+
+
+def _is_packed(page: Page) -> bool:
+    """Return whether most rows have several messages, and none of them is a reference."""
+    return 2 * len(page.slices) <= len(page.lengths) and not any(note.blob for note in page.notes.values())
+
+
+def _packed(page: Page, run: range, heaps: Mapping[int, Heap]) -> Packed:
+    """Return the payloads of a range of messages, undivided."""
+    pieces, at = [], 0
+    for part in page.slices:
+        first, stop = max(at, run.start), min(at + part.items, run.stop)
+        if first < stop:
+            heap = heaps.get(part.row_id)
+            if heap is None:
+                raise StoreCorrupt(f"inbox row {part.row_id} is gone, though a page refers to it")
+            pieces.append(heap.part(part.start + first - at, page.lengths[first:stop]))
+        at += part.items
+    return Packed(page.lengths[run.start : run.stop], pieces)
 
 
 def _facts(attempts: Mapping[int, int], slices: Slices, sent: Mapping[int, int | None]) -> Facts:

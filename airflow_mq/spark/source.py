@@ -190,7 +190,7 @@ def _read(channel: StoreChannel, partition: Share, names: Sequence[str]) -> Iter
     try:
         with suppress(TokenRefused):
             side.begin()
-        yield from tables_of(side.batches(), partition.block, names)
+        yield from tables_of(side.batches(packed=True), partition.block, names)
     finally:
         side.close()
 
@@ -216,8 +216,7 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         with self.channel.connect() as queue:
-            limit = self.checked.limit
-            batches = (batch for origin in partition.share for batch in queue.inspect.waiting(origin, limit=limit))
+            batches = queue.inspect.waiting(*partition.share, limit=self.checked.limit, packed=True)
             yield from tables_of(batches, names=self.names)
 
 

@@ -19,6 +19,7 @@ from ..core.settle import Answers
 from ..core.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
 from ..queue import Batch, Block, MessageQueue, Report
+from ..queue.packed import Packed
 from .arguments import BLOCK, STORE
 from .attempts import Function
 from .lease import keeping_lease
@@ -74,8 +75,8 @@ class StoreSide:
     def begin(self) -> None:
         patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share))
 
-    def batches(self) -> Iterable[Batch]:
-        return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
+    def batches(self, *, packed: bool = False) -> Iterable[Batch]:
+        return with_payloads(self.queue, self.queue.blocks.batches(self.share, packed=packed), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
         """Report outcomes; the first one of a message counts, so a report may be repeated."""
@@ -120,7 +121,7 @@ def with_payloads(
     A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
     """
     for batch in batches:
-        if not any(isinstance(payload, Reference) for payload in batch.payloads):
+        if isinstance(batch.payloads, Packed) or not any(isinstance(payload, Reference) for payload in batch.payloads):
             yield batch
             continue
         for at, payload in enumerate(batch.payloads):

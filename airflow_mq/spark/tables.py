@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -24,8 +26,11 @@ from ..core.outcome import (
 from ..core.priority import HIGH, signed
 from ..core.weight import Weight
 from ..queue import Batch
-from .items import GROUP_BYTES, GROUP_MESSAGES, Item, Place
+from ..queue.packed import lengths_of, pieces_of
+from .items import GROUP_MESSAGES, Item, Place
 
+#: Bytes of payload after which a record batch is full: larger ones take fresh memory each time.
+TABLE_BYTES = 1 << 20
 MESSAGES = pa.schema(
     {
         "origin": pa.string(),
@@ -68,6 +73,25 @@ def table_of(items: Sequence[Item]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
 
 
+class BytesColumn:
+    """Values of bytes or text that are copied once, from the pieces in which they are, to a column."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+        self.pieces: list[bytes | memoryview] = []
+
+    def extend(self, lengths: Sequence[int], pieces: Sequence[bytes | memoryview]) -> None:
+        """Add values by their lengths; the pieces have their bytes, one after the other."""
+        self.lengths += lengths
+        self.pieces += pieces
+
+    def array(self, kind: pa.DataType) -> pa.Array:
+        """Return the column."""
+        offsets = array("i", accumulate(self.lengths, initial=0))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(self.pieces))]
+        return pa.Array.from_buffers(kind, len(self.lengths), buffers)
+
+
 class Columns:
     """Messages of batches, collected column by column: no object for each message.
 
@@ -75,23 +99,33 @@ class Columns:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._lists: dict[str, list[Any]] = {name: [] for name in names}
+        self._lists: dict[str, list[Any]] = {name: [] for name in names if name in _COLUMNS}
+        self._bytes = {name: BytesColumn() for name in names if name in _BYTES}
+        self._names = names
         self.count = self.size = 0
 
     def add(self, batch: Batch, block: int | None) -> None:
         """Add the messages of a batch.
 
-        :param block: id of the block, for a batch that does not carry it
+        :param block: number of the block, if the batches do not carry it
         """
+        lengths = lengths_of(batch.payloads)
         for name, values in self._lists.items():
             values.extend(_COLUMNS[name](batch, block))
+        for name, column in self._bytes.items():
+            column.extend(*_BYTES[name](batch, lengths))
         self.count += len(batch)
-        self.size += sum(map(len, batch.payloads))
+        self.size += sum(lengths)
 
     def table(self) -> pa.RecordBatch:
         """Return the messages as a record batch."""
-        schema = pa.schema([MESSAGES.field(name) for name in self._lists])
-        arrays = [pa.array(values, kind.type) for values, kind in zip(self._lists.values(), schema)]
+        schema = pa.schema([MESSAGES.field(name) for name in self._names])
+        arrays = [
+            self._bytes[field.name].array(field.type)
+            if field.name in self._bytes
+            else pa.array(self._lists[field.name], field.type)
+            for field in schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -109,12 +143,21 @@ def _sent(batch: Batch, _block: int | None) -> Iterable[int | None]:
     return [sent.get(item) for item in _items(batch)]
 
 
-#: The values of each column for the messages of a batch.
+def _origins(batch: Batch, _lengths: Sequence[int]) -> tuple[Sequence[int], Sequence[bytes]]:
+    origin = batch.origin.encode()
+    return [len(origin)] * len(batch), [origin * len(batch)]
+
+
+#: The lengths and the bytes of columns that are copied from pieces, for the messages of a batch.
+_BYTES: dict[str, Callable[[Batch, Sequence[int]], tuple[Sequence[int], Sequence[bytes | memoryview]]]] = {
+    "origin": _origins,
+    "payload": lambda batch, lengths: (lengths, pieces_of(batch.payloads)),
+}
+
+#: The values of the other columns.
 _COLUMNS: dict[str, Callable[[Batch, int | None], Iterable[Any]]] = {
-    "origin": lambda batch, _: [batch.origin] * len(batch),
     "page": lambda batch, _: [signed(batch.page, batch.priority)] * len(batch),
     "item": lambda batch, _: _items(batch),
-    "payload": lambda batch, _: batch.payloads,
     "headers": lambda batch, _: [list(texts.items()) for texts in batch.headers] or [()] * len(batch),
     "id": lambda batch, _: batch.ids,
     "address": _addresses,
@@ -127,11 +170,11 @@ _COLUMNS: dict[str, Callable[[Batch, int | None], Iterable[Any]]] = {
 def tables_of(
     batches: Iterable[Batch], block: int | None = None, names: Sequence[str] = MESSAGES.names
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of batches as record batches of about `GROUP_MESSAGES` or `GROUP_BYTES`."""
+    """Yield the messages of batches as record batches of about `GROUP_MESSAGES` or `TABLE_BYTES`."""
     columns = Columns(names)
     for batch in batches:
         columns.add(batch, block)
-        if columns.count >= GROUP_MESSAGES or columns.size >= GROUP_BYTES:
+        if columns.count >= GROUP_MESSAGES or columns.size >= TABLE_BYTES:
             yield columns.table()
             columns = Columns(names)
     if columns.count:

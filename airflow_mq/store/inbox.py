@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, groupby
+from itertools import chain, compress, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -55,8 +55,14 @@ class Heaps(NamedTuple):
         return [items == 1 and 0 < size == len(heap) and not lengths for _, heap, size, items, lengths in self.rows()]
 
     def rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
-        """Yield id, bytes, size, number of messages and lengths of each row."""
+        """Yield id, bytes, size, number of messages and lengths of each row; nothing if these columns are empty."""
         return zip(self.ids, self.heaps, self.sizes, self.items, self.lengths)
+
+    def all_rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
+        """Yield the same of each row, also if each is one plain message."""
+        if self.sizes:
+            return self.rows()
+        return zip(self.ids, self.heaps, map(len, self.heaps), repeat(1), repeat(b""))
 
 
 #: Ids of inbox rows by queue, in ascending order.
@@ -182,9 +188,10 @@ class Inbox(Repository):
         rows = self._read("mail_between", ("origin", "first", "below"), requests, ring=ring)
         return [(origin, _numbers(ids)) for origin, ids in rows if ids]
 
-    def heaps(self, ring: int, wanted: RowIds) -> list[Heaps]:
-        """Return the bytes of rows."""
-        return list(map(Heaps._make, self._ranged("heaps", "heaps_in_ranges", ring, wanted)))
+    def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
+        """Return the bytes of rows, of which many are large."""
+        by_range = "large_heaps_in_ranges" if large and self.unit.aggregates else "heaps_in_ranges"
+        return list(map(Heaps._make, self._ranged("heaps", by_range, ring, wanted, aggregated=not large)))
 
     def delayed_heaps(self, ids: Sequence[int]) -> list[Heaps]:
         """Return the bytes of delayed rows."""
@@ -206,7 +213,9 @@ class Inbox(Repository):
         columns = self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)
         return dict(chain.from_iterable(zip(ids, times) for _, ids, times in columns))
 
-    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> Iterator[list[Any]]:
+    def _ranged(
+        self, by_id: str, by_range: str, ring: int, wanted: RowIds, *, aggregated: bool = True
+    ) -> Iterator[list[Any]]:
         """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
@@ -216,7 +225,7 @@ class Inbox(Repository):
         ]
         rows = self._read(by_range, RowRange._fields, ranges, ring=ring)
         left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
-        for origin, *columns in rows if self.unit.aggregates else _columns_of(rows):
+        for origin, *columns in rows if aggregated and self.unit.aggregates else _columns_of(rows):
             own, ids = wanted[origin], columns[0] or []
             columns = [_times_of(column) if isinstance(column, bytes) else column or () for column in columns]
             if ids != own:

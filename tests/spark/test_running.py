@@ -385,9 +385,9 @@ def test_settling_a_processed_block_reads_no_payloads(
     fetched: list[object] = []
     heaps = Inbox.heaps
 
-    def counted(self: Inbox, ring: int, wanted: RowIds) -> list[Heaps]:
+    def counted(self: Inbox, ring: int, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
         fetched.append(wanted)
-        return heaps(self, ring, wanted)
+        return heaps(self, ring, wanted, large=large)
 
     monkeypatch.setattr(Inbox, "heaps", counted)
 

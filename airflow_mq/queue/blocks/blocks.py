@@ -197,8 +197,11 @@ class Blocks:
     def _block(self, row: BlockRow, claims: Sequence[Claim] = (), entries: Sequence[Entry] = ()) -> Block:
         return block_of(row, claims, entries, self)
 
-    def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
-        """Yield the messages of claims: neighbours of one page together."""
+    def batches(self, claims: Iterable[Claim], block: int | None = None, *, packed: bool = False) -> Iterator[Batch]:
+        """Yield the messages of claims: neighbours of one page together.
+
+        :param packed: batches may keep their payloads undivided, for readers that need no object for each message
+        """
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         while runs:
             with self.session.snapshot() as (_, working_set):
@@ -212,7 +215,9 @@ class Blocks:
                         size += page.held(run.first, run.first + run.count)
                     elif size >= FETCHED or len(now) >= 256:
                         later.append((origin, run))
-                found = load_batches(working_set, now, block=block, scales=Scales(working_set))
+                found = load_batches(
+                    working_set, now, block=block, scales=None if packed else Scales(working_set), packed=packed
+                )
             yield from found
             runs = later
 

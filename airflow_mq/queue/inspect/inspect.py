@@ -42,6 +42,8 @@ from .queues import (
     queue_states,
 )
 
+#: Origins whose waiting messages are read in one snapshot.
+_ORIGINS = 16
 #: Inbox rows that are searched for queues without a place in the drawn ring.
 _DRAWN_NEWS = 512
 
@@ -192,14 +194,17 @@ class Inspect:
                 found += peek(unit, working_set, name, page, limit - len(found))
         return found
 
-    def waiting(self, origin: str, *, limit: int) -> Iterator[Batch]:
-        """Yield the first waiting messages of an origin, high ones first: neighbours of a page together."""
-        check_origin(origin)
-        with self._session.snapshot() as (unit, working_set):
-            for name in books_asked(working_set, origin, None):
-                for batch in waiting(unit, working_set, name, limit):
-                    limit -= len(batch)
-                    yield batch
+    def waiting(self, *origins: str, limit: int, packed: bool = False) -> Iterator[Batch]:
+        """Yield the first waiting messages of origins, high ones first: neighbours of a page together.
+
+        :param limit: largest number of messages of each origin
+        :param packed: batches may keep their payloads undivided, for readers that need no object for each message
+        """
+        for origin in origins:
+            check_origin(origin)
+        for start in range(0, len(origins), _ORIGINS):
+            with self._session.snapshot() as (unit, working_set):
+                yield from waiting(unit, working_set, origins[start : start + _ORIGINS], limit, packed=packed)
 
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from ...core.message import Address
 from ...core.page import ASIDE, PROCESSED, WAITING, Page
@@ -15,6 +15,7 @@ from ..batches import PageRuns, load_batches
 from ..blocks.block import Block
 from ..blocks.reports import answers_of
 from ..values import Batch, Peeked, moment
+from .order import books_asked
 
 #: Pages of a block that are searched for headers.
 _PAGES = 256
@@ -93,27 +94,45 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
         limit -= len(chosen)
 
 
-def waiting(unit: Unit, working_set: StoredSet, name: str, limit: int) -> Iterator[Batch]:
-    """Yield the first waiting messages of a book, neighbours of a page together; fetch payloads in groups."""
+def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: int, *, packed: bool) -> Iterator[Batch]:
+    """Yield the first waiting messages of origins, neighbours of a page together; fetch payloads in groups."""
+    books = {origin: books_asked(working_set, origin) for origin in origins}
+    names = list(chain.from_iterable(books.values()))
+    working_set.loader.inboxes.look_at(names)
+    claimed = claimed_by(unit, working_set.ring_id, names)
+    group: list[PageRuns] = []
+    size = 0
+    for own in books.values():
+        left = limit
+        for name in own:
+            for runs in _waiting_runs(working_set, name, left, claimed.get(name, ())):
+                group.append(runs)
+                left, size = left - sum(map(len, runs.runs)), size + runs.page.used
+                if size >= _GROUP:
+                    yield from _dropping(working_set, group, packed=packed)
+                    group, size = [], 0
+    yield from _dropping(working_set, group, packed=packed)
+
+
+def _waiting_runs(
+    working_set: StoredSet, name: str, limit: int, claimed: Collection[tuple[int, int]]
+) -> Iterator[PageRuns]:
+    """Yield the ranges of the first waiting messages of a book, page by page."""
     book = working_set.book(name)
     working_set.loader.pages.look_far(name)
     while working_set.pull(book) and book.message_count < 4 * limit:
         pass
-    claimed, _ = in_flight(unit, working_set.ring_id, name)
-    group: list[PageRuns] = []
-    size = 0
     for index in range(book.begin, book.end):
         page = working_set.page(name, index) if limit > 0 else None
         if page is None:
             continue
-        items = (item for item, mark in enumerate(page.marks) if mark == WAITING and (index, item) not in claimed)
-        runs = list(_runs(islice(items, limit)))
-        group.append(PageRuns(name, page, runs))
-        limit, size = limit - sum(map(len, runs)), size + page.used
-        if size >= _GROUP:
-            yield from _dropping(working_set, group)
-            group, size = [], 0
-    yield from _dropping(working_set, group)
+        if claimed or any(page.marks):
+            items = (item for item, mark in enumerate(page.marks) if mark == WAITING and (index, item) not in claimed)
+            runs = list(_runs(islice(items, limit)))
+        else:
+            runs = [range(min(limit, len(page.marks)))]
+        limit -= sum(map(len, runs))
+        yield PageRuns(name, page, runs)
 
 
 def _runs(items: Iterable[int]) -> Iterator[range]:
@@ -129,9 +148,9 @@ def _runs(items: Iterable[int]) -> Iterator[range]:
         yield range(start, stop)
 
 
-def _dropping(working_set: StoredSet, group: Sequence[PageRuns]) -> Iterator[Batch]:
+def _dropping(working_set: StoredSet, group: Sequence[PageRuns], *, packed: bool) -> Iterator[Batch]:
     """Yield the messages of some pages, and drop their payloads afterwards."""
-    yield from load_batches(working_set, group)
+    yield from load_batches(working_set, group, packed=packed)
     for _, page, _ in group:
         page.payloads, page.resolved = [], 0
     working_set.loader.cache.clear()

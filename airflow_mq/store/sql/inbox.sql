@@ -217,6 +217,17 @@ CROSS JOIN LATERAL (
     ) m
 ) r
 
+-- name: large_heaps_in_ranges (postgres)
+-- Return the same, a row for each: to aggregate large values, the server copies them twice more.
+SELECT w.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
+FROM {each origin text[], first bigint[], last bigint[], rows int[]}
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}mail m
+    WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+    ORDER BY m.origin, m.id
+    LIMIT w.rows
+) m
+
 -- name: delayed_heaps
 -- Return the bytes of delayed rows, and facts about their messages. A delayed row has no time of sending.
 SELECT d.origin, d.id, d.heap, NULL, d.size, d.items, d.lengths, d.attributes FROM {s}delayed d WHERE d.id = :id

@@ -44,8 +44,7 @@ class PayloadCache:
 
     def keep_heaps(self, heaps: Heaps) -> list[int]:
         """Keep rows that were fetched; return those that borrow their payloads."""
-        self.sent_at.update(zip(heaps.ids, heaps.sent_at))
-        self.attributes.update((id_, own) for id_, own in zip(heaps.ids, heaps.attributes) if own)
+        self.keep_facts(heaps)
         whole, borrowed = heaps.whole, []
         self.payloads.update(zip(compress(heaps.ids, whole), zip(compress(heaps.heaps, whole))))
         self.fetched += sum(map(len, compress(heaps.heaps, whole)))
@@ -55,6 +54,11 @@ class PayloadCache:
             else:
                 borrowed.append(id_)
         return borrowed
+
+    def keep_facts(self, heaps: Heaps) -> None:
+        """Keep times of sending and attributes of rows that were fetched."""
+        self.sent_at.update(zip(heaps.ids, heaps.sent_at))
+        self.attributes.update((id_, own) for id_, own in zip(heaps.ids, heaps.attributes) if own)
 
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""

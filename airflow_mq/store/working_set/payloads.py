@@ -16,8 +16,8 @@ from ...core.page import Page, Singles, Slices
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
-from ..inbox import RowIds
-from ..rows import headers_of
+from ..inbox import Heaps, RowIds
+from ..rows import Heap, headers_of
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
 from .reach import Reach
@@ -25,6 +25,8 @@ from .source import Source
 
 #: Bytes of messages fetched at once for queues that are only likely to need them.
 MOST_BYTES = 8 << 20
+#: Rows of so many bytes on average are fetched without aggregating them.
+LARGE = 4096
 #: Number of messages whose headers are fetched together, where the caller asks for them one by one.
 HEADERS_AT_ONCE = 256
 
@@ -73,7 +75,7 @@ class PayloadLoader:
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
         row_id, place = page.row_id_of(item), page.place_of(item)
-        self._fetch({origin: [row_id]})
+        self._fetch({origin: [row_id]}, page.lengths[item])
         (payload,) = self._stretches(origin, Slices([row_id], [place], [1]))
         return Reference.read(payload) if page.note(item).blob else payload
 
@@ -89,7 +91,8 @@ class PayloadLoader:
 
     def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> None:
         """Fetch and resolve the messages of many pages before an item of each, or all."""
-        self._fetch(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted))
+        size = sum(sum(page.lengths[len(page.payloads) : stop]) for _, page, stop in wanted)
+        self._fetch(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted), size)
         for origin, page, stop in wanted:
             self._resolve(origin, page, _unresolved(page, stop))
 
@@ -119,7 +122,7 @@ class PayloadLoader:
         """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
         wanted = {origin: set(needed.row_ids)}
         messages, size = self.reach.room
-        size = min(size, MOST_BYTES)
+        room = size = min(size, MOST_BYTES)
         self._fetches[origin] += 1
         self._most_fetches = max(self._most_fetches, self._fetches[origin])
         for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
@@ -129,7 +132,7 @@ class PayloadLoader:
                     break
                 own.add(row_id)
                 messages, size = messages - items, size - bytes_
-        self._fetch(wanted)
+        self._fetch(wanted, room - size)
 
     def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
         """Yield the rows that a visit to this queue begins with: id, messages, bytes.
@@ -155,14 +158,34 @@ class PayloadLoader:
                 break
             yield row.id, row.items, row.size
 
-    def _fetch(self, wanted: Mapping[str, Iterable[int]]) -> None:
-        """Fetch the payloads of rows that are not in the cache."""
+    def _fetch(self, wanted: Mapping[str, Iterable[int]], size: int) -> None:
+        """Fetch the payloads of rows that are not in the cache; together they have about `size` bytes."""
         cached, borrowed = self.cache.payloads, []
         missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
-        for found in self.source.heaps(missing) if missing else ():
+        for found in self._heaps(missing, size):
             borrowed += [(found.origin, id_) for id_ in self.cache.keep_heaps(found)]
         for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
             self.cache.keep(id_, [bytes(heap)], len(heap))
+
+    def _heaps(self, wanted: RowIds, size: int) -> Iterable[Heaps]:
+        if not wanted:
+            return ()
+        return self.source.heaps(wanted, large=size >= LARGE * sum(map(len, wanted.values())))
+
+    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> dict[int, Heap]:
+        """Return the rows of ranges of many pages by id, their messages undivided; keep the rows' facts only."""
+        parts = [(origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted]
+        size = sum(sum(page.lengths[items.start : items.stop]) for _, page, items in wanted)
+        rows = {origin: sorted(own) for origin, own in _rows_of(parts).items() if own}
+        found: dict[int, Heap] = {}
+        borrowed: list[tuple[str, int]] = []
+        for heaps in self._heaps(rows, size):
+            self.cache.keep_facts(heaps)
+            found.update((row[0], Heap(*row[1:])) for row in heaps.all_rows())
+            borrowed += [(heaps.origin, id_) for id_, heap in zip(heaps.ids, heaps.heaps) if not heap]
+        for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
+            found[id_] = Heap(heap, len(heap), 1, b"")
+        return found
 
     def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
         """Return the messages of stretches of rows in the cache."""

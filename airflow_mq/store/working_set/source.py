@@ -118,9 +118,9 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: RowIds) -> list[Heaps]:
-        """Return the bytes of rows."""
-        heaps = self.unit.inbox.heaps(self.ring_id, wanted)
+    def heaps(self, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
+        """Return the bytes of rows, of which many are large."""
+        heaps = self.unit.inbox.heaps(self.ring_id, wanted, large=large)
         if sum(len(own.ids) for own in heaps) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
             found = {id_ for own in heaps for id_ in own.ids}

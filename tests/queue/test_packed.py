@@ -1,0 +1,77 @@
+"""Packed payloads: batches that keep the bytes of inbox rows undivided have the same messages as others."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue, Weight
+from airflow_mq.core.errors import StoreCorrupt
+from airflow_mq.core.outcome import Yield
+from airflow_mq.queue import Batch
+from airflow_mq.queue.packed import Packed, lengths_of, pieces_of
+from airflow_mq.store import codec
+from airflow_mq.store.rows import Heap
+
+
+def fill(queue: MessageQueue) -> None:
+    """Send rows of many sizes: in one page and over several, with headers, of high priority, and one by one."""
+    for origin in ("a", "b", "c"):
+        queue.enqueue_messages(origin, [b"%03d" % number * (1 + number % 7) for number in range(300)])
+        queue.enqueue_messages(origin, [b"large" * 500] * 60, headers={"k": origin})
+        queue.enqueue_message(origin, b"single")
+        queue.enqueue_messages(origin, [b"alike"] * 40)
+    queue.enqueue_messages("b", [b"first %d" % number for number in range(9)], priority="high")
+    for number in range(20):
+        queue.enqueue_message("singles", b"%d" % number)
+
+
+def facts(batches: Iterable[Batch]) -> list[Any]:
+    found = []
+    for batch in batches:
+        payloads = [bytes(payload) for payload in batch.payloads]
+        assert list(lengths_of(batch.payloads)) == list(map(len, payloads))
+        assert b"".join(pieces_of(batch.payloads)) == b"".join(payloads)
+        place = batch.origin, batch.page, batch.first, batch.priority
+        found.append((place, payloads, batch.ids, list(batch.headers), list(batch.attempts), batch.sent_at))
+    return found
+
+
+def test_waiting_messages_are_the_same(make_queue: Any) -> None:
+    queue = make_queue()
+    fill(queue)
+    seen = itertools.count()
+    queue.service_queues(
+        lambda payload, origin: Yield("later") if next(seen) % 5 == 0 else None, Weight(10**12, 20_000)
+    )
+    queue.blocks.plan(limit=Weight(10**12, 40_000))
+    origins = ["singles", "c", "b", "a", "unknown"]
+    for limit in (1, 7, 1000):
+        plain = [batch for origin in origins for batch in queue.inspect.waiting(origin, limit=limit)]
+        packed = list(queue.inspect.waiting(*origins, limit=limit, packed=True))
+        assert facts(packed) == facts(plain)
+    assert any(isinstance(batch.payloads, Packed) for batch in packed)
+
+
+def test_messages_of_a_block_are_the_same(make_queue: Any) -> None:
+    queue = make_queue()
+    fill(queue)
+    held = queue.payloads.put(b"external" * 9000)
+    queue.enqueue_messages("d", [held.reference] * 2 + [b"beside"] * 9)
+    queue.blocks.release(queue.blocks.plan(limit=Weight(10**12, 40_000)))
+    block = queue.blocks.plan()
+    packed = list(queue.blocks.batches(block.claims, packed=True))
+    assert facts(packed) == facts(queue.blocks.batches(block.claims))
+    assert any(isinstance(batch.payloads, Packed) for batch in packed)
+    assert all(not isinstance(batch.payloads, Packed) for batch in packed if batch.origin == "d")
+
+
+@pytest.mark.parametrize(("start", "lengths"), [(0, [1, 2, 4]), (0, [1, 3]), (1, [3]), (2, [3, 1]), (3, [1])])
+def test_a_row_that_does_not_fit_its_page_is_refused(start: int, lengths: list[int]) -> None:
+    heap = Heap(b"abbccc", 6, 3, codec.pack_lengths([1, 2, 3]))
+    assert bytes(heap.part(1, [2, 3])) == b"bbccc"
+    with pytest.raises(StoreCorrupt):
+        heap.part(start, lengths)
