@@ -83,7 +83,8 @@ def _values_of_all_rows(match: Match) -> str:
 
 
 def _unnest(arrays: dict[str, str], order: str = "", place: str = "") -> str:
-    values = ", ".join(f":{name}::{kind}" for name, kind in arrays.items())
+    # A subquery hides the length of an array from the planner: it would else plan each execution anew, for its length.
+    values = ", ".join(f"(SELECT :{name}::{kind})" for name, kind in arrays.items())
     return f"unnest({values}){order} AS w({', '.join(arrays)}{place})"
 
 

@@ -97,7 +97,7 @@ SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.
        coalesce(b.size, 0), b.ticket, coalesce(b.deficit, 0), coalesce(b.floor, 0), coalesce(b.ahead, ''),
        coalesce(b.wake_at, 0),
 {part in_the_way}
-FROM unnest(:origin::text[]) AS o(origin)
+FROM unnest((SELECT :origin::text[])) AS o(origin)
 LEFT JOIN LATERAL (
     SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = o.origin ORDER BY k.age LIMIT 1
 ) b ON true
@@ -247,7 +247,7 @@ WHERE EXISTS (
    OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
 
 -- name: known_origins (postgres)
-SELECT o.origin FROM unnest(:origin::text[]) AS o(origin)
+SELECT o.origin FROM unnest((SELECT :origin::text[])) AS o(origin)
 WHERE EXISTS (
           SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
       )

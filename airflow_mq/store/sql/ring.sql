@@ -140,7 +140,7 @@ UPDATE {s}counter SET last = last + :count RETURNING last
 
 -- name: fresh_ids (postgres)
 -- Draw ids and return each. The transaction gets its number first: a horizon must not pass an id drawn here.
-SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{s}id_seq') END FROM generate_series(1, :count)
+SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{s}id_seq') END FROM generate_series(1, (SELECT :count::bigint))
 
 -- name: latest_id
 -- Return the last id drawn.
