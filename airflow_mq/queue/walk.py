@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ..core import orders
 from ..core.characters import quoted
@@ -31,6 +34,8 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
     """Service in a ring's order; return the seed of a shuffled order."""
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
     guaranteed: list[str] = []
+    if not working_set.config.paths:
+        working_set.loader.ring.expect_walk()
     if order == "deficit":
         names = working_set.loader.source.guaranteed()
         guaranteed = [name for name in names if working_set.takes(name) or working_set.config.paths]
@@ -76,22 +81,63 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
     :param block: the planned block; without one a round of service, which is numbered as a block is.
     """
     if ledger.entries or any(ledger.skipped.values()):
-        id_ = block.id if block else unit.fresh_ids(1)[0]
-        number = block.number if block else unit.blocks.next_number(ring, id_)
         data = codec.pack_ledger(list(ledger.entries.values()), ledger.head, ledger.skipped)
-        unit.ledger.insert(ring, number, id_, data, now)
+        if block is None:
+            unit.ledger.insert_round(ring, data, now)
+        else:
+            unit.ledger.insert(ring, block.number, block.id, data, now)
 
 
-def renewing(session: RingSession, token: bytes) -> Ticker:
-    """Return a context in which a thread renews the lease of the ring."""
+class Renewals:
+    """A thread that renews the lease of a ring while one is held."""
 
-    def renew() -> float:
+    def __init__(self, session: RingSession) -> None:
+        self.session = session
+        self._token: bytes | None = None
+        self._ticker = Ticker(self._renew, SERVICE_LEASE / 3, "airflow_mq lease")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the thread run, for all leases that this thread holds meanwhile: to start one takes a millisecond."""
+        with self._ticker:
+            mark = _renewals.set(self)
+            try:
+                yield
+            finally:
+                _renewals.reset(mark)
+
+    @contextmanager
+    def of(self, token: bytes) -> Iterator[None]:
+        """Renew this lease."""
+        self._token = token
         try:
-            with session.store.loose() as unit:
-                until = unit.now() + int(SERVICE_LEASE * 1_000_000)
-                unit.rings.renew_lease(session.ring_id, token, until)
-        except Exception:
-            log.exception("the hold on ring %r could not be renewed; trying again", session.ring)
+            yield
+        finally:
+            self._token = None
+
+    def _renew(self) -> float:
+        if (token := self._token) is not None:
+            try:
+                with self.session.store.loose() as unit:
+                    until = unit.now() + int(SERVICE_LEASE * 1_000_000)
+                    unit.rings.renew_lease(self.session.ring_id, token, until)
+            except Exception:
+                log.exception("the hold on ring %r could not be renewed; trying again", self.session.ring)
         return SERVICE_LEASE / 3
 
-    return Ticker(renew, SERVICE_LEASE / 3, "airflow_mq lease")
+
+#: The thread that renews the leases of a worker.
+_renewals: ContextVar[Renewals | None] = ContextVar("airflow_mq_renewals", default=None)
+
+
+@contextmanager
+def renewing(session: RingSession, token: bytes) -> Iterator[None]:
+    """Let a thread renew the lease of the ring: the worker's, or one of its own."""
+    renewals = _renewals.get()
+    if renewals is not None and renewals.session is session:
+        with renewals.of(token):
+            yield
+        return
+    renewals = Renewals(session)
+    with renewals.running(), renewals.of(token):
+        yield

@@ -14,6 +14,7 @@ from ..core.weight import ZERO
 from .inspect.inspect import Inspect
 from .session import RingSession
 from .values import Serviced
+from .walk import Renewals
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -40,7 +41,8 @@ class Worker:
 
     def run(self) -> Serviced:
         """Service the ring until the stop; return the sums of all calls."""
-        with closing(self.session.store.sleeper(self.session.ring_id)) as sleeper:
+        sleeping = closing(self.session.store.sleeper(self.session.ring_id))
+        with sleeping as sleeper, Renewals(self.session).running():
             # Listen first: then no message falls between the first read and the first sleep.
             sleeper.sleep(0)
             while not self.stop.is_set():
@@ -72,8 +74,8 @@ class Worker:
             pulse = self.inspect.pulse()
             return bool(pulse.ready) or pulse.due
         with self.session.store.loose() as unit:
-            newest, _, due = unit.inbox.pulse(self.session.ring_id, unit.now())
-            return bool(newest or due)
+            newest, _, due = unit.inbox.pulse(self.session.ring_id)
+            return bool(newest) or (due is not None and due <= unit.now())
 
 
 def is_productive(done: Serviced) -> bool:

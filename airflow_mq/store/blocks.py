@@ -52,7 +52,7 @@ class Blocks(Repository):
         )  # fmt: skip
         # A claim without a message of the window does not block its queue.
         rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]
-        self._write("insert_claim", ("seq", "origin", "data", "by_hand"), rows, ring=ring, block=block.id)
+        self._put("insert_claim", ("seq", "origin", "data", "by_hand"), rows, ring=ring, block=block.id)
 
     def latest(self, ring: int, state: int | None = None, before: int = LATEST, limit: int = LATEST) -> list[BlockRow]:
         """Return blocks before a number, the latest first; of any state by default."""
@@ -97,13 +97,13 @@ class Blocks(Repository):
 
     def end(self, block: int, state: int, now: int, details: object) -> None:
         """Record that a block was settled or released; delete its claims and reports."""
-        self.unit.run("end_block", block=block, state=state, now=now, details=details)
-        self.unit.run("delete_claims", block=block)
-        self.unit.run("delete_outcomes", block=block)
+        self.unit.put("end_block", block=block, state=state, now=now, details=details)
+        self.unit.put("delete_claims", block=block)
+        self.unit.put("delete_outcomes", block=block)
 
     def expire(self, ring: int, after: int, before: int) -> None:
         """Delete blocks that ended after a time, and at or before another."""
-        self.unit.run("expire_block", ring=ring, after=after, before=before)
+        self.unit.put("expire_block", ring=ring, after=after, before=before)
 
     # Claims.
 

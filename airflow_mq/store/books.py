@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..core.page import PROCESSED, Page
@@ -92,8 +92,12 @@ class Books(Repository):
 
     def ready(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books after a ticket, in ring order."""
-        rows = self.unit.rows("ready_books", ring=ring, after=after, limit=limit, now=now)
-        return [BookRow(*row) for row in rows]
+        return self.ready_soon(ring, after, limit, now)()
+
+    def ready_soon(self, ring: int, after: int, limit: int, now: int) -> Callable[[], list[BookRow]]:
+        """Request ready books after a ticket."""
+        rows = self.unit.soon("ready_books", ring=ring, after=after, limit=limit, now=now)
+        return lambda: [BookRow(*row) for row in rows()]
 
     def next_turns(self, ring: int, after: int, limit: int, now: int) -> TurnsRow:
         """Return the names of ready books after a ticket."""
@@ -106,7 +110,7 @@ class Books(Repository):
 
     def save(self, ring: int, rows: Sequence[BookRow]) -> None:
         """Write books: the columns of `BookRow` up to `wake_at`."""
-        self._write("save_book", _COLUMNS, rows, ring=ring)
+        self._put("save_book", _COLUMNS, rows, ring=ring)
 
     def line(self, ring: int) -> list[LineRow]:
         """Return all ready books, in ring order."""
@@ -159,7 +163,7 @@ class Books(Repository):
 
     def set_tickets(self, ring: int, tickets: Sequence[tuple[str, int]]) -> None:
         """Give ready books new tickets."""
-        self._write("set_ticket", ("origin", "ticket"), tickets, ring=ring)
+        self._put("set_ticket", ("origin", "ticket"), tickets, ring=ring)
 
     def forget_deficits(self, ring: int) -> None:
         """Reset the deficits of all books."""
@@ -249,11 +253,11 @@ class Pages(Repository):
             (*packed_page(origin, page), kept, page.slices.row_ids[0], page.slices.row_ids[-1])
             for origin, page, kept in pages
         ]
-        self._write("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)
+        self._put("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete pages."""
-        self._write("delete_page", ("origin", "page"), keys, ring=ring)
+        self._put("delete_page", ("origin", "page"), keys, ring=ring)
 
 
 def packed_page(origin: str, page: Page) -> PageRow:

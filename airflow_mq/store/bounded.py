@@ -21,6 +21,7 @@ from psycopg import capabilities, errors
 from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from .postgres_errors import NoReply
 
@@ -28,7 +29,11 @@ from .postgres_errors import NoReply
 GRACE = 2.0
 #: Seconds to spend on asking the server to cancel an abandoned statement.
 CANCEL_SECONDS = 1.0
+#: States of a result without an error, and the error of a connection that has no further answer.
+SUCCESSES = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.PIPELINE_ABORTED})
+LOST = "the connection is lost"
 RV = TypeVar("RV")
+T = TypeVar("T")
 _until: ContextVar[float] = ContextVar("airflow_mq_until", default=math.inf)
 
 
@@ -56,6 +61,8 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     #: Seconds to wait for the answer to one statement.
     patience: float = math.inf
+    #: Whether statements may be prepared: the session stays the same from one transaction to the next.
+    prepares = False
 
     def run_prepared(self, text: bytes, types: Sequence[int], values: Sequence[bytes]) -> int | None:
         """Run a statement with binary values, and prepare it at its first use; return the number of rows.
@@ -63,64 +70,83 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         :param types: the OIDs of the values' types.
         """
         formats = [1] * len(values)
-        if self.prepare_threshold is None:
-            return self._exchange(self.pgconn.send_query_params, text, values, types, formats)
+        if not self.prepares:
+            return self.exchange(self.pgconn.send_query_params, text, values, types, formats).command_tuples
         name = self._prepared_here.get(text)
         if name is not None:
-            # The driver deallocates all statements at times, for example after a rollback.
+            # Another statement may have deallocated those of the session.
             with suppress(errors.InvalidSqlStatementName):
-                return self._exchange(self.pgconn.send_query_prepared, name, values, formats)
+                return self.exchange(self.pgconn.send_query_prepared, name, values, formats).command_tuples
         # The name follows from the text, so a name that the session knows is that of the same statement.
         name = b"mq_%x" % zlib.crc32(text)
-        self._exchange(self.pgconn.send_prepare, name, text, types)
+        self.exchange(self.pgconn.send_prepare, name, text, types)
         self._prepared_here[text] = name
-        return self._exchange(self.pgconn.send_query_prepared, name, values, formats)
+        return self.exchange(self.pgconn.send_query_prepared, name, values, formats).command_tuples
 
     def copy_in(self, text: bytes, data: bytes) -> None:
         """Run a COPY with all its data."""
-        self._exchange(self.pgconn.send_query, text)
-        self._exchange(lambda: (self.pgconn.put_copy_data(data), self.pgconn.put_copy_end()))
+        self.exchange(self.pgconn.send_query, text)
+        self.exchange(lambda: (self.pgconn.put_copy_data(data), self.pgconn.put_copy_end()))
 
     @cached_property
     def _prepared_here(self) -> dict[bytes, bytes]:
         """Names of the prepared statements, by text."""
         return {}
 
-    def _exchange(self, send: Callable[..., object], *request: Any) -> int | None:
-        """Send a request and take its answer: the number of rows. Raise the error that the server returned."""
-        until = min(time.monotonic() + self.patience, _until.get())
+    def exchange(self, send: Callable[..., object], *request: Any) -> PGresult:
+        """Send a request and return the last part of its answer. Raise the error that the server returned."""
+        return self.converse(self._take_answer, send, *request)
+
+    def converse(self, take: Callable[[], T], send: Callable[..., object], *request: Any) -> T:
+        """Send requests, and return what `take` makes of their answers."""
         try:
             send(*request)
             while self.pgconn.flush():
-                if self.await_socket(select.POLLIN | select.POLLOUT, until) & select.POLLIN:
+                if self.await_socket(select.POLLIN | select.POLLOUT, self._deadline()) & select.POLLIN:
                     self.pgconn.consume_input()
-            return self._take_answer(until)
+            return take()
         except BaseException:
             # After an interrupt, too: the answer to this request may not become that to the next one.
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self._give_up()
             raise
 
-    def _take_answer(self, until: float) -> int | None:
-        failed = count = None
-        pgconn = self.pgconn
-        while True:
-            while pgconn.is_busy():
-                self.await_socket(select.POLLIN, until)
-                pgconn.consume_input()
-            result = pgconn.get_result()
-            if result is None:
+    def _take_answer(self) -> PGresult:
+        last = failed = None
+        while (result := self.next_result(failed)) is not None:
+            last, status = result, result.status
+            if status == ExecStatus.COPY_IN:
                 break
-            status = result.status
-            if status == ExecStatus.COMMAND_OK:
-                count = result.command_tuples
-            elif status == ExecStatus.COPY_IN:
-                break
-            else:
+            if status not in SUCCESSES:
                 failed = failed or result
         if failed is not None:
             raise error_from_result(failed)
-        return count
+        if last is None:
+            raise psycopg.OperationalError(LOST)
+        return last
+
+    def next_result(self, failed: PGresult | None) -> PGresult | None:
+        """Return the next part of an answer; None at its end.
+
+        :param failed: an error of the server, to be raised if it is followed by the end of the connection.
+        """
+        pgconn = self.pgconn
+        if pgconn.is_busy():
+            until = self._deadline()
+            try:
+                while pgconn.is_busy():
+                    self.await_socket(select.POLLIN, until)
+                    pgconn.consume_input()
+            except psycopg.OperationalError:
+                # A server that ends the session returns the reason before it closes the connection.
+                if failed is not None:
+                    raise error_from_result(failed) from None
+                raise
+        return pgconn.get_result()
+
+    def _deadline(self) -> float:
+        """Return when the next answer is late."""
+        return min(time.monotonic() + self.patience, _until.get())
 
     def await_socket(self, events: int, until: float) -> int:
         """Wait until the socket is ready, and return for what; raise `NoReply` at the deadline."""
@@ -146,8 +172,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
             raise
 
     def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
-        until = min(time.monotonic() + self.patience, _until.get())
-        overdue = False
+        until, overdue = self._deadline(), False
         try:
             state = next(gen)
             while True:

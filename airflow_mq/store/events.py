@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..core.events import EventRun
 from . import codec
+from .blocks import Blocks
 from .primitives import Repository
 from .rows import LATEST
 
@@ -35,9 +36,9 @@ class Events(Repository):
         rows = [(origin, count, codec.pack_events(together)) for origin, count, together in _together(runs)]
         if rows and self.unit.draws_ids:
             drawn = [(id_, *row) for id_, row in zip(self.unit.fresh_ids(len(rows)), rows)]
-            self._write("insert_event", ("id", *_COLUMNS), drawn, ring=ring, at=now, block=block)
+            self._put("insert_event", ("id", *_COLUMNS), drawn, ring=ring, at=now, block=block)
         else:
-            self._write("insert_event", _COLUMNS, rows, ring=ring, at=now, block=block)
+            self._put("insert_event", _COLUMNS, rows, ring=ring, at=now, block=block)
 
     def after(
         self, ring: int, after: int, limit: int, *, origin: str | None = None, also: str | None = None,
@@ -63,7 +64,7 @@ class Events(Repository):
 
     def expire(self, ring: int, after: int, before: int) -> None:
         """Delete events after a time, and at or before another."""
-        self.unit.run("expire_event", ring=ring, after=after, before=before)
+        self.unit.put("expire_event", ring=ring, after=after, before=before)
 
 
 def _together(runs: Iterable[EventRun]) -> list[tuple[str, int, list[EventRun]]]:
@@ -103,7 +104,15 @@ class Ledger(Repository):
 
     def insert(self, ring: int, block: int, id_: int, data: bytes, now: int) -> None:
         """Write the entry of a block."""
-        self._write("insert_ledger", ("block", "id", "data"), [(block, id_, data)], ring=ring, at=now)
+        self._put("insert_ledger", ("block", "id", "data"), [(block, id_, data)], ring=ring, at=now)
+
+    def insert_round(self, ring: int, data: bytes, now: int) -> None:
+        """Count a round of service as a block, and write its entry; requires the ring lock."""
+        if self.unit.draws_ids:
+            id_ = self.unit.fresh_ids(1)[0]
+            self.insert(ring, Blocks(self.unit).next_number(ring, id_), id_, data, now)
+        else:
+            self.unit.put("insert_round", ring=ring, data=data, at=now)
 
     def latest(self, ring: int, limit: int, first: int = 0, before: int = LATEST) -> list[LedgerRow]:
         """Return entries from block `first` to before block `before`, the latest first."""
@@ -116,4 +125,4 @@ class Ledger(Repository):
 
     def expire(self, ring: int, after: int, before: int) -> None:
         """Delete entries after a time, and at or before another."""
-        self.unit.run("expire_ledger", ring=ring, after=after, before=before)
+        self.unit.put("expire_ledger", ring=ring, after=after, before=before)

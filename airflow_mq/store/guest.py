@@ -10,7 +10,7 @@ import inspect
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,13 @@ def _driver_of(connection: Any) -> tuple[Any, bool]:
 # PostgreSQL.
 
 
+class _Answered:
+    """The answer to a statement on the caller's connection."""
+
+    def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        self.rows = cursor.fetchall
+
+
 class _PlainConnection:
     """The caller's connection, with rows as tuples and without the caller's cursor settings."""
 
@@ -84,8 +91,21 @@ class _PlainConnection:
     def cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         return psycopg.Cursor(self.connection, row_factory=tuple_row)
 
-    def execute(self, query: bytes, values: Any = None, *, binary: bool = False) -> psycopg.Cursor[tuple[Any, ...]]:
-        return self.cursor().execute(query, values, binary=binary)
+    def execute(self, query: bytes) -> psycopg.Cursor[tuple[Any, ...]]:
+        return self.cursor().execute(query)
+
+    def later(self, query: bytes, values: Mapping[str, Any]) -> _Answered:
+        """Run a statement at once."""
+        return _Answered(self.cursor().execute(query, values, binary=True))
+
+    def ask(self, query: bytes, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self.later(query, values).rows()
+
+    def tell(self, query: bytes, values: Mapping[str, Any]) -> int:
+        return self.cursor().execute(query, values).rowcount
+
+    def flush(self) -> None:
+        """Do nothing: no statement waits."""
 
 
 @contextmanager

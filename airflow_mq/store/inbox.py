@@ -6,7 +6,7 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -125,11 +125,11 @@ class FirstInboxRow(NamedTuple):
 
 
 class PulseRow(NamedTuple):
-    """How far a ring has come, and whether a delayed row is due."""
+    """How far a ring has come, and when its first delayed row is due."""
 
     newest: int
     set_aside: int
-    due: bool
+    due: int | None
 
 
 class RowRange(NamedTuple):
@@ -173,9 +173,16 @@ class Inbox(Repository):
                 yield origin, Singles(*columns)
             if is_plain is not False:
                 del left[origin]
-        for origin, own in groupby(self.after(ring, list(left.items()), limit, inline), attrgetter("origin")):
-            rows = list(own)
-            yield origin, _singles_of(rows, inline) or rows
+        yield from _looks_of(self.after(ring, list(left.items()), limit, inline), inline)
+
+    def first_looks(
+        self, ring: int, origins: Sequence[str], limit: int, inline: int
+    ) -> Callable[[], Iterator[tuple[str, Singles | list[StoredInboxRow]]]]:
+        """Request the first rows of queues that lie in no page, in the same form."""
+        rows = self._read_soon(
+            "first_mail", ("origin",), [(one,) for one in origins], ring=ring, limit=limit, inline=inline
+        )
+        return lambda: _looks_of([StoredInboxRow(*row) for row in rows()], inline)
 
     def _singles(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int) -> list[Any]:
         columns = "origin", "after"
@@ -183,10 +190,12 @@ class Inbox(Repository):
             return self._read("mail_singles", columns, requests, ring=ring, limit=limit, inline=inline)
         return self._read("mail_single_heads", columns, requests, ring=ring, limit=limit)
 
-    def ids_between(self, ring: int, requests: Sequence[tuple[str, int, int]]) -> list[tuple[str, list[int]]]:
-        """Return for each request (origin, first, below) the ids of its rows."""
-        rows = self._read("mail_between", ("origin", "first", "below"), requests, ring=ring)
-        return [(origin, _numbers(ids)) for origin, ids in rows if ids]
+    def ids_between(
+        self, ring: int, requests: Sequence[tuple[str, int, int]]
+    ) -> Callable[[], list[tuple[str, list[int]]]]:
+        """Request the ids of the rows of each request (origin, first, below)."""
+        rows = self._read_soon("mail_between", ("origin", "first", "below"), requests, ring=ring)
+        return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
     def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
         """Return the bytes of rows, of which many are large."""
@@ -255,7 +264,12 @@ class Inbox(Repository):
 
     def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
         """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
-        return [FirstRow(*row) for row in self.unit.rows("news_by_id", ring=ring, start=start, below=below)]
+        return self.unready_soon(ring, start, below)()
+
+    def unready_soon(self, ring: int, start: int, below: int) -> Callable[[], list[FirstRow]]:
+        """Request such queues."""
+        rows = self.unit.soon("news_by_id", ring=ring, start=start, below=below)
+        return lambda: [FirstRow(*row) for row in rows()]
 
     def unready(self, ring: int) -> list[FirstRow]:
         """Return queues that are not ready and have rows, with the first id of each."""
@@ -290,9 +304,9 @@ class Inbox(Repository):
         rows = self.unit.rows("mail_origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
         return [origin for (origin,) in rows]
 
-    def pulse(self, ring: int, now: int) -> PulseRow:
+    def pulse(self, ring: int) -> PulseRow:
         """Return how far a ring has come, to compare with an earlier pulse."""
-        return PulseRow(*self.unit.rows("pulse", ring=ring, now=now)[0])
+        return PulseRow(*self.unit.rows("pulse", ring=ring)[0])
 
     def existing(self, ids: Sequence[int]) -> set[int]:
         """Return which of these rows exist, delayed or not."""
@@ -310,21 +324,21 @@ class Inbox(Repository):
         plain = [
             (id_, origin, len(payload), payload) for id_, origin, payload in rows if not isinstance(payload, Reference)
         ]
-        self._write("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
+        self._put("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
         external = [
             (id_, origin, len(payload), codec.write_json(blob_attributes([payload])), bytes(payload))
             for id_, origin, payload in rows
             if isinstance(payload, Reference)
         ]
-        self._write("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), external, ring=ring)
+        self._put("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), external, ring=ring)
 
     def insert_rejoined(self, ring: int, rows: Sequence[tuple[int, str, int, bytes, bytes, int]]) -> None:
         """Write requeued messages under ids drawn before, with their time of sending."""
-        self._write("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
+        self._put("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete rows that lay in a single page."""
-        self._write("delete_mail", ("origin", "id"), keys, ring=ring)
+        self._put("delete_mail", ("origin", "id"), keys, ring=ring)
 
     def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> bool:
         """Delete ranges of rows; return false if any was kept because it holds other rows, or fewer."""
@@ -332,7 +346,7 @@ class Inbox(Repository):
 
     def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
         """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""
-        self._write("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
+        self._put("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
 
     # Delayed rows.
 
@@ -369,6 +383,13 @@ def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
     """Return rows of one queue after the other as columns, as a database that aggregates bytes does."""
     for origin, own in groupby(rows, itemgetter(0)):
         yield [origin, *map(list, list(zip(*own))[1:])]
+
+
+def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Iterator[tuple[str, Singles | list[StoredInboxRow]]]:
+    """Return rows by queue: as one value, if each is one plain message."""
+    for origin, own in groupby(rows, attrgetter("origin")):
+        found = list(own)
+        yield origin, _singles_of(found, inline) or found
 
 
 def _singles_of(rows: Sequence[StoredInboxRow], inline: int) -> Singles | None:
@@ -449,9 +470,9 @@ class Loans(Repository):
         rows = {(ring, origin, id_) for origin, id_, _ in keys}
         gone = {loan for loan in loans if loan[:3] in rows}
         lending = {loan.lender for loan in loans - gone}
-        self._write("delete_loan", ("origin", "id"), [(loan.origin, loan.row_id) for loan in sorted(gone)], ring=ring)
+        self._put("delete_loan", ("origin", "id"), [(loan.origin, loan.row_id) for loan in sorted(gone)], ring=ring)
         lent = [key for key in keys if (ring, *key[:2]) in lending]
-        self._write("let_go", ("origin", "id", "page"), lent, ring=ring)
+        self._put("let_go", ("origin", "id", "page"), lent, ring=ring)
         inbox.delete_shared(ring, [key for key in keys if key not in lent])
         for lender_ring, origin, id_ in sorted({loan.lender for loan in gone if loan.let_go}):
             lender = lender_ring, origin, id_
@@ -482,4 +503,4 @@ class Keys(Repository):
 
     def expire(self, ring: int, after: int, before: int) -> None:
         """Delete keys that were used after a time, and at or before another."""
-        self.unit.run("expire_key", ring=ring, after=after, before=before)
+        self.unit.put("expire_key", ring=ring, after=after, before=before)

@@ -94,7 +94,7 @@ class Origins(Repository):
 
     def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
         """Write groups: path, deficit, change of the deficit, level, owed."""
-        self._write("save_branch", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
+        self._put("save_branch", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
 
     def forget_groups(self, ring: int) -> None:
         """Delete the groups of a ring."""

@@ -19,16 +19,18 @@ from ..core.errors import (
     CommitInDoubt,
     MessageQueueError,
     StoreBusy,
+    StoreCorrupt,
     StoreError,
     StoreUnreachable,
 )
 from . import wire
 from .address import NUMBERS, StoreAddress
-from .bounded import GRACE, BoundedConnection, seconds_left
+from .bounded import GRACE, seconds_left
+from .direct import DirectConnection
 from .horizon import horizon_of
 from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
-from .primitives import plain, translating
+from .primitives import NO_STATE, plain, translating
 from .rows import Locked, StateRow
 from .shards import FenceRow
 from .sleeper import Sleeper
@@ -37,8 +39,8 @@ from .store import Outgoing, Store
 from .unit import Unit
 from .version import require_version
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-AnyConnection = TypeVar("AnyConnection", bound=Connection)
+Connection = DirectConnection
+AnyConnection = TypeVar("AnyConnection", bound=psycopg.Connection[tuple[Any, ...]])
 T = TypeVar("T")
 #: Inbox rows up to which an INSERT of arrays is faster than a COPY, which takes a round trip more.
 FEW = 32
@@ -47,7 +49,7 @@ FENCED_FEW = 256
 #: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
 #: Notifies without waiting for the disk: a commit that notifies holds up all others that do.
-WAKE = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, '')"
+WAKE = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, '')"
 #: Search path of unqualified names: functions and operators that another role created are never found.
 SEARCH_PATH = "pg_catalog, pg_temp"
 #: A statement that waited for the ring must see what its last holder wrote; a stricter level refuses it instead.
@@ -57,8 +59,6 @@ BACKEND = "SELECT pg_backend_pid()"
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup.
 UNUSED_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
-#: Executions of a statement before it is prepared.
-PREPARE_AFTER = 2
 
 
 class PostgresUnit(Unit):
@@ -66,6 +66,7 @@ class PostgresUnit(Unit):
 
     draws_ids = False
     aggregates = True
+    pipelines = True
     store: PostgresStore
 
     def __init__(self, store: PostgresStore, connection: Connection) -> None:
@@ -77,18 +78,34 @@ class PostgresUnit(Unit):
         return self.store.text(name)
 
     def rows(self, statement: str, **values: object) -> list[Any]:
-        return self.connection.execute(self._text(statement), values, binary=True).fetchall()
+        return self.connection.ask(self._text(statement), values)
 
     def run(self, statement: str, **values: object) -> int:
-        return self.connection.execute(self._text(statement), plain(values)).rowcount
+        return self.connection.tell(self._text(statement), plain(values))
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         given = {**values, **{name: list(column) for name, column in columns.items()}}
-        return self.connection.execute(self._text(statement), given, binary=True).fetchall()
+        return self.connection.ask(self._text(statement), given)
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
         given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
-        return self.connection.execute(self._text(statement), given).rowcount
+        return self.connection.tell(self._text(statement), given)
+
+    def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
+        return self.connection.later(self._text(statement), values).rows
+
+    def soon_for(
+        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
+    ) -> Callable[[], list[Any]]:
+        given = {**values, **{name: list(column) for name, column in columns.items()}}
+        return self.connection.later(self._text(statement), given).rows
+
+    def put(self, statement: str, **values: object) -> None:
+        self.connection.later(self._text(statement), plain(values))
+
+    def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
+        given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
+        self.connection.later(self._text(statement), given)
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the sequence."""
@@ -113,17 +130,25 @@ class PostgresUnit(Unit):
         ring, after the id was read. (The upper bound of a snapshot does not work: it is past
         the transactions that have ended, not past those that have begun.)
         """
-        last_id, began = self.rows("last_id")[0]
-        return self._locked(self.only("lock_ring", ring=ring), last_id, began)
+        rows = self._lock("lock_ring", ring)
+        if rows is None:
+            raise StoreCorrupt(NO_STATE)
+        return self._locked(*rows)
 
     def try_lock(self, ring: int) -> Locked | None:
-        last_id, began = self.rows("last_id")[0]
-        rows = self.rows("try_lock_ring", ring=ring)
-        return self._locked(rows[0], last_id, began) if rows else None
+        rows = self._lock("try_lock_ring", ring)
+        return self._locked(*rows) if rows else None
 
-    def _locked(self, row: Any, last_id: int, began: bool) -> Locked:
+    def _lock(self, statement: str, ring: int) -> tuple[Any, Any, Any] | None:
+        """Return the rows of the last id, of the ring and of the snapshot behind the lock, in one round trip."""
+        last_id, state = self.soon("last_id"), self.soon(statement, ring=ring)
+        (snapshot,) = self.rows("snapshot")
+        found = state()
+        return (last_id()[0], found[0], snapshot) if found else None
+
+    def _locked(self, last: Any, row: Any, snapshot: Any) -> Locked:
+        (last_id, began), (oldest, own, now, version) = last, snapshot
         state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
-        oldest, own, now, version = self.rows("snapshot")[0]
         require_version(version)
         horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
@@ -177,10 +202,10 @@ class PostgresStore(Store[Connection]):
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """Open a transaction."""
-        begin = b"BEGIN"
+        begin = [b"BEGIN"]
         if patience is not None and patience < self.busy_timeout:
-            begin += b"; SET LOCAL lock_timeout = %d" % _milliseconds(patience)
-        with self._transaction(begin, writes=True) as unit:
+            begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
+        with self._transaction(*begin, writes=True) as unit:
             yield unit
 
     @contextmanager
@@ -189,19 +214,21 @@ class PostgresStore(Store[Connection]):
             yield unit
 
     @contextmanager
-    def _transaction(self, begin: bytes, *, writes: bool = False) -> Iterator[Unit]:
+    def _transaction(self, *begin: bytes, writes: bool = False) -> Iterator[Unit]:
         # The reference keeps the connection open, even if the thread ends before the transaction.
         lent = self.lent()
         connection, committing = lent.connection, False
         try:
             with translated():
                 self.point("begin")
-                connection.execute(begin)
+                connection.flush()
+                for text in begin:
+                    connection.later(text)
                 yield PostgresUnit(self, connection)
                 self.point("commit")
                 # A read-only transaction cannot be in doubt.
                 committing = writes
-                connection.execute(b"COMMIT")
+                connection.tell(b"COMMIT")
                 committing = False
             self.point("committed")
         except StoreError as error:
@@ -221,7 +248,9 @@ class PostgresStore(Store[Connection]):
 
     def _roll_back(self, connection: Connection) -> None:
         try:
-            connection.execute(b"ROLLBACK")
+            connection.forget()
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                connection.tell(b"ROLLBACK")
         except (psycopg.Error, MessageQueueError):
             self.drop(connection)
 
@@ -233,10 +262,12 @@ class PostgresStore(Store[Connection]):
         try:
             with translated():
                 yield PostgresUnit(self, connection)
+                connection.flush()
         except StoreUnreachable:
             self.drop(connection)
             raise
         except (Busy, StoreError) as error:
+            connection.forget()
             self._refuse_table_lock(connection, error)
             self.refuse_other_version(connection, error)
             raise
@@ -264,7 +295,7 @@ class PostgresStore(Store[Connection]):
         if len(rows) <= FEW:
             self._insert(wire.insert(ring, rows))
         else:
-            self._send("copy_mail", BoundedConnection.copy_in, b"".join(wire.copy_data(ring, rows)))
+            self._send("copy_mail", DirectConnection.copy_in, b"".join(wire.copy_data(ring, rows)))
         self.wake(ring)
 
     def send_fenced(self, ring: int, rows: list[Outgoing], fence: FenceRow) -> bool:
@@ -277,7 +308,7 @@ class PostgresStore(Store[Connection]):
 
     def _insert(self, insert: wire.Insert) -> int | None:
         name, types, values = insert
-        return self._send(name, BoundedConnection.run_prepared, types, values)
+        return self._send(name, DirectConnection.run_prepared, types, values)
 
     def _send(self, name: str, run: Callable[..., T], *data: Any) -> T:
         # The hottest path: no context manager, no cursor.
@@ -305,7 +336,7 @@ class PostgresStore(Store[Connection]):
         self._woken[ring] = now
         # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
-            self.connection().execute(WAKE, (wake_channel(self.address.schema, ring),))
+            self.connection().tell(WAKE, {"channel": wake_channel(self.address.schema, ring)})
 
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address, patience=math.inf), wake_channel(self.address.schema, ring))
@@ -322,6 +353,7 @@ class PostgresStore(Store[Connection]):
                 unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
             return
         self.point("copy_mail")
+        unit.connection.flush()
         connection: Any = unit.connection
         # Change no setting on a connection of the caller.
         untimed = self._untimed(connection) if isinstance(connection, psycopg.Connection) else nullcontext()
@@ -330,14 +362,14 @@ class PostgresStore(Store[Connection]):
                 copy.write(part)
 
     @contextmanager
-    def _untimed(self, connection: Connection) -> Iterator[None]:
+    def _untimed(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """Let a COPY last as long as its caller produces rows."""
         connection.execute(b"SET LOCAL statement_timeout = 0")
         yield
         connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        unit.run("promote_due", ring=ring, now=now)
+        unit.put("promote_due", ring=ring, now=now)
 
 
 def wake_channel(schema: str, ring: int) -> str:
@@ -355,7 +387,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
 
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
-    opened = _opened(BoundedConnection, address, autocommit=True)
+    opened = _opened(DirectConnection, address, autocommit=True)
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():
@@ -366,7 +398,9 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
                 continue
             # A pooler may give the next transaction another session, which has other statements by the same names.
             is_pooled = result.fetchone() != (opened.info.backend_pid,)
-            opened.prepare_threshold = None if is_pooled else PREPARE_AFTER
+            opened.prepares = not is_pooled
+            # The driver would at times deallocate all statements.
+            opened.prepare_threshold = None
     except BaseException:
         opened.close()
         raise
@@ -382,7 +416,7 @@ def limits(address: StoreAddress) -> list[str]:
     ]
 
 
-def plain_connection(address: StoreAddress) -> Connection:
+def plain_connection(address: StoreAddress) -> psycopg.Connection[tuple[Any, ...]]:
     """Open a connection with the server's default settings, for statements of the caller."""
     return _opened(psycopg.Connection[tuple[Any, ...]], address, autocommit=False)
 

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 from ..core.errors import InvalidInput, MessageQueueError, StoreCorrupt
 
+NO_STATE = "the state of the ring is missing in the store; restore the store from a backup"
+
 
 class Primitives(ABC):
     """The ways to run a named statement. A request is a row of parameters; columns hold those of many requests."""
@@ -18,6 +20,8 @@ class Primitives(ABC):
     draws_ids: ClassVar[bool]
     #: Whether a query can return the bytes of many rows as one value.
     aggregates: ClassVar[bool]
+    #: Whether statements that do not wait for each other's answers take one round trip.
+    pipelines: ClassVar[bool]
 
     @abstractmethod
     def rows(self, statement: str, **values: object) -> list[Any]:
@@ -35,6 +39,26 @@ class Primitives(ABC):
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
         """Run a statement for many requests and return the number of rows it wrote."""
 
+    def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
+        """Request a statement, and return the way to its rows. A store with pipelines runs it with the next one."""
+        rows = self.rows(statement, **values)
+        return lambda: rows
+
+    def soon_for(
+        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
+    ) -> Callable[[], list[Any]]:
+        """Request a statement for many requests in the same way."""
+        rows = self.rows_for(statement, columns, **values)
+        return lambda: rows
+
+    def put(self, statement: str, **values: object) -> None:
+        """Run a statement that returns nothing; a store with pipelines runs it with the next one or the commit."""
+        self.run(statement, **values)
+
+    def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
+        """Run such a statement for many requests."""
+        self.run_for(statement, columns, **values)
+
     @abstractmethod
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids above all ids drawn before."""
@@ -51,7 +75,7 @@ class Primitives(ABC):
         """Return the one row that a statement finds for each ring."""
         rows = self.rows(statement, **values)
         if not rows:
-            raise StoreCorrupt("the state of the ring is missing in the store; restore the store from a backup")
+            raise StoreCorrupt(NO_STATE)
         return rows[0]
 
 
@@ -71,9 +95,20 @@ class Repository:
         """Return the rows for many requests."""
         return self.unit.rows_for(statement, _columns(names, requests), **values) if requests else []
 
+    def _read_soon(
+        self, statement: str, names: Sequence[str], requests: Requests, **values: object
+    ) -> Callable[[], list[Any]]:
+        """Request the rows for many requests."""
+        return self.unit.soon_for(statement, _columns(names, requests), **values) if requests else list
+
     def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> int:
         """Run a statement for many requests and return the number of rows it wrote."""
         return self.unit.run_for(statement, _columns(names, requests), **values) if requests else 0
+
+    def _put(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> None:
+        """Run a statement that returns nothing for many requests, at the latest with the commit."""
+        if requests:
+            self.unit.put_for(statement, _columns(names, requests), **values)
 
 
 def listed(text: str | None) -> list[str]:

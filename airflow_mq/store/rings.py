@@ -57,23 +57,23 @@ class Rings(Repository):
 
     def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:
         """Write the floors of a ring and count the change."""
-        self.unit.run("save_state", ring=ring, ticket_floor=ticket_floor, look_floor=look_floor, marks=state.marks)
+        self.unit.put("save_state", ring=ring, ticket_floor=ticket_floor, look_floor=look_floor, marks=state.marks)
 
     def lower_floor(self, ring: int, ticket: int) -> None:
         """Lower the ticket floor of a ring to a ticket."""
-        self.unit.run("lower_floor", ring=ring, ticket=ticket)
+        self.unit.put("lower_floor", ring=ring, ticket=ticket)
 
     def take_lease(self, ring: int, token: bytes, until: int, holder: str) -> None:
         """Lease a ring to a process."""
-        self.unit.run("take_lease", ring=ring, token=token, until=until, holder=holder)
+        self.unit.put("take_lease", ring=ring, token=token, until=until, holder=holder)
 
     def renew_lease(self, ring: int, token: bytes, until: int) -> None:
         """Extend a lease, if it is still in force."""
-        self.unit.run("renew_lease", ring=ring, token=token, until=until)
+        self.unit.put("renew_lease", ring=ring, token=token, until=until)
 
     def drop_lease(self, ring: int, token: bytes | None) -> None:
         """End a lease, if it is still in force."""
-        self.unit.run("drop_lease", ring=ring, token=token)
+        self.unit.put("drop_lease", ring=ring, token=token)
 
     def latest_id(self) -> int:
         """Return the last id drawn in the store."""

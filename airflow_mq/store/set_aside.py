@@ -73,8 +73,8 @@ class SetAside(Repository):
              codec.pack_weight(aside.limit), aside.reason, *arrived.get(at, (now, block)))
             for at, aside in asides.items() if aside is not None
         ]  # fmt: skip
-        self._write("delete_aside", ("origin", "page", "item"), gone, ring=ring)
-        self._write("save_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
+        self._put("delete_aside", ("origin", "page", "item"), gone, ring=ring)
+        self._put("save_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
 
     def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[ReasonRow]:
         """Return why messages of these pages were set aside."""

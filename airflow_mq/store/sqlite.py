@@ -54,6 +54,7 @@ class SqliteUnit(Unit):
 
     draws_ids = True
     aggregates = False
+    pipelines = False
 
     def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
         self.store, self.connection = store, connection

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.queue import Delivery, Serviced
+from airflow_mq.queue import Delivery, Serviced, walk
+from airflow_mq.store.rings import Rings
+from airflow_mq.ticker import Ticker
 
 
 class Running:
@@ -20,6 +22,8 @@ class Running:
         self.address, self.ring, self.fails = of.store.address, of.ring, fails
         self.seen: list[bytes] = []
         self.stop = threading.Event()
+        #: While it is set, the processor goes on with its message.
+        self.pause = threading.Event()
         self.total = Serviced()
         self.thread = threading.Thread(target=self._run)
 
@@ -31,6 +35,8 @@ class Running:
         if self.fails:
             self.fails -= 1
             raise ValueError("not yet")
+        while self.pause.is_set():
+            time.sleep(0.005)
         self.seen.append(bytes(delivery.payload))
 
     def wait(self, count: int) -> None:
@@ -99,3 +105,26 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
         )
         queue.enqueue_message("acme", b"after")
         worker.wait(1)
+
+
+def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "SERVICE_LEASE", 0.15)
+    started, renewed = [], []
+    start, renew = Ticker.start, Rings.renew_lease
+    monkeypatch.setattr(Ticker, "start", lambda ticker: (started.append(ticker), start(ticker)))
+    monkeypatch.setattr(Rings, "renew_lease", lambda rings, *lease: (renewed.append(lease[1]), renew(rings, *lease)))
+    with running(queue) as worker:
+        for number in range(4):
+            queue.enqueue_message("acme", b"%d" % number)
+            worker.wait(number + 1)
+        assert len(started) == 1
+        renewed.clear()
+        worker.pause.set()
+        queue.enqueue_message("acme", b"slow")
+        deadline = time.monotonic() + 30
+        while not renewed:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        worker.pause.clear()
+        worker.wait(5)
+    assert len(set(renewed)) == 1

@@ -20,6 +20,7 @@ import psycopg
 from psycopg import waiting
 
 from airflow_mq.store.bounded import BoundedConnection
+from airflow_mq.store.direct import DirectConnection
 
 from .clock import SECOND, Clock
 from .scheduler import Process, ProcessGone, Scheduler
@@ -204,7 +205,8 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
 REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
 REAL_AWAIT = BoundedConnection.await_socket
 #: Statements that are sent without a cursor: a text, and what belongs to it.
-REAL_DIRECT = {name: getattr(BoundedConnection, name) for name in ("run_prepared", "copy_in")}
+REAL_DIRECT = {name: getattr(DirectConnection, name) for name in ("ask", "tell", "run_prepared", "copy_in")}
+REAL_LATER = DirectConnection.later
 
 
 class Monitor:
@@ -275,6 +277,10 @@ class PostgresSeam(Seam):
         self._lose(fault, connection)
         self.after(process, fault)
         return result
+
+    def later(self, connection: Any, query: bytes, values: Any = None) -> Any:
+        """Request a statement: the border is before the one with which it is sent."""
+        return REAL_LATER(connection, self.timed(query), values)
 
     def timed(self, query: Any) -> Any:
         """Return a statement that reads the simulated clock."""
@@ -373,13 +379,14 @@ def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator
         stack.enter_context(mock.patch.object(psycopg.Connection, "wait", lambda *a, **o: seam.wait(*a, **o)))
         stack.enter_context(mock.patch.object(BoundedConnection, "await_socket", lambda *a: seam.await_socket(*a)))
         for name, real in REAL_DIRECT.items():
-            stack.enter_context(mock.patch.object(BoundedConnection, name, _seamed(seam, real)))
+            stack.enter_context(mock.patch.object(DirectConnection, name, _seamed(seam, real)))
+        stack.enter_context(mock.patch.object(DirectConnection, "later", lambda *a: seam.later(*a)))
         yield
 
 
-def _seamed(seam: PostgresSeam, real: Callable[..., None]) -> Callable[..., None]:
-    def run(connection: Any, text: bytes, *data: Any) -> None:
-        seam.run(connection, text, lambda timed: real(connection, timed, *data))
+def _seamed(seam: PostgresSeam, real: Callable[..., Any]) -> Callable[..., Any]:
+    def run(connection: Any, text: bytes, *data: Any) -> Any:
+        return seam.run(connection, text, lambda timed: real(connection, timed, *data))
 
     return run
 

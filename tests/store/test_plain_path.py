@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.store import parse, upgrade
+from airflow_mq.store.direct import DirectConnection
 from airflow_mq.store.postgres import FEW
 
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
@@ -25,6 +27,13 @@ ONE = {"postgresql": ("insert_mail", "insert_one"), "sqlite": ("", "")}
 MANY = {"postgresql": ("insert_mail", "insert_singles"), "sqlite": ("", "")}
 PLAIN = {"postgresql": ("insert_mail", "insert_single"), "sqlite": ("", "")}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
+#: PostgreSQL gets reads that are likely to follow together with the first one, and counts a round in one statement.
+WALK = {
+    "postgresql": "ready_books news_by_id guaranteed",
+    "sqlite": "guaranteed ready_books news_by_id",
+}
+BOOKS = {"postgresql": "first_mail books", "sqlite": "books mail"}
+ROUND = {"postgresql": "insert_round", "sqlite": "fresh_ids next_block insert_ledger"}
 LOOK = {"postgresql": "begin ring_by_name {} commit committed", "sqlite": "ring_by_name {}"}
 REPORT = {"postgresql": "now report", "sqlite": "now fresh_ids report"}
 
@@ -86,10 +95,32 @@ def test_a_send(queue: MessageQueue, kind: str) -> None:
 def test_a_service(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
     assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
-        HOLD[kind], "take_lease commit committed", "guaranteed ready_books news_by_id books mail news_by_id",
+        HOLD[kind], "take_lease commit committed", WALK[kind], BOOKS[kind], "news_by_id",
         HOLD[kind], "delete_page delete_shared_mail mail_between save_book", EVENT[kind],
-        "save_state fresh_ids next_block insert_ledger drop_lease commit committed",
+        "save_state", ROUND[kind], "drop_lease commit committed",
     ])  # fmt: skip
+
+
+@pytest.mark.postgres
+def test_round_trips_of_a_service(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgrade(parse(pg_uri))
+    trips, converse = 0, DirectConnection.converse
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return converse(*arguments)
+
+    with MessageQueue(pg_uri) as queue:
+        for _ in range(5):
+            # By now each statement is prepared.
+            queue.enqueue_messages([("a", b"one"), ("b", b"two")])
+            trips = 0
+            with monkeypatch.context() as patch:
+                patch.setattr(DirectConnection, "converse", counted)
+                assert queue.service_queues(lambda delivery: None).processed == 2
+    # Lock; lease and commit; ring; books and inboxes; newcomers; lock; writes; commit.
+    assert trips == 8
 
 
 def test_a_block(queue: MessageQueue, kind: str) -> None:
@@ -97,7 +128,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     block = queue.blocks.plan()
     queue.blocks.release(block)
     assert statements(queue, queue.blocks.plan) == " ".join([
-        "now dead_blocks", HOLD[kind], "guaranteed ready_books news_by_id pages mail_heads news_by_id",
+        "now dead_blocks", HOLD[kind], WALK[kind], "pages mail_heads news_by_id",
         "fresh_ids next_block insert_block insert_claim insert_ledger fresh_ids mail_between save_book save_state commit committed",
     ])  # fmt: skip
     block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)

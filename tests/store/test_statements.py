@@ -27,8 +27,10 @@ NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 ONLY_POSTGRES = {
     "copy_mail",
     "database",
+    "first_mail",
     "insert_fenced",
     "insert_one",
+    "insert_round",
     "insert_single",
     "insert_single_fenced",
     "insert_singles",
@@ -112,6 +114,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "differently_ordered": {"ordered": True},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "mail": {"after": IDS, "limit": 8, "inline": 2000},
+    "first_mail": {"limit": 8, "inline": 2000},
+    "insert_round": {"at": NOW, "data": b"x"},
     "mail_heads": {"after": IDS, "limit": 8},
     "mail_singles": {"after": IDS, "limit": 8, "inline": 2000},
     "mail_single_heads": {"after": IDS, "limit": 8},
@@ -271,7 +275,7 @@ def test_every_statement_is_used() -> None:
 
 
 def test_every_statement_that_is_named_exists() -> None:
-    calls = r'\b(?:rows|run|rows_for|run_for|_write|block|text|_send|point|only)\(\s*"([a-z_]+)"'
+    calls = r'\b(?:rows|run|put|soon|rows_for|run_for|put_for|soon_for|_read|_read_soon|_write|_put|block|text|_send|point|only)\(\s*"([a-z_]+)"'
     named = {
         name
         for part in ("store", "queue", "cli")

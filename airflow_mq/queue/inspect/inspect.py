@@ -158,13 +158,14 @@ class Inspect:
     def pulse(self, most: int = 1) -> Pulse:
         """Return whether a block would find messages, cheaply, for callers that ask repeatedly."""
         with self._session.snapshot() as (unit, working_set):
-            newest, set_aside, due = unit.inbox.pulse(self._ring_id, working_set.now)
+            newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             paused = {row.origin for row in unit.origins.paused(self._ring_id, working_set.now)}
             is_paused = working_set.loader.groups.is_paused_below
             line = chain(working_set.high, working_set.ring)
             waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
-            return Pulse(tuple(ready), bool(due), newest, set_aside)
+            is_due = due is not None and due <= working_set.now
+            return Pulse(tuple(ready), is_due, newest, set_aside)
 
     def has_many_newcomers(self, most: int = 500) -> bool:
         """Return whether more than so many queues have messages that no block has loaded yet."""

@@ -9,16 +9,17 @@ FROM {s}block b
 -- An id at or below those of all live blocks.
 (SELECT n.oldest_block FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
+-- part: first_live (postgres)
+-- The id of the oldest live block, if any, in an UPDATE of the state.
+(SELECT b.id FROM {s}block b WHERE b.ring = :ring AND b.state = 0 AND b.id >= oldest_block ORDER BY b.id LIMIT 1)
+
 -- name: next_block
 -- Count up and return the number of a ring's next block. Requires the ring lock.
 UPDATE {s}state SET blocks = blocks + 1 WHERE ring = :ring RETURNING blocks
 
 -- name: next_block (postgres)
 -- Write the id of the oldest live block, too.
-UPDATE {s}state
-SET blocks = blocks + 1, oldest_block = coalesce((
-    SELECT b.id FROM {s}block b WHERE b.ring = :ring AND b.state = 0 AND b.id >= oldest_block ORDER BY b.id LIMIT 1
-), :id)
+UPDATE {s}state SET blocks = blocks + 1, oldest_block = coalesce({part first_live}, :id)
 WHERE {part newest}
 RETURNING blocks
 

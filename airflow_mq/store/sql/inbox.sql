@@ -101,6 +101,19 @@ CROSS JOIN LATERAL (
     LIMIT :limit
 ) m
 
+-- name: first_mail (postgres)
+-- Return the first rows of each queue that lie in no page, with their bytes up to the size `inline`.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
+FROM {each origin text[]}
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}mail m
+    WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce((
+        SELECT k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = w.origin ORDER BY k.age LIMIT 1
+    ), 0)
+    ORDER BY m.id
+    LIMIT :limit
+) m
+
 -- name: mail_heads
 -- Return the next rows of each queue without their bytes: a reader's role may not read the bytes.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
@@ -500,16 +513,16 @@ WITH RECURSIVE walk(origin, place) AS (
 SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :below
 
 -- name: pulse
--- Return the newest row's id, the time of the latest set-aside message, and whether a delayed row is due.
+-- Return the newest row's id, the time of the latest set-aside message, and when the first delayed row is due.
 -- The plus makes SQLite look at the newest row first instead of reading all rows of the ring by another index.
 SELECT coalesce((SELECT m.id FROM {s}mail m WHERE +m.ring = :ring AND m.id > 0 ORDER BY m.id DESC LIMIT 1), 0),
        coalesce((SELECT max(a.at) FROM {s}aside a WHERE a.ring = :ring), 0),
-       coalesce((SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring) <= :now, false)
+       (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
 
 -- name: pulse (postgres)
 SELECT coalesce((SELECT max(m.id) FROM {s}mail m WHERE m.ring = :ring), 0),
        coalesce((SELECT max(a.at) FROM {s}aside a WHERE a.ring = :ring), 0),
-       coalesce((SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring) <= :now, false)
+       (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
 
 -- name: mail_ids
 -- Return which of these ids exist, delayed or not.

@@ -5,6 +5,19 @@
 INSERT INTO {s}ledger {rows ring, at bigint, block bigint[], id bigint[], data bytea[]}
 ON CONFLICT (ring, block) DO NOTHING
 
+-- name: insert_round (postgres)
+-- Draw an id as `fresh_ids` does, count a block as `next_block` does, and write the entry. Requires the ring lock.
+WITH drawn AS MATERIALIZED (
+    SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{s}id_seq') END AS id
+), counted AS (
+    UPDATE {s}state SET blocks = blocks + 1, oldest_block = coalesce({part first_live}, (SELECT d.id FROM drawn d))
+    WHERE {part newest}
+    RETURNING blocks
+)
+INSERT INTO {s}ledger (ring, at, block, id, data)
+SELECT :ring, :at, c.blocks, d.id, :data FROM counted c CROSS JOIN drawn d
+ON CONFLICT (ring, block) DO NOTHING
+
 -- name: ledger
 -- Return the entries of a range of blocks, the latest first.
 SELECT l.block, l.at, l.data, l.id FROM {s}ledger l

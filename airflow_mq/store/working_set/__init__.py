@@ -54,6 +54,7 @@ class StoredSet(WorkingSet):
         :param current: the queue that is being serviced; if the ring changed since, the others are looked at again.
         """
         read_through, self.loader.source.unit = self.unit, unit
+        self.loader.source.forget_expected()
         if locked.state.version != self.loader.state.version:
             self.loader.refresh(locked.state, current)
         self.loader.state = locked.state

@@ -155,6 +155,12 @@ class InboxLoader:
             self._fill(origins, max(min(MOST_ROWS // len(origins), LONGEST_LOOK), FIRST_LOOK))
             self._add_due(origins)
 
+    def expect(self, origins: Iterable[str]) -> None:
+        """Request what `peek` reads of queues whose books are not loaded yet, together with their books."""
+        fresh = sorted(set(origins).difference(self.inboxes))
+        if fresh and self.working_set.books.keys().isdisjoint(fresh):
+            self.source.expect_looks(fresh, FIRST_LOOK, self.inline)
+
     def peek(self, origins: Iterable[str]) -> None:
         """Fetch the first rows of queues that may soon have no page left."""
         fresh = sorted(set(origins).difference(self.inboxes))

@@ -48,7 +48,7 @@ class Overlay(Source):
         self.now = unit.now()
         ticket_floor, look_floor, _ = unit.rings.floors(ring_id)
         self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
-        self._last_id = unit.inbox.pulse(ring_id, self.now).newest
+        self._last_id = unit.inbox.pulse(ring_id).newest
         #: Rows below this are visible: reads of one moment bring nothing late.
         self.horizon = self._last_id + 1
         self._next_id = FIRST_ID
@@ -60,6 +60,14 @@ class Overlay(Source):
         #: Claims of live blocks by book, with whether each holds any message, once a block has ended here.
         self._held: dict[str, list[tuple[bytes, bool]]] | None = None
         self._join_due()
+
+    # Nothing is read ahead: most rows are in memory.
+
+    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int) -> None:
+        """Do nothing."""
+
+    def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:
+        """Do nothing."""
 
     # Changes.
 

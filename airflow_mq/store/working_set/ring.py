@@ -77,6 +77,10 @@ class RingLoader:
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
         self._whole: list[LineRow] | None = None
 
+    def expect_walk(self) -> None:
+        """Request what the first stretch needs: one round trip brings it together with the next read."""
+        self.source.expect_walk(self._ticket_cursor, books.RING_SLICE, self.working_set.now, self.look_cursor, POSTED)
+
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
         coming = self._coming
@@ -277,6 +281,7 @@ class RingLoader:
         """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
         working_set, found = self.working_set, []
         fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
+        self.inboxes.expect(origin for _, origin in fresh)
         self.books.load(origin for _, origin in fresh)
         self.inboxes.peek(origin for _, origin in fresh)
         for id_, origin in fresh:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from ...core.page import Singles
 from ..blocks import ClaimRow
@@ -13,6 +14,9 @@ from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
 from ..store import AnyStore
 from ..unit import Unit
 
+#: Number of ids up to which a look for newcomers is requested before it is certain to be needed.
+FEW_ROWS = 1_000
+
 
 class Source:
     """Reads of one ring through a transaction, or through reads outside of one."""
@@ -22,6 +26,28 @@ class Source:
         #: The transaction to read through. A service replaces it for the time of each commit.
         self.unit = unit
         self.ring_id = ring_id
+        #: Ways to the rows of reads that were requested, by the read and its arguments.
+        self._expected: dict[tuple[object, ...], Callable[[], Any]] = {}
+
+    # Reads that are likely to follow: the database gets them together with the next one.
+
+    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int) -> None:
+        """Request what a walk reads first: ready books, and newcomers if there are few rows to read."""
+        if not self.unit.pipelines:
+            return
+        self._expected["ready", after, limit] = self.unit.books.ready_soon(self.ring_id, after, limit, now)
+        if self.last_id - start < FEW_ROWS:
+            self._expected["news", start, below] = self.unit.inbox.unready_soon(self.ring_id, start, below)
+
+    def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:
+        """Request the first rows of the inboxes of queues, before their books are loaded."""
+        if self.unit.pipelines and inline:
+            looks = self.unit.inbox.first_looks(self.ring_id, origins, limit, inline)
+            self._expected["looks", tuple(origins), limit] = looks
+
+    def forget_expected(self) -> None:
+        """Drop requests whose answers were not used."""
+        self._expected.clear()
 
     @property
     def last_id(self) -> int:
@@ -32,6 +58,8 @@ class Source:
 
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books in the ring's order, behind a ticket."""
+        if (expected := self._expected.pop(("ready", after, limit), None)) is not None:
+            return list(expected())
         return self.unit.books.ready(self.ring_id, after, limit, now)
 
     def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
@@ -60,6 +88,8 @@ class Source:
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
+        if (expected := self._expected.pop(("news", start, below), None)) is not None:
+            return list(expected())
         return self.unit.inbox.unready_from(self.ring_id, start, below)
 
     def news_by_origin(self) -> list[FirstRow]:
@@ -102,6 +132,10 @@ class Source:
         self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str] = ()
     ) -> Iterable[tuple[str, Singles | list[StoredInboxRow]]]:
         """Return the same rows by origin, as one value where all are plain single messages."""
+        expected = self._expected.pop(("looks", tuple(origin for origin, _ in wanted), limit), None)
+        if expected is not None:
+            found: Iterable[tuple[str, Singles | list[StoredInboxRow]]] = expected()
+            return found
         return self.unit.inbox.looks(self.ring_id, wanted, limit, inline, plain)
 
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:

@@ -274,11 +274,12 @@ class Writer:
         :param allow_high: the ring has no high books yet, and may get some now.
         """
         self._write_posted(rows, allow_high)
-        self._check_floors(rows, self._write_pages(rows))
+        check_floors = self._floors_check(rows, self._write_pages(rows))
         self.unit.books.save(self.ring_id, rows.books)
         self.unit.origins.save_groups(self.ring_id, rows.branches)
         self._write_events(rows)
         self.unit.rings.save_state(self.ring_id, rows.state, rows.ticket_floor, rows.look_floor)
+        check_floors()
 
     def _write_posted(self, rows: ChangedRows, allow_high: bool) -> None:
         if allow_high and any(is_high(posted.origin) for posted in rows.posted.values()):
@@ -319,8 +320,8 @@ class Writer:
         self.unit.inbox.delete(self.ring_id, [(origin, row_id) for origin, row_ids in rows for row_id in row_ids])
         return []
 
-    def _check_floors(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> None:
-        """Raise `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page.
+    def _floors_check(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> Callable[[], None]:
+        """Return a check that raises `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page.
 
         :param emptied: ranges of ids that hold no row
         """
@@ -333,14 +334,19 @@ class Writer:
             for one in raised.values()
             for first, below in gaps_between(one.before, one.after, sorted(ranges.get(one.origin, ())))
         ]
-        for origin, ids in self.unit.inbox.ids_between(self.ring_id, wanted):
-            lost = sorted(set(ids).difference(raised[origin].cut))
-            if lost:
-                raise StoreCorrupt(
-                    f"saving would strand messages of {told(origin)}: inbox rows {lost[:5]} lie below its new floor "
-                    f"{raised[origin].after} and in no page; nothing was changed; report this with the output of "
-                    "`airflow-mq check`"
-                )
+        found = self.unit.inbox.ids_between(self.ring_id, wanted)
+
+        def check() -> None:
+            for origin, ids in found():
+                lost = sorted(set(ids).difference(raised[origin].cut))
+                if lost:
+                    raise StoreCorrupt(
+                        f"saving would strand messages of {told(origin)}: inbox rows {lost[:5]} lie below its new "
+                        f"floor {raised[origin].after} and in no page; nothing was changed; report this with the "
+                        "output of `airflow-mq check`"
+                    )
+
+        return check
 
     def _write_events(self, rows: ChangedRows) -> None:
         arrivals = self._arrivals(rows)

@@ -87,7 +87,7 @@ def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, le
     working_set.book(origin)
     cut = working_set.stored[origin].cut
     paged = {row_id for _, page in working_set.loader.pages.read_all(origin) for row_id in page.slices.row_ids}
-    ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])), [])
+    ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])()), [])
     # A row that only lends its bytes lies in no page, and is not stranded.
     lost = stranded(ids, cut, paged | lent)
     floor = min([cut.floor, horizon, *lost])
