@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import accumulate
+from itertools import accumulate, repeat
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -253,9 +253,9 @@ def judge_shares(
             for stretch in backlog.stretches:
                 clock.begins[stretch.start].append(backlog)
                 clock.ends[stretch.stop].append(backlog)
-    for origin, asks in ready.items():
-        if origin not in lines and asks.since < count:
-            clock.crowd(shares.get(origin, 1), asks.since).waiting.append((asks.parts, origin, asks.all))
+    for origin, (since, asked, known) in ready.items():
+        if origin not in lines and since < count:
+            clock.crowd(shares.get(origin, 1), since).waiting.append((asked, origin, known))
     for at, gave in enumerate(given):
         clock.block(at, gave, others[at])
     clock.close()
@@ -327,6 +327,5 @@ def _figures_of(crowd: _Crowd, now: int, sums: Sequence[int], priority: str) -> 
             found.append(_figures(backlog.origin, crowd.share, tally, sums, priority))
     tally.backlogs = [_Backlog("", crowd.share, [crowd.stretch], promised=(now - crowd.since) * crowd.share)]
     common = _figures("", crowd.share, tally, sums, priority)
-    rest = common[1:]
-    found += [OriginFairness(name, *rest) for name in alike]
+    found += map(OriginFairness._make, zip(alike, *map(repeat, common[1:])))
     return found

@@ -283,7 +283,9 @@ def judge(
 
 
 def together(levels: Mapping[str, Fairness]) -> Fairness:
-    """Return the figures of both levels as one result; each level was judged by itself."""
+    """Return the figures of all levels as one result; each level was judged by itself."""
+    if list(levels) == [REGULAR]:
+        return levels[REGULAR]
     origins = [
         queue if queue.priority == level else queue._replace(priority=level)
         for level, figures in levels.items()

@@ -191,31 +191,31 @@ class Books(Repository):
         return [bytes(ids) for (ids,) in self.unit.rows("books_ahead", ring=ring)]
 
 
-class FirstPageRow(NamedTuple):
-    """The first waiting page of a book; `whole` if the book has no message elsewhere."""
+class FirstPages(NamedTuple):
+    """First waiting pages that are alike, one for each of these books."""
 
-    origin: str
-    wake_at: int
-    messages: int
+    #: Whether the books back off, have more than the counted messages, and have no message elsewhere.
+    asleep: bool
+    many: bool
     whole: bool
-    page: int
     items: int
-    used: int
     first_index: int
-    remaining: int
-    remaining_size: int
-    first_mail: int
-    slices: bytes
     lengths: bytes
     marks: bytes
-    notes: bytes
+    #: Set only for a single book, whose page has notes, or several rows and a beginning that was processed.
+    page: int | None
+    slices: bytes | None
+    notes: bytes | None
+    origins: list[str]
+    #: Ids of the first inbox row of each page.
+    first_rows: list[int]
 
     @property
     def page_row(self) -> PageRow:
-        """The page."""
+        """The page of a single book, as far as its demand depends on it."""
         return PageRow(
-            self.origin, self.page, self.items, self.used, self.first_index, self.remaining, self.remaining_size,
-            self.slices, self.lengths, self.marks, self.notes,
+            self.origins[0], self.page or 0, self.items, 0, self.first_index, 0, 0, bytes(self.slices or b""),
+            self.lengths, self.marks, bytes(self.notes or b""),
         )  # fmt: skip
 
 
@@ -229,9 +229,13 @@ class Pages(Repository):
         rows = self._read("pages", ("origin", "first", "last"), requests, ring=ring, limit=limit)
         return [PageRow(*row) for row in rows]
 
-    def first_waiting(self, ring: int, limit: int) -> list[FirstPageRow]:
-        """Return the first waiting page of each ready book, in the ring's order."""
-        return [FirstPageRow(*row) for row in self.unit.rows("first_pages", ring=ring, limit=limit)]
+    def first_waiting(self, ring: int, limit: int, now: int, counted: int) -> list[FirstPages]:
+        """Return the first waiting pages of ready books, of the first `limit` ones in the ring's order.
+
+        :param counted: number of messages from which on a book has many
+        """
+        rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now, counted=counted)
+        return [FirstPages._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
 
     def kept(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
         """Return pages with set-aside messages, from a queue and page on."""

@@ -15,7 +15,7 @@ from ..core.blob import Reference
 from ..core.page import Singles
 from ..core.priority import LAST, MARK, PAST_HIGH
 from . import codec
-from .primitives import Repository
+from .primitives import Repository, listed
 from .rows import (
     Arrival,
     FirstRow,
@@ -103,25 +103,28 @@ class NewcomerRow(NamedTuple):
     last: int
 
 
-class FirstInboxRow(NamedTuple):
-    """The first inbox row of a queue that is not ready; `whole` if it is the only one."""
+class FirstInboxRows(NamedTuple):
+    """First inbox rows that are alike, one for each of these queues, which are not ready."""
 
-    origin: str
-    wake_at: int
+    asleep: bool
     messages: int
     ahead: int
+    #: Whether it is the only row of its queue.
     whole: bool
-    id: int
     size: int
     items: int
     more: bool
     lengths: bytes
     attributes: bytes
+    origins: list[str]
+    ids: list[int]
 
     @property
     def inbox_row(self) -> StoredInboxRow:
-        """The inbox row."""
-        return StoredInboxRow(self.origin, self.id, self.size, self.items, self.more, self.lengths, self.attributes)
+        """The row of the first queue."""
+        return StoredInboxRow(
+            self.origins[0], self.ids[0], self.size, self.items, self.more, self.lengths, self.attributes
+        )
 
 
 class PulseRow(NamedTuple):
@@ -295,9 +298,10 @@ class Inbox(Repository):
         """Return the sizes of rows in order of ids; some may be of other rings."""
         return [SizeRow(*row) for row in self.unit.rows("next_mail", ring=ring, after=after, limit=limit)]
 
-    def first_waiting(self, ring: int, limit: int) -> list[FirstInboxRow]:
-        """Return the first row of each queue that is not ready."""
-        return [FirstInboxRow(*row) for row in self.unit.rows("first_mails", ring=ring, limit=limit)]
+    def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstInboxRows]:
+        """Return the first rows of at most `limit` queues that are not ready."""
+        rows = self.unit.rows("first_mails", ring=ring, limit=limit, now=now)
+        return [FirstInboxRows._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
 
     def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
         """Return names of queues with rows in a range, after a name."""

@@ -233,3 +233,27 @@ def test_a_report_on_too_many_queues_is_partial(make_queue: Maker, monkeypatch: 
         monkeypatch.setattr(reports, "MOST_WAITING", most)
         assert queue.inspect.fairness().partial
     assert queue.inspect.fairness(most=1).partial
+
+
+def test_demand_of_all_queues_at_once_is_that_of_each(make_queue: Maker) -> None:
+    """Queues with one row and with several, in a ring and new, their beginnings processed or not."""
+    queue = ring(make_queue, "deficit")
+    names = [f"o{number:03}" for number in range(180)]
+    queue.enqueue_messages((name, b"x") for name in names)
+    run(queue, 3)
+    for name in names[::7]:
+        for size in range(1, 4):
+            queue.enqueue_message(name, bytes(size))
+        queue.enqueue_messages(name, [b"one", b"call"])
+    run(queue, 2)
+    with queue.session.snapshot() as (_, working_set):
+        waiting = Waiting(working_set, parts_of(Weight(16, 1 << 20)), [])
+        asks, whole = waiting.of_all(1_000)
+        assert whole and asks.keys() == {*waiting.of_some([*working_set.high, *working_set.ring])}
+        for name, asked in asks.items():
+            left = waiting.left(name)
+            assert asked.parts == left if asked.all else asked.parts < left
+        assert sum(asked.all for asked in asks.values()) > 100
+        some, whole = waiting.of_all(len(asks) - 1)
+        assert not whole and len(some) == len(asks) - 1
+        assert waiting.of_all(len(asks)) == (asks, True)

@@ -112,6 +112,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "ready_books": {"after": 100},
     "next_turns": {"after": 100, "limit": 1_024},
     "differently_ordered": {"ordered": True},
+    "first_pages": {"counted": 4_096},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "mail": {"after": IDS, "limit": 8, "inline": 2000},
     "first_mail": {"limit": 8, "inline": 2000},

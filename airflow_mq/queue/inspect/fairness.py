@@ -92,7 +92,9 @@ def _judge_level(
 ) -> Fairness:
     """Return the figures of the queues of one priority."""
     own = [[entry for entry in page if entry.priority == priority] for page in pages]
-    ready = {origin_of(name): ask for name, ask in asks.items() if priority_of(name) == priority}
+    ready = asks
+    if working_set.config.high:
+        ready = {origin_of(name): ask for name, ask in asks.items() if priority_of(name) == priority}
     origins = {entry.origin for page in own for entry in page}.union(ready, *skips)
     paths = working_set.config.paths and priority == REGULAR
     promises = _promises(working_set, origins, waiting.parts, paths=paths, leasts=priority == REGULAR)

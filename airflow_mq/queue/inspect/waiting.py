@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import chain, islice
 from math import inf
 
 from ...core.book import Book
@@ -19,8 +18,8 @@ from ...core.page import WAITING, Page
 from ...core.priority import origin_of
 from ...core.weight import Weight
 from ...store import codec
-from ...store.books import FirstPageRow
-from ...store.inbox import FirstInboxRow
+from ...store.books import FirstPages
+from ...store.inbox import FirstInboxRows
 from ...store.rows import inbox_row_of, page_of
 from ...store.working_set import StoredSet
 
@@ -39,8 +38,6 @@ class Waiting:
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
         self._is_paused_below = working_set.loader.groups.is_paused_below
         self._scales = Scales(working_set)
-        #: Demand of plain pages by their packed lengths, of those begun also by their marks, and of plain inbox rows.
-        self._demand: dict[object, int] = {}
 
     @cached_property
     def _due(self) -> dict[int, str]:
@@ -58,18 +55,28 @@ class Waiting:
         Books in the ring come first, then new ones by name.
         """
         unit, ring, now = self.working_set.unit, self.working_set.ring_id, self.working_set.now
+        pages = unit.pages.first_waiting(ring, most + 1, now, COUNTED)
+        count = sum(len(alike.origins) for alike in pages)
+        if count > most:
+            pages = unit.pages.first_waiting(ring, most, now, COUNTED)
+        news = unit.inbox.first_waiting(ring, most + 1 - count, now) if count <= most else []
+        count += sum(len(alike.origins) for alike in news)
+        found: dict[str, Asks] = {}
+        for page in pages:
+            found |= {} if page.asleep else self._of_pages(page)
+        for row in news:
+            found |= {} if row.asleep else self._of_inboxes(row)
+        if news and count > most:
+            found.pop(max(name for row in news for name in row.origins), None)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
         passed |= set(map(origin_of, unit.blocks.claimed_origins(ring)))
-        found: dict[str, Asks | None] = {}
-        pages = unit.pages.first_waiting(ring, most + 1)
-        news = unit.inbox.first_waiting(ring, most + 1 - len(pages)) if len(pages) <= most else []
-        rows: Iterable[FirstPageRow | FirstInboxRow] = islice(chain(pages, news), most)
-        for row in rows:
-            name = row.origin
-            if row.wake_at <= now and origin_of(name) not in passed and not self._is_paused_below(name):
-                found[name] = self._of_page(row) if isinstance(row, FirstPageRow) else self._of_inbox(row)
-        whole = len(pages) + len(news) <= most
-        return {name: asks for name, asks in found.items() if asks is not None}, whole
+        if passed or self.working_set.config.paths:
+            found = {
+                name: asks
+                for name, asks in found.items()
+                if origin_of(name) not in passed and not self._is_paused_below(name)
+            }
+        return found, count <= most
 
     def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
         """Return the demand of some books, read one by one."""
@@ -101,48 +108,62 @@ class Waiting:
             self.parts(self._scales.weight(name, page, item)) for item, mark in enumerate(page.marks) if mark == WAITING
         )
 
-    def _of_page(self, row: FirstPageRow) -> Asks:
-        """Return the demand of a queue by its first waiting page, which has slices unless it is plain."""
-        if not row.slices:
-            packed = bytes(row.lengths)
-            row_id, asked = row.first_mail, self._by_lengths(packed, lambda: codec.unpack_numbers(packed)[0])
+    def _each(self, names: Sequence[str], row_ids: Sequence[int], asked: float, *, whole: bool) -> dict[str, Asks]:
+        """Return the demand of queues that differ in their first row only."""
+        alike: dict[int, Asks] = {}
+        found, blocks = {}, self.blocks
+        for name, row_id in zip(names, row_ids):
+            since = bisect_left(blocks, row_id)
+            asks = alike.get(since)
+            if asks is None:
+                asks = alike[since] = Asks(since, asked, whole)
+            found[name] = asks
+        if whole and asked != inf:
+            # A delayed row of these is due and not in the inbox yet.
+            found |= {name: found[name]._replace(all=False) for name in self._with_due & found.keys()}
+        return found
+
+    def _of_pages(self, alike: FirstPages) -> dict[str, Asks]:
+        """Return the demand of queues by their first waiting page."""
+        names, row_ids = alike.origins, alike.first_rows
+        if alike.page is not None:
+            page = page_of(alike.page_row)
+            row_ids, asked = [page.row_id_of(page.first_index)], self._asked(names[0], page)
         else:
-            page = page_of(row.page_row)
-            row_id = page.row_id_of(row.first_index)
-            key = bytes(row.lengths), bytes(page.marks)
-            asked = self._asked(row.origin, page) if page.notes else self._by_lengths(key, lambda: _waiting(page))
-        if row.messages > COUNTED:
-            return Asks(self._since(row_id), inf, True)
-        return Asks(self._since(row_id), asked, bool(row.whole) and row.origin not in self._with_due)
+            lengths = codec.unpack_numbers(alike.lengths, most=alike.items)[0]
+            if alike.marks:
+                lengths = [length for length, mark in zip(lengths, alike.marks, strict=True) if mark == WAITING]
+            else:
+                lengths = lengths[alike.first_index :]
+            asked = self._by_lengths(lengths)
+        return (
+            self._each(names, row_ids, inf, whole=True)
+            if alike.many
+            else self._each(names, row_ids, asked, whole=bool(alike.whole))
+        )
 
-    def _by_lengths(self, key: object, lengths: Callable[[], Sequence[int]]) -> int:
-        """Return the demand of messages by their lengths alone, once for each key: many pages and rows are alike."""
-        if key not in self._demand:
-            weigh = self.working_set.config.weigher.weigh
-            self._demand[key] = sum(self.parts(weigh(length)) for length in lengths())
-        return self._demand[key]
+    def _by_lengths(self, lengths: Sequence[int]) -> int:
+        """Return the demand of messages by their lengths alone."""
+        weigh = self.working_set.config.weigher.weigh
+        return sum(self.parts(weigh(length)) for length in lengths)
 
-    def _of_inbox(self, row: FirstInboxRow) -> Asks | None:
-        """Return the demand of a queue without pages by its first inbox row."""
-        name, messages = row.origin, row.messages
-        if row.ahead:
+    def _of_inboxes(self, alike: FirstInboxRows) -> dict[str, Asks]:
+        """Return the demand of queues without pages by their first inbox row."""
+        names = alike.origins
+        if alike.ahead:
             # Some of its rows are in processed pages; only the working set knows the first that is not.
-            self.working_set.pull(self.working_set.book(name))
-            return self.of_some([name]).get(name)
-        if messages + row.items > COUNTED:
-            return Asks(self._since(row.id), inf, True)
-        whole = bool(row.whole) and not messages and name not in self._with_due
-        if not row.attributes:
-            key = bytes(row.lengths), row.items, row.size
-            return Asks(self._since(row.id), self._by_lengths(key, lambda: codec.unpack_lengths(*key)), whole)
-        inbox_row, page = inbox_row_of(row.inbox_row), Page(0)
+            self.working_set.pull(self.working_set.book(names[0]))
+            return self.of_some(names)
+        if alike.messages + alike.items > COUNTED:
+            return self._each(names, alike.ids, inf, whole=True)
+        whole = bool(alike.whole) and not alike.messages
+        if not alike.attributes:
+            asked = self._by_lengths(codec.unpack_lengths(bytes(alike.lengths), alike.items, alike.size))
+            return self._each(names, alike.ids, asked, whole=whole)
+        inbox_row, page = inbox_row_of(alike.inbox_row), Page(0)
         page.append(inbox_row, self.working_set.config.heap_size)
-        return Asks(self._since(row.id), self._asked(name, page), whole and len(page.lengths) == row.items)
-
-
-def _waiting(page: Page) -> list[int]:
-    """Return the lengths of the messages that wait."""
-    return [length for length, mark in zip(page.lengths, page.marks) if mark == WAITING]
+        whole = whole and len(page.lengths) == alike.items
+        return self._each(names, alike.ids, self._asked(names[0], page), whole=whole)
 
 
 def first_row_id(working_set: StoredSet, book: Book) -> int | None:
