@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any, Protocol
 
 from .. import failures, tracing
@@ -21,7 +22,7 @@ from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from ..core.working_set import WorkingSet
 from .session import current_delivery
-from .values import Batch, Delivery, Facts
+from .values import Batch, Delivery, Facts, OpenPage, deliveries_of
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -43,6 +44,15 @@ class Slices(Protocol):
 
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
         """Commit outcomes if the slice is full; `more` messages follow, for about so long."""
+
+    def reserve(self, most: int, milliseconds: int) -> tuple[int, float]:
+        """Reserve room in the slice for at most so many messages, each expected to take so long.
+
+        Return for how many, and until when the last of them may begin, on the monotonic clock.
+        """
+
+    def unreserve(self, count: int) -> None:
+        """Give back the room of messages that were not tried."""
 
 
 class BatchProcessor:
@@ -176,23 +186,33 @@ class Calling(InPlace):
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
         """Call the processor until the stretch ends or an outcome stops the queue."""
-        first, working_set, processor = page.first_index, ladder.working_set, self.processor
-        stop, processed = first + len(weights), 0
-        payloads, is_full = working_set.payloads(book.origin, page, stop), self.slices.is_full
+        first, working_set, processor, slices = page.first_index, ladder.working_set, self.processor, self.slices
+        at, stop, processed = first, first + len(weights), 0
+        payloads = working_set.payloads(book.origin, page, stop)[first:stop]
+        opened = OpenPage(book.origin, page, ladder.meter, working_set)
+        alike = weights.count(weights[0]) == len(weights)
+        longest = (weights[0] if alike else max(weights))[0]
         mark = current_delivery.set(None)
+        room, until = slices.reserve(len(weights), longest)
         try:
-            for at in range(first, stop):
-                if is_full(1, weights[at - first][0]):
-                    processed += self._done(working_set, book, page, at, weights, first)
-                    self.slices.checkpoint(0)
-                delivery = Delivery(book.origin, payloads[at], page, at, ladder.meter, working_set)
+            for delivery in deliveries_of(opened, payloads, first):
+                at = delivery.index
+                if room and monotonic() <= until:
+                    room -= 1
+                else:
+                    slices.unreserve(room)
+                    room = 0
+                    if slices.is_full(1, weights[at - first][0]):
+                        processed += self._done(working_set, book, page, at, weights, first)
+                        slices.checkpoint(0)
+                        room, until = slices.reserve(stop - at - 1, longest)
                 current_delivery.set(delivery)
                 try:
                     answer = processor(delivery)
                 except Exception as error:
                     answer = failed(delivery, error)
                 except BaseException:
-                    self.slices.at_rest = True
+                    slices.at_rest = True
                     raise
                 if (answer is None or answer is True or answer is DONE) and not delivery.sent:
                     continue
@@ -208,6 +228,7 @@ class Calling(InPlace):
             self._done(working_set, book, page, at, weights, first)
             raise
         finally:
+            slices.unreserve(room)
             current_delivery.reset(mark)
 
     def _record(

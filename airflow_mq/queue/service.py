@@ -179,6 +179,18 @@ class Service:
         self._tried += more
         return False
 
+    def reserve(self, most: int, milliseconds: int) -> tuple[int, float]:
+        """Reserve room in the slice for messages, as `is_full` does for one; return how many, and until when."""
+        if milliseconds >= self.slice_seconds * 1_000 or self.cache.fetched > HELD:
+            return 0, 0.0
+        count = max(min(most, self.slice_messages - self._tried), 0)
+        self._tried += count
+        return count, self._slice_began + self.slice_seconds
+
+    def unreserve(self, count: int) -> None:
+        """Give back the room of messages that were not tried."""
+        self._tried -= count
+
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
         """Between two messages: commit the outcomes if the slice is full."""
         if self.is_full(more, milliseconds) or not more:
