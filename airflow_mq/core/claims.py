@@ -250,7 +250,7 @@ class Stretches(ABC):
     def _stretch(self, page: Page) -> int:
         """Return the end of the stretch of equal items: neither in flight nor expired, nor too long for the ring."""
         start, stop = page.first_index, len(page.lengths)
-        if any(page.marks[start:]):
+        if not page.all_wait(start, stop):
             stop = next(item for item in range(start, stop) if page.marks[item])
         now = self.scales.working_set.now
         expired = (item for item, note in page.notes.items() if note.expires is not None and note.expires <= now)

@@ -66,31 +66,65 @@ class Slices(Sequence[Slice]):
         self.starts.append(start)
         self.counts.append(items)
 
-    def extend_singles(self, row_ids: Sequence[int]) -> None:
-        """Append rows of one message each."""
-        self.row_ids.extend(row_ids)
-        self.starts.extend(repeat(0, len(row_ids)))
-        self.counts.extend(repeat(1, len(row_ids)))
+    def extend(self, rows: PlainRows) -> None:
+        """Append whole rows, but for the part of the first one that was cut before."""
+        self.row_ids.extend(rows.row_ids)
+        self.starts.append(rows.start)
+        self.starts.extend(repeat(0, len(rows.row_ids) - 1))
+        self.counts.extend(rows.counts)
 
 
-class Singles(NamedTuple):
-    """Inbox rows of one plain message each, in order of ids."""
+class PlainRows(NamedTuple):
+    """Inbox rows of plain messages, in order of ids, as columns."""
 
     row_ids: list[int]
+    #: The number of messages of each row.
+    counts: list[int]
+    #: The length of each message.
     lengths: list[int]
     #: The messages; empty if they are not loaded.
     payloads: list[bytes]
+    #: The index in the first row of its first message here: those before it were cut.
+    start: int = 0
 
-    def part(self, start: int, stop: int | None = None) -> Singles:
-        """Return the rows from `start` to before `stop`."""
-        return Singles(self.row_ids[start:stop], self.lengths[start:stop], self.payloads[start:stop])
+    @property
+    def are_single(self) -> bool:
+        """Whether each row is one message."""
+        return len(self.row_ids) == len(self.lengths)
 
-    def without(self, row_ids: Collection[int]) -> Singles:
+    def divide(self, messages: int) -> tuple[PlainRows, PlainRows]:
+        """Return the first messages, and all others; both have a part of the row in which the second part begins."""
+        rows, rest, start = messages, 0, 0
+        if not self.are_single:
+            ends = list(accumulate(self.counts, initial=0))
+            rows = bisect_right(ends, messages) - 1
+            rest = messages - ends[rows]
+            start = rest + (0 if rows else self.start) if rest else 0
+        before = self.counts[:rows], self.counts[rows:]
+        row_ids = self.row_ids[:rows]
+        if rest:
+            row_ids.append(self.row_ids[rows])
+            before[0].append(rest)
+            before[1][0] -= rest
+        return (
+            PlainRows(row_ids, before[0], self.lengths[:messages], self.payloads[:messages], self.start),
+            PlainRows(self.row_ids[rows:], before[1], self.lengths[messages:], self.payloads[messages:], start),
+        )
+
+    def divide_rows(self, messages: int) -> tuple[PlainRows, PlainRows]:
+        """Return the fewest rows with at least so many messages, and all other rows."""
+        if not self.are_single:
+            messages = next((end for end in accumulate(self.counts) if end >= messages), messages)
+        return self.divide(min(messages, len(self.lengths)))
+
+    def without(self, row_ids: Collection[int]) -> PlainRows:
         """Return all rows but these."""
         kept = [row_id not in row_ids for row_id in self.row_ids]
-        return Singles(
-            list(compress(self.row_ids, kept)), list(compress(self.lengths, kept)), list(compress(self.payloads, kept))
-        )
+        each = list(chain.from_iterable(map(repeat, kept, self.counts)))
+        return PlainRows(
+            list(compress(self.row_ids, kept)), list(compress(self.counts, kept)), list(compress(self.lengths, each)),
+            list(compress(self.payloads, each)),
+        )  # fmt: skip
 
 
 class Note(NamedTuple):
@@ -131,7 +165,7 @@ class InboxRow:
     def __post_init__(self) -> None:
         self.items = len(self.lengths)
         #: Common length of all messages, or 0 if they differ. A common length needs no sums.
-        self.alike = self.lengths[0] if min(self.lengths) == max(self.lengths) else 0
+        self.alike = self.lengths[0] if self.lengths.count(self.lengths[0]) == self.items else 0
         if not self.alike:
             self._ends = list(accumulate(self.lengths, initial=0))
             self._heap_ends = list(accumulate((n + HEADER_SIZE for n in self.lengths), initial=0))
@@ -194,25 +228,26 @@ class Page:
         inbox_row.cut = stop
         return count
 
-    def append_singles(self, singles: Singles, heap_size: int) -> int:
-        """Append as many inbox rows of one message each as fit, and return how many.
+    def append_plain(self, rows: PlainRows, heap_size: int) -> PlainRows:
+        """Append as many messages of inbox rows as fit, and return the rest.
 
         Their payloads, if any, are those behind the payloads of the page, which must be complete then.
         """
-        ends = list(accumulate(map(HEADER_SIZE.__add__, singles.lengths)))
+        ends = list(accumulate(map(HEADER_SIZE.__add__, rows.lengths)))
         count = bisect_right(ends, heap_size - self.used)
-        if count > 0:
-            fitting = singles.part(0, count)
-            self.slices.extend_singles(fitting.row_ids)
-            self.lengths.extend(fitting.lengths)
-            self.marks.extend(bytes(count))
-            self.remaining += count
-            self.remaining_size += ends[count - 1] - count * HEADER_SIZE
-            self.used += ends[count - 1]
-            if fitting.payloads:
-                self.payloads.extend(fitting.payloads)
-                self.resolved = len(self.slices)
-        return count
+        if count <= 0:
+            return rows
+        fitting, rest = rows.divide(count)
+        self.slices.extend(fitting)
+        self.lengths.extend(fitting.lengths)
+        self.marks.extend(bytes(count))
+        self.remaining += count
+        self.remaining_size += ends[count - 1] - count * HEADER_SIZE
+        self.used += ends[count - 1]
+        if fitting.payloads:
+            self.payloads.extend(fitting.payloads)
+            self.resolved = len(self.slices)
+        return rest
 
     @property
     def is_complete(self) -> bool:
@@ -233,6 +268,10 @@ class Page:
     def last_offset(self) -> int:
         """Offset in the heap of the last item."""
         return self.used - HEADER_SIZE - self.lengths[-1]
+
+    def all_wait(self, first: int, stop: int) -> bool:
+        """Return whether no item of this range was processed or set aside."""
+        return self.marks[first:stop] == bytes(stop - first)
 
     def note(self, item: int) -> Note:
         """Return the note of an item."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import repeat
 from typing import NamedTuple
 
 from .book import Book
@@ -50,8 +52,11 @@ class ReportedRun(NamedTuple):
 
     def ids_of(self, run: ClaimRun) -> list[bytes] | None:
         """Return the ids of a part of the messages, if they were reported."""
-        starts = range((run.first - self.first) * ID_BYTES, (run.first - self.first + run.count) * ID_BYTES, ID_BYTES)
-        return [self.ids[start : start + ID_BYTES] for start in starts] if self.ids else None
+        if not self.ids:
+            return None
+        ids = BytesIO(self.ids)
+        ids.seek((run.first - self.first) * ID_BYTES)
+        return list(map(ids.read, repeat(ID_BYTES, run.count)))
 
 
 class Answers:
@@ -195,7 +200,7 @@ class ClaimSettler:
         """Settle a run at once if all of its messages are done: the common case."""
         start, stop = run.first, run.first + run.count
         done = answers.whole(run)
-        if done is None or not run.count or run.decisions or any(page.marks[start:stop]):
+        if done is None or not run.count or run.decisions or not page.all_wait(start, stop):
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
         record_done(self.working_set, book, page, start, weights, done.ids_of(run))

@@ -17,7 +17,7 @@ from .config import RingConfig
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
 from .message import Address, Footprint, header_bytes, message_id
-from .page import InboxRow, Note, Page, Singles
+from .page import InboxRow, Note, Page, PlainRows
 from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of
 from .ring import Ring
@@ -54,8 +54,8 @@ class Loader(Protocol):
     def next_inbox_row(self, origin: str) -> InboxRow | None:
         """Return the next row of an origin's inbox that lies in no page yet; None after the last."""
 
-    def take_singles(self, origin: str, most: int) -> Singles | None:
-        """Return the next rows, as far as each is known to be one plain message; None if the next one is not."""
+    def take_plain(self, origin: str, most: int) -> PlainRows | None:
+        """Return the next rows with at least `most` messages, as far as they are known to be plain; None if none is."""
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place of a book that becomes ready by this row; None for the end of the ring."""
@@ -239,35 +239,35 @@ class WorkingSet:
         enough, pulled = book.message_count + count, False
         while book.message_count < enough:
             wanted = enough - book.message_count
-            singles = None if self.listening else self.loader.take_singles(book.origin, wanted)
-            if singles:
-                self._cut_singles(book, singles)
+            rows = None if self.listening else self.loader.take_plain(book.origin, wanted)
+            if rows:
+                self._cut_plain(book, rows)
             elif not self.pull(book):
                 break
             pulled = True
         return pulled
 
-    def _cut_singles(self, book: Book, singles: Singles) -> None:
-        """Cut rows of one plain message each: the result of `pull` for each, with less work."""
+    def _cut_plain(self, book: Book, rows: PlainRows) -> None:
+        """Cut rows of plain messages: the result of `pull` for each row, with less work."""
         was_ready = book.is_ready
         page = self.page(book.origin, book.end - 1) if was_ready else None
-        if page and singles.payloads:
+        if page and rows.payloads:
             self.payloads(book.origin, page)
-        at, rows = 0, len(singles.row_ids)
-        while at < rows:
-            count = page.append_singles(singles.part(at), self.config.heap_size) if page else 0
-            if page is None or not count:
+        left = rows
+        while left.lengths:
+            rest = page.append_plain(left, self.config.heap_size) if page else left
+            if page is None or rest is left:
                 page = self._open_page(book)
                 continue
             self.changes.cut_pages.add((book.origin, page.index))
-            at += count
-        cut, size = self.changes.cut[book.origin], sum(singles.lengths)
-        cut.messages += rows
+            left = rest
+        cut, messages, size = self.changes.cut[book.origin], len(rows.lengths), sum(rows.lengths)
+        cut.messages += messages
         cut.size += size
-        book.message_count += rows
+        book.message_count += messages
         book.size += size
         if not was_ready:
-            self._knit(book.origin, singles.row_ids[0])
+            self._knit(book.origin, rows.row_ids[0])
 
     def _open_page(self, book: Book) -> Page:
         page = Page(book.end)

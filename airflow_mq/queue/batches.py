@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from operator import not_
+from operator import itemgetter, not_
 from typing import NamedTuple
 
 from ..core.claims import Scales
@@ -53,7 +53,7 @@ def load_batches(
         headers_of = partial(dict[int, Mapping[str, str]], texts)
         for run in runs:
             weights = scales.weights(book, page, run.start, run.stop) if scales else ()
-            times = [weight.time for weight in weights]
+            times = list(map(itemgetter(0), weights))
             payloads = _packed(page, run, heaps) if whole else page.payloads[run.start : run.stop]
             found.append(
                 Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)

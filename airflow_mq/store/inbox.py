@@ -12,7 +12,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.blob import Reference
-from ..core.page import Singles
+from ..core.errors import StoreCorrupt
+from ..core.page import PlainRows
 from ..core.priority import LAST, MARK, PAST_HIGH
 from . import codec
 from .primitives import Repository, listed
@@ -22,6 +23,7 @@ from .rows import (
     LoanRow,
     StoredInboxRow,
     blob_attributes,
+    split,
 )
 
 #: From so many rows of a queue on, a range of ids is read.
@@ -163,24 +165,24 @@ class Inbox(Repository):
         return [StoredInboxRow(*row) for row in rows]
 
     def looks(
-        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str] = ()
-    ) -> Iterator[tuple[str, Singles | list[StoredInboxRow]]]:
-        """Return the same rows by queue: as one value, if each is one plain message of at most `inline` bytes.
+        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
+    ) -> Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]:
+        """Return the same rows by queue: as one value, if each is of plain messages and has at most `inline` bytes.
 
-        :param plain: queues that are likely to have such rows only.
+        :param single: queues that are likely to have rows of one plain message only.
         """
         left = dict(requests)
-        likely = [one for one in requests if one[0] in plain] if self.unit.aggregates else []
+        likely = [one for one in requests if one[0] in single] if self.unit.aggregates else []
         for origin, is_plain, *columns in self._singles(ring, likely, limit, inline):
             if is_plain:
-                yield origin, Singles(*columns)
+                yield origin, _singles(*columns)
             if is_plain is not False:
                 del left[origin]
         yield from _looks_of(self.after(ring, list(left.items()), limit, inline), inline)
 
     def first_looks(
         self, ring: int, origins: Sequence[str], limit: int, inline: int
-    ) -> Callable[[], Iterator[tuple[str, Singles | list[StoredInboxRow]]]]:
+    ) -> Callable[[], Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]]:
         """Request the first rows of queues that lie in no page, in the same form."""
         rows = self._read_soon(
             "first_mail", ("origin",), [(one,) for one in origins], ring=ring, limit=limit, inline=inline
@@ -389,21 +391,32 @@ def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
         yield [origin, *map(list, list(zip(*own))[1:])]
 
 
-def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Iterator[tuple[str, Singles | list[StoredInboxRow]]]:
-    """Return rows by queue: as one value, if each is one plain message."""
+def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]:
+    """Return rows by queue: as one value, if each is of plain messages."""
     for origin, own in groupby(rows, attrgetter("origin")):
         found = list(own)
-        yield origin, _singles_of(found, inline) or found
+        yield origin, _plain_rows_of(found, inline) or found
 
 
-def _singles_of(rows: Sequence[StoredInboxRow], inline: int) -> Singles | None:
-    """Return rows of one queue as one value; None if any is not one plain message, or its bytes are missing."""
-    if rows[0].items > 1:
+def _singles(row_ids: list[int], lengths: list[int], payloads: list[bytes]) -> PlainRows:
+    return PlainRows(row_ids, [1] * len(row_ids), lengths, payloads)
+
+
+def _plain_rows_of(rows: Sequence[StoredInboxRow], inline: int) -> PlainRows | None:
+    """Return rows of one queue as one value; None if any has more than plain messages, or its bytes are not here.
+
+    Damaged rows are none either: the step that comes to such a row raises an error.
+    """
+    _, ids, sizes, items, more, packed, attributes, heaps = zip(*rows)
+    if any(more) or any(attributes) or (inline and (None in heaps or list(map(len, heaps)) != list(sizes))):
         return None
-    _, ids, sizes, items, more, lengths, attributes, heaps = zip(*rows)
-    if max(items) > 1 or any(more) or any(lengths) or any(attributes) or (inline and not all(heaps)):
+    if max(items) == 1 and not any(packed):
+        return _singles(list(ids), list(sizes), list(heaps) if inline else [])
+    try:
+        lengths = codec.unpack_lengths_of(packed, items, sizes)
+    except StoreCorrupt:
         return None
-    return Singles(list(ids), list(sizes), list(heaps) if inline else [])
+    return PlainRows(list(ids), list(items), lengths, split(b"".join(heaps), lengths) if inline else [])
 
 
 def _times_of(data: bytes) -> list[int]:

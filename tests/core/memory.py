@@ -65,7 +65,7 @@ class MemoryLoader:
         waiting = self.inboxes.get(origin)
         return waiting.pop(0) if waiting else None
 
-    def take_singles(self, origin: str, most: int) -> None:
+    def take_plain(self, origin: str, most: int) -> None:
         return None
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:

@@ -11,7 +11,7 @@ from airflow_mq.core.book import Book
 from airflow_mq.core.config import HEADER_SIZE
 from airflow_mq.core.message import Footprint
 from airflow_mq.core.overweight import watermark
-from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, Singles, Slices
+from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, PlainRows, Slices
 from airflow_mq.core.ring import Ring
 
 
@@ -47,15 +47,27 @@ def test_pages_are_filled_one_after_the_other(calls: list[list[int]], heap: int)
         ] == page.lengths
 
 
-@given(st.lists(st.integers(1, 45), min_size=1, max_size=30), st.integers(50, 120))
-def test_single_messages_are_cut_together_as_one_by_one(lengths: list[int], heap: int) -> None:
-    one_by_one, together = cut([[length] for length in lengths], heap), [Page(0)]
-    at = 0
-    while at < len(lengths):
-        count = together[-1].append_singles(Singles(list(range(at, len(lengths))), lengths[at:], []), heap)
-        at += count
-        if at < len(lengths):
-            together.append(Page(len(together)))
+CALLS_OF_SINGLES = st.lists(st.lists(st.integers(1, 45), min_size=1, max_size=1), min_size=1, max_size=30)
+CALLS_OF_MANY = st.lists(st.lists(st.integers(1, 45), min_size=1, max_size=9), min_size=1, max_size=30)
+
+
+@given(CALLS_OF_SINGLES | CALLS_OF_MANY, st.integers(50, 120), st.integers(1, 20))
+def test_plain_rows_are_cut_together_as_one_by_one(calls: list[list[int]], heap: int, most: int) -> None:
+    one_by_one, together = cut(calls, heap), [Page(0)]
+    lengths = [length for call in calls for length in call]
+    payloads = [bytes([at]) * length for at, length in enumerate(lengths)]
+    left = PlainRows(list(range(len(calls))), list(map(len, calls)), lengths, payloads)
+    while left.row_ids:
+        taken, left = left.divide_rows(most)
+        assert sum(taken.counts[:-1]) < most
+        assert sum(taken.counts) >= most or not left.row_ids
+        while taken.row_ids:
+            rest = together[-1].append_plain(taken, heap)
+            if rest.row_ids:
+                together.append(Page(len(together)))
+            taken = rest
+    assert [payload for page in together for payload in page.payloads] == payloads
+    assert all(page.resolved == len(page.slices) for page in together)
     for page, other in zip(one_by_one, together, strict=True):
         for name in ("slices", "lengths", "marks", "remaining", "remaining_size", "used"):
             assert getattr(page, name) == getattr(other, name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.core.page import Singles
+from airflow_mq.core.page import PlainRows
 from airflow_mq.store.horizon import horizon_of
 from airflow_mq.store.rows import StoredInboxRow
 from airflow_mq.store.working_set.inbox import Cut, Inbox
@@ -182,7 +182,7 @@ class Holder(Actor):
         found = [id_ for id_ in db.visible() if id_ > inbox.start][:asked]
         look = inbox.look
         if found and self.plain:
-            inbox.add_singles(Singles(found, [1] * len(found), []))
+            inbox.add_plain(PlainRows(found, [1] * len(found), [1] * len(found), []))
         for id_ in found if not self.plain else ():
             inbox.add(StoredInboxRow("a", id_, 1, 1, False, b"", b"", None))
         inbox.end_look(asked, len(found), look)

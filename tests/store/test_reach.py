@@ -11,6 +11,8 @@ from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.queue.values import Batch
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store.inbox import Inbox
+from airflow_mq.store.working_set.inbox import Cut
+from airflow_mq.store.working_set.inbox import Inbox as InboxRows
 from airflow_mq.store.working_set.inboxes import PayloadCache
 
 ORIGINS, EACH, LIMIT = 20, 50, 10
@@ -93,3 +95,31 @@ def test_the_end_of_a_block_over_many_queues_does_not_look_at_each_one(
     monkeypatch.setattr(Inbox, "looks", counted)
     assert queue.blocks.plan(limit=Weight(1_200, 1 << 30)).messages == 1_200
     assert sum(calls) <= 800 and len(calls) <= 30, calls
+
+
+def test_visits_that_need_several_fetches_share_them(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, heaps = [], Inbox.heaps
+
+    def counted(self: Inbox, ring: int, wanted: Any, **options: Any) -> Any:
+        calls.append(len(wanted))
+        return heaps(self, ring, wanted, **options)
+
+    # A page of one message, and two rows, of each queue. The first visit fetches both of its rows, and one of each
+    # other queue.
+    queue.enqueue_messages((f"origin-{at}", b"first") for at in range(ORIGINS))
+    queue.blocks.release(queue.blocks.plan())
+    for at in range(ORIGINS):
+        queue.enqueue_messages(f"origin-{at}", [bytes(1_000)] * 120)
+    monkeypatch.setattr(Inbox, "heaps", counted)
+    done = queue.service_queues(batch_processor(lambda batch: None), limit=Weight(1 << 40, 1 << 40))
+    assert done.processed == ORIGINS * 121
+    assert len(calls) <= 3, calls
+
+
+def test_looks_that_bring_little_do_not_grow() -> None:
+    inbox = InboxRows(Cut(0, frozenset()), 100)
+    inbox.end_look(asked=8, brought=8, look=8)
+    assert inbox.look == 16 and not inbox.empty
+    # A larger look shares its statement with fewer other queues.
+    inbox.end_look(asked=16, brought=3, look=16)
+    assert inbox.look == 16 and inbox.empty

@@ -239,6 +239,9 @@ def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
 
 def _stretches(run: ClaimRun) -> Iterator[range]:
     """Yield the ranges of a run that a processor gets."""
+    if run.count and not run.decisions:
+        yield range(run.first, run.first + run.count)
+        return
     start: int | None = None
     decisions: Mapping[int, Decision] = run.decisions
     for item in range(run.first, run.first + run.count + 1):

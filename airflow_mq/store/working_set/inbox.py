@@ -38,7 +38,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ...core.page import Singles
+from ...core.page import PlainRows
 from ..rows import StoredInboxRow
 
 #: How many rows the first look brings; each further one doubles it.
@@ -69,16 +69,16 @@ class Inbox:
         #: Rows from the horizon on that were read.
         self.read: set[int] = set()
         #: Rows that were read and not taken, in the order of their looks.
-        self.rows: deque[StoredInboxRow | Singles] = deque()
+        self.rows: deque[StoredInboxRow | PlainRows] = deque()
         #: Whether each row of the last look is one plain message, so that the next look may expect the same.
-        self.plain = False
+        self.single = False
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         self.look = FIRST_LOOK
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
-        self.due: deque[StoredInboxRow | Singles] = deque()
+        self.due: deque[StoredInboxRow | PlainRows] = deque()
         self.due_seen = False
 
     @property
@@ -98,41 +98,43 @@ class Inbox:
         self.rows.append(row)
         return True
 
-    def add_singles(self, singles: Singles) -> None:
-        """Take in rows of one plain message each that a look brought."""
-        row_ids = singles.row_ids
+    def add_plain(self, rows: PlainRows) -> None:
+        """Take in rows of plain messages that a look brought."""
+        row_ids = rows.row_ids
         if not (self.read.isdisjoint(row_ids) and self.cut.ahead.isdisjoint(row_ids)):
-            singles = singles.without(self.read | self.cut.ahead)
+            rows = rows.without(self.read | self.cut.ahead)
         self.after = max(self.after, row_ids[-1])
         self.read.update(row_ids[bisect_left(row_ids, self.horizon) :])
-        if singles.row_ids:
-            self.rows.append(singles)
+        if rows.row_ids:
+            self.rows.append(rows)
 
     def end_look(self, asked: int, brought: int, look: int) -> None:
         """Note how many rows a look asked for and brought, those read before included."""
-        # What is read again is no more than half of what is new.
-        self.look = max(min(look * 2, LONGEST_LOOK), 2 * len(self.read))
         self.empty = brought < asked
+        if not self.empty:
+            look *= 2
+        # What is read again is no more than half of what is new.
+        self.look = max(min(look, LONGEST_LOOK), 2 * len(self.read))
 
-    def take(self) -> StoredInboxRow | Singles:
+    def take(self) -> StoredInboxRow | PlainRows:
         """Take the next row, to be cut: a row of its own, or the first one of many."""
         front = self.rows[0]
-        if isinstance(front, Singles):
+        if isinstance(front, PlainRows):
             return self._take_part(front, 1)
         self.taken.append(front.id)
         return self.rows.popleft()
 
-    def take_singles(self, most: int) -> Singles | None:
-        """Take the next rows, if they are of one plain message each."""
+    def take_plain(self, most: int) -> PlainRows | None:
+        """Take the next rows with at least `most` messages, if they are plain."""
         front = self.rows[0] if self.rows else None
-        return self._take_part(front, most) if isinstance(front, Singles) else None
+        return self._take_part(front, most) if isinstance(front, PlainRows) else None
 
-    def _take_part(self, front: Singles, most: int) -> Singles:
-        taken = front if most >= len(front.row_ids) else front.part(0, most)
-        if taken is front:
-            self.rows.popleft()
+    def _take_part(self, front: PlainRows, most: int) -> PlainRows:
+        taken, rest = front.divide_rows(most)
+        if rest.row_ids:
+            self.rows[0] = rest
         else:
-            self.rows[0] = front.part(most)
+            self.rows.popleft()
         self.taken += taken.row_ids
         return taken
 
@@ -153,7 +155,7 @@ class Inbox:
     def ids(self) -> Iterator[int]:
         """Iterate over the ids of the rows that were read and not taken."""
         for row in self.rows:
-            yield from row.row_ids if isinstance(row, Singles) else (row.id,)
+            yield from row.row_ids if isinstance(row, PlainRows) else (row.id,)
 
     @property
     def next_id(self) -> int:

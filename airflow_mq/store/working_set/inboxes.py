@@ -9,7 +9,7 @@ from operator import not_
 
 from ...core.changes import Posted
 from ...core.errors import StoreCorrupt
-from ...core.page import InboxRow, Singles
+from ...core.page import InboxRow, PlainRows
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from ..inbox import Heaps
@@ -31,7 +31,8 @@ class PayloadCache:
     """Rows that were fetched with their payloads, by id, and how many bytes were fetched since the last save."""
 
     def __init__(self) -> None:
-        self.payloads: dict[int, Sequence[bytes]] = {}
+        #: The messages of each row; of a row of one message often that message.
+        self.payloads: dict[int, bytes | Sequence[bytes]] = {}
         #: Times of sending, and attributes that are not empty, of the rows whose facts came with their payloads.
         self.sent_at: dict[int, int | None] = {}
         self.attributes: dict[int, bytes] = {}
@@ -46,7 +47,7 @@ class PayloadCache:
         """Keep rows that were fetched; return those that borrow their payloads."""
         self.keep_facts(heaps)
         whole, borrowed = heaps.whole, []
-        self.payloads.update(zip(compress(heaps.ids, whole), zip(compress(heaps.heaps, whole))))
+        self.payloads.update(zip(compress(heaps.ids, whole), compress(heaps.heaps, whole)))
         self.fetched += sum(map(len, compress(heaps.heaps, whole)))
         for id_, heap, size, items, lengths in compress(heaps.rows(), map(not_, whole)):
             if heap:
@@ -129,17 +130,16 @@ class InboxLoader:
         inbox.taken.append(inbox_row.id)
         return inbox_row
 
-    def _cuttable(self, row: StoredInboxRow | Singles) -> InboxRow:
-        if not isinstance(row, Singles):
+    def _cuttable(self, row: StoredInboxRow | PlainRows) -> InboxRow:
+        if not isinstance(row, PlainRows):
             return inbox_row_of(row)
         if row.payloads:
             self.cache.payloads[row.row_ids[0]] = row.payloads
         return InboxRow(row.row_ids[0], row.lengths)
 
-    def take_singles(self, origin: str, most: int) -> Singles | None:
-        """Take the next rows, if they were read as rows of one plain message each."""
-        inbox = self._filled(origin)
-        return inbox.take_singles(most)
+    def take_plain(self, origin: str, most: int) -> PlainRows | None:
+        """Take the next rows with at least `most` messages, if they were read as rows of plain messages."""
+        return self._filled(origin).take_plain(most)
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
@@ -215,14 +215,14 @@ class InboxLoader:
     def _fill(self, hungry: list[str], look: int) -> None:
         most = look + max(len(self.inboxes[name].read) for name in hungry)
         starts = [(name, self.inboxes[name].start) for name in hungry]
-        counts, plain = dict.fromkeys(hungry, 0), {name for name in hungry if self.inboxes[name].plain}
-        for name, found in self.source.looks(starts, most, self.inline, plain):
+        counts, single = dict.fromkeys(hungry, 0), {name for name in hungry if self.inboxes[name].single}
+        for name, found in self.source.looks(starts, most, self.inline, single):
             inbox = self.inboxes[name]
-            inbox.plain = isinstance(found, Singles)
-            if isinstance(found, Singles):
+            inbox.single = isinstance(found, PlainRows) and found.are_single
+            if isinstance(found, PlainRows):
                 counts[name] = len(found.row_ids)
-                self._note_brought(counts[name], counts[name], sum(found.lengths))
-                inbox.add_singles(found)
+                self._note_brought(counts[name], len(found.lengths), sum(found.lengths))
+                inbox.add_plain(found)
                 self.cache.fetched += _payload_bytes(name, found)
                 continue
             counts[name] = len(found)
@@ -244,9 +244,9 @@ class InboxLoader:
             self.inboxes[row.origin].due.append(row)
 
 
-def _payload_bytes(origin: str, singles: Singles) -> int:
+def _payload_bytes(origin: str, rows: PlainRows) -> int:
     """Return the bytes of the payloads that were read, or raise `StoreCorrupt` unless all of them are there."""
-    found, expected = sum(map(len, singles.payloads)), sum(singles.lengths)
-    if singles.payloads and found != expected:
+    found, expected = sum(map(len, rows.payloads)), sum(rows.lengths)
+    if rows.payloads and found != expected:
         raise StoreCorrupt(f"inbox rows of {told(origin)} have {found} bytes of payload; expected {expected}")
     return found

@@ -69,7 +69,7 @@ class StoreLoader:
         self.cache = cache
         self.load_books, self.load_page = self.books.load, self.pages.load
         self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
-        self.next_inbox_row, self.take_singles = self.inboxes.next_inbox_row, self.inboxes.take_singles
+        self.next_inbox_row, self.take_plain = self.inboxes.next_inbox_row, self.inboxes.take_plain
 
     # Parts that are made on first use, because many operations do not need them.
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...core.claims import Claim
-from ...core.page import Page, Singles
+from ...core.page import Page, PlainRows
 from ...core.priority import books_of, is_high, origin_of
 from .. import codec
 from ..blocks import ClaimRow
@@ -272,14 +272,14 @@ class Overlay(Source):
         return found
 
     def looks(
-        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str] = ()
-    ) -> Iterable[tuple[str, Singles | list[StoredInboxRow]]]:
+        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
+    ) -> Iterable[tuple[str, PlainRows | list[StoredInboxRow]]]:
         own = [one for one in wanted if one[0] in self._rows]
         by_origin: dict[str, list[StoredInboxRow]] = {}
         for row in self.inbox_rows(own, limit, inline) if own else ():
             by_origin.setdefault(row.origin, []).append(row)
         yield from by_origin.items()
-        yield from super().looks([one for one in wanted if one[0] not in self._rows], limit, inline, plain)
+        yield from super().looks([one for one in wanted if one[0] not in self._rows], limit, inline, single)
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         if self._held is None:

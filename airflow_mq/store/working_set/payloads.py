@@ -12,7 +12,7 @@ from ...core.blob import Reference
 from ...core.changes import POSTED, Posted
 from ...core.claims import Claim
 from ...core.errors import StoreCorrupt
-from ...core.page import Page, Singles, Slices
+from ...core.page import Page, PlainRows, Slices
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
@@ -52,7 +52,7 @@ class PayloadLoader:
         self._posted: dict[int, Mapping[str, Any]] = {}
         self._headers: dict[Key, tuple[range, Mapping[int, Mapping[str, str]]]] = {}
         self._sent_at: dict[Key, tuple[int, Mapping[int, int]]] = {}
-        #: Number of fetches for each queue that was visited, and the largest of them.
+        #: Number of fetches that brought rows of each queue, and the largest that a visit to a queue needed.
         self._fetches: Counter[str] = Counter()
         self._most_fetches = 0
 
@@ -122,17 +122,19 @@ class PayloadLoader:
         """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
         wanted = {origin: set(needed.row_ids)}
         messages, size = self.reach.room
-        room = size = min(size, MOST_BYTES)
-        self._fetches[origin] += 1
-        self._most_fetches = max(self._most_fetches, self._fetches[origin])
+        size, fetched = min(size, MOST_BYTES), 0
+        self._most_fetches = max(self._most_fetches, self._fetches[origin] + 1)
         for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
             own = wanted.setdefault(other, set())
             for row_id, items, bytes_ in self._likely(other):
                 if messages <= 0 or size <= 0:
                     break
-                own.add(row_id)
+                if row_id not in self.cache.payloads:
+                    own.add(row_id)
+                    fetched += bytes_
                 messages, size = messages - items, size - bytes_
-        self._fetch(wanted, room - size)
+        self._fetches.update(other for other, own in wanted.items() if own)
+        self._fetch(wanted, fetched)
 
     def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
         """Yield the rows that a visit to this queue begins with: id, messages, bytes.
@@ -150,7 +152,7 @@ class PayloadLoader:
         inbox = self.inboxes.inboxes.get(origin)
         own = 0
         for row in inbox.rows if inbox else ():
-            if isinstance(row, Singles):
+            if isinstance(row, PlainRows):
                 # Looks that bring payloads bring those of all such rows.
                 break
             own += row.size
@@ -193,9 +195,13 @@ class PayloadLoader:
         if None in rows:
             row_id = parts.row_ids[rows.index(None)]
             raise StoreCorrupt(f"inbox row {row_id} of {told(origin)} is gone, though a page refers to it")
+        if set(map(type, rows)) == {bytes}:
+            # Each row is one message.
+            return cast("list[bytes]", rows)
+        each: Iterable[Sequence[bytes]] = ([row] if isinstance(row, bytes) else row or () for row in rows)
         return chain.from_iterable(
             row if len(row) == items else row[start : start + items]
-            for row, start, items in zip(cast("list[Sequence[bytes]]", rows), parts.starts, parts.counts)
+            for row, start, items in zip(each, parts.starts, parts.counts)
         )
 
     # Headers and times of sending.
@@ -216,9 +222,9 @@ class PayloadLoader:
     def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
         """Return the headers of messages of many pages by index."""
         parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
-        rows, kept = _rows_of((origin, own) for (origin, _, _), own in zip(wanted, parts)), self.cache.attributes
-        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own} if kept else {}
-        if missing := self._without_facts(rows):
+        by_origin, kept = [(origin, own) for (origin, _, _), own in zip(wanted, parts)], self.cache.attributes
+        found = {id_: kept[id_] for own in _rows_of(by_origin).values() for id_ in kept.keys() & own} if kept else {}
+        if missing := self._without_facts(by_origin):
             found |= {row.id: bytes(row.attributes) for row in self.source.attributes(missing)}
         known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
         known |= self._posted
@@ -241,13 +247,15 @@ class PayloadLoader:
 
     def sent_of(self, parts: Iterable[tuple[str, Slices]]) -> Mapping[int, int | None]:
         """Return when rows were enqueued, by id: at least those of these stretches of pages."""
-        if missing := self._without_facts(_rows_of(parts)):
+        if missing := self._without_facts(parts):
             return self.cache.sent_at | self.source.sent_at(missing)
         return self.cache.sent_at
 
-    def _without_facts(self, rows: Mapping[str, set[int]]) -> RowIds:
-        """Return the rows whose facts did not come with their payloads, by queue."""
-        missing = {origin: sorted(own.difference(self.cache.sent_at)) for origin, own in rows.items()}
+    def _without_facts(self, parts: Iterable[tuple[str, Slices]]) -> RowIds:
+        """Return the rows of stretches of pages whose facts did not come with their payloads, by queue."""
+        known = self.cache.sent_at
+        rows = _rows_of((origin, own) for origin, own in parts if not all(map(known.__contains__, own.row_ids)))
+        missing = {origin: sorted(own.difference(known)) for origin, own in rows.items()}
         return {origin: own for origin, own in missing.items() if own}
 
     # Messages that this operation enqueued, and the end of a save.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from ...core.page import Singles
+from ...core.page import PlainRows
 from ..blocks import ClaimRow
 from ..books import LineRow, TurnsRow
 from ..inbox import AttributesRow, Heaps, RowIds
@@ -129,14 +129,14 @@ class Source:
         return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
 
     def looks(
-        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str] = ()
-    ) -> Iterable[tuple[str, Singles | list[StoredInboxRow]]]:
-        """Return the same rows by origin, as one value where all are plain single messages."""
+        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
+    ) -> Iterable[tuple[str, PlainRows | list[StoredInboxRow]]]:
+        """Return the same rows by origin, as one value where all are plain."""
         expected = self._expected.pop(("looks", tuple(origin for origin, _ in wanted), limit), None)
         if expected is not None:
-            found: Iterable[tuple[str, Singles | list[StoredInboxRow]]] = expected()
+            found: Iterable[tuple[str, PlainRows | list[StoredInboxRow]]] = expected()
             return found
-        return self.unit.inbox.looks(self.ring_id, wanted, limit, inline, plain)
+        return self.unit.inbox.looks(self.ring_id, wanted, limit, inline, single)
 
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
