@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from ..processors import Part
 from .output import writing_for
 from .reports import Reporter, flushed
 from .share import Channel, Tally, Task, load_function, noting_refusal
-from .tables import MESSAGES_DDL, answers_in, tables_of
+from .tables import MESSAGES_DDL, BytesColumn, answers_in, integers, tables_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
@@ -133,4 +132,15 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def _tally_row(tally: Tally) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([asdict(tally)], schema=_TALLY)
+    # `pa.array` imports pandas, which takes longer than a small share.
+    refused = BytesColumn()
+    if tally.refused is not None:
+        text = tally.refused.encode()
+        refused.extend([len(text)], [text])
+    return pa.RecordBatch.from_arrays(
+        [
+            *(integers([getattr(tally, name)], pa.int64()) for name in _TALLY.names[:-1]),
+            refused.array(pa.string()) if refused.lengths else pa.nulls(1, pa.string()),
+        ],
+        schema=_TALLY,
+    )

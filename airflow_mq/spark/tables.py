@@ -92,6 +92,13 @@ class BytesColumn:
         return pa.Array.from_buffers(kind, len(self.lengths), buffers)
 
 
+def integers(values: Sequence[int], kind: pa.DataType) -> pa.Array:
+    """Return a column of integers of 32 or 64 bits, none of which is null."""
+    return pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(array("i" if kind.bit_width == 32 else "q", values))]
+    )
+
+
 class Columns:
     """Messages of batches, collected column by column: no object for each message.
 

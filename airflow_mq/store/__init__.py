@@ -6,14 +6,18 @@ one transaction. `StoredSet` loads books and pages for the core and writes back 
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .address import StoreAddress, parse
 from .files import refuse_network_file_system
-from .postgres import PostgresStore
-from .roles import SenderGrant, grant, revoke, sender_grants
 from .schema import schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
 from .store import AnyStore, Outgoing, Store
 from .version import SchemaStatus
+
+if TYPE_CHECKING:
+    from .roles import SenderGrant, grant, revoke, sender_grants
 
 
 def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
@@ -23,7 +27,18 @@ def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
         assert address.path is not None
         refuse_network_file_system(address.path)
     schema_status(address).require()
-    return SqliteStore(address, busy_timeout) if address.driver == "sqlite" else PostgresStore(address, busy_timeout)
+    if address.driver == "sqlite":
+        return SqliteStore(address, busy_timeout)
+    # The driver takes longer to import than all else: only stores on PostgreSQL do.
+    from .postgres import PostgresStore
+
+    return PostgresStore(address, busy_timeout)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("SenderGrant", "grant", "revoke", "sender_grants"):
+        return getattr(import_module(".roles", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

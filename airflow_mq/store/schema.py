@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.config import RingConfig
 from ..core.errors import StoreCorrupt
-from . import postgres, sqlite
+from . import sqlite
 from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, make_private, refuse_foreign_log, refuse_network_file_system
 from .statements import migrations
@@ -52,6 +52,8 @@ def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
 
 
 def _postgres_version(address: StoreAddress) -> int | None:
+    from . import postgres
+
     with postgres.translated(), postgres.connect(address) as connection:
         table = f'"{address.schema}".migration'
         row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
@@ -95,6 +97,8 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
 
 def _upgrade_postgres(address: StoreAddress) -> list[str]:
     prefix = address.prefix
+    from . import postgres
+
     with (
         postgres.translated(),
         postgres.connect(address, *_PATIENT, patience=math.inf) as connection,
@@ -142,7 +146,9 @@ def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str
     prefix = SQLITE_PREFIX if dialect == "sqlite" else f'"{schema}".'
     parts = ["BEGIN;"]
     if dialect == "postgres":
-        parts.append(f"SET LOCAL search_path = {postgres.SEARCH_PATH};")
+        from .postgres import SEARCH_PATH
+
+        parts.append(f"SET LOCAL search_path = {SEARCH_PATH};")
     parts.append(_TABLE[dialect].format(schema=schema) + ";")
     for version, name, text in migrations(dialect):
         if version > since:

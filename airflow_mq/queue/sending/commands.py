@@ -24,7 +24,6 @@ from ...core.outcome import DONE, Transferred
 from ...core.priority import HIGH, book_name
 from ...core.weight import Weight
 from ...store import Outgoing, codec
-from ...store.guest import guest
 from ...store.inbox import LenderRow
 from ...store.rows import blob_attributes, page_of
 from ...store.unit import Unit
@@ -244,6 +243,8 @@ class Commands:
     def within(self) -> Iterator[Unit]:
         """Yield a unit of work in the caller's transaction."""
         self.session.refuse_nested()
+        from ...store.guest import guest
+
         with guest(self.session.store, self.connection, known=self._known) as unit:
             yield unit
         self._known = True

@@ -1,0 +1,40 @@
+"""Modules that a small Spark job never needs: importing them takes longer than its messages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_TALLY = """
+import sys
+from airflow_mq.spark.frames import Numbered
+from airflow_mq.spark.share import Tally
+from airflow_mq.spark.tables import integers
+import pyarrow as pa
+
+numbers = pa.RecordBatch.from_arrays([integers([1, 0], pa.int64())], names=["id"])
+tallies = [Tally(1, 2, 3, 4), Tally(5, refused="too late\\N{SNOWMAN}")]
+found = Numbered(tallies, iter)([numbers])
+values = [[column.to_pylist() for column in batch.columns] for batch in found]
+assert values == [[[5], [0], [0], [0], ["too late\\N{SNOWMAN}"]], [[1], [2], [3], [4], [None]]], values
+"""
+_STORE = """
+import sys
+import airflow_mq.spark.program
+from airflow_mq import MessageQueue
+from airflow_mq.store import parse, upgrade
+
+upgrade(parse("sqlite:///queue.db"))
+with MessageQueue("sqlite:///queue.db") as queue:
+    queue.enqueue_messages("a", [b"1", b"2"])
+    assert queue.service_queues(lambda delivery: None).processed == 2
+"""
+
+
+@pytest.mark.parametrize(("code", "module"), [(_TALLY, "pandas"), (_STORE, "psycopg")])
+def test_a_module_is_not_imported(code: str, module: str, tmp_path: object) -> None:
+    ends = f"{code}\nassert {module!r} not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", ends], capture_output=True, text=True, cwd=str(tmp_path), check=False)
+    assert done.returncode == 0, done.stderr
