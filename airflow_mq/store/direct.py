@@ -90,11 +90,11 @@ class DirectConnection(BoundedConnection):
         self._unsent.append(request)
         return request
 
-    def ask(self, text: bytes, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def rows(self, text: bytes, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a statement, after those that were requested; return its rows."""
         return self.later(text, values).rows()
 
-    def tell(self, text: bytes, values: Mapping[str, Any] | None = None) -> int:
+    def run(self, text: bytes, values: Mapping[str, Any] | None = None) -> int:
         """Run a statement, after those that were requested; return the number of rows that it read or wrote."""
         return self.later(text, values).count()
 

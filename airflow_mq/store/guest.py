@@ -98,10 +98,10 @@ class _PlainConnection:
         """Run a statement at once."""
         return _Answered(self.cursor().execute(query, values, binary=True))
 
-    def ask(self, query: bytes, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def rows(self, query: bytes, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self.later(query, values).rows()
 
-    def tell(self, query: bytes, values: Mapping[str, Any]) -> int:
+    def run(self, query: bytes, values: Mapping[str, Any]) -> int:
         return self.cursor().execute(query, values).rowcount
 
     def flush(self) -> None:

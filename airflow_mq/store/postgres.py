@@ -78,18 +78,18 @@ class PostgresUnit(Unit):
         return self.store.text(name)
 
     def rows(self, statement: str, **values: object) -> list[Any]:
-        return self.connection.ask(self._text(statement), values)
+        return self.connection.rows(self._text(statement), values)
 
     def run(self, statement: str, **values: object) -> int:
-        return self.connection.tell(self._text(statement), plain(values))
+        return self.connection.run(self._text(statement), plain(values))
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         given = {**values, **{name: list(column) for name, column in columns.items()}}
-        return self.connection.ask(self._text(statement), given)
+        return self.connection.rows(self._text(statement), given)
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
         given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
-        return self.connection.tell(self._text(statement), given)
+        return self.connection.run(self._text(statement), given)
 
     def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
         return self.connection.later(self._text(statement), values).rows
@@ -228,7 +228,7 @@ class PostgresStore(Store[Connection]):
                 self.point("commit")
                 # A read-only transaction cannot be in doubt.
                 committing = writes
-                connection.tell(b"COMMIT")
+                connection.run(b"COMMIT")
                 committing = False
             self.point("committed")
         except StoreError as error:
@@ -250,7 +250,7 @@ class PostgresStore(Store[Connection]):
         try:
             connection.forget()
             if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-                connection.tell(b"ROLLBACK")
+                connection.run(b"ROLLBACK")
         except (psycopg.Error, MessageQueueError):
             self.drop(connection)
 
@@ -336,7 +336,7 @@ class PostgresStore(Store[Connection]):
         self._woken[ring] = now
         # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
-            self.connection().tell(WAKE, {"channel": wake_channel(self.address.schema, ring)})
+            self.connection().run(WAKE, {"channel": wake_channel(self.address.schema, ring)})
 
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address, patience=math.inf), wake_channel(self.address.schema, ring))

@@ -205,7 +205,7 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
 REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
 REAL_AWAIT = BoundedConnection.await_socket
 #: Statements that are sent without a cursor: a text, and what belongs to it.
-REAL_DIRECT = {name: getattr(DirectConnection, name) for name in ("ask", "tell", "run_prepared", "copy_in")}
+REAL_DIRECT = {name: getattr(DirectConnection, name) for name in ("rows", "run", "run_prepared", "copy_in")}
 REAL_LATER = DirectConnection.later
 
 

@@ -19,26 +19,26 @@ ONE = b"SELECT %(n)s::int8"
 @pytest.fixture
 def connection(pg_uri: str) -> Iterator[DirectConnection]:
     with postgres.connect(parse(pg_uri)) as opened:
-        opened.tell(b"CREATE TEMP TABLE seen (n int)")
+        opened.run(b"CREATE TEMP TABLE seen (n int)")
         yield opened
 
 
 def prepared(connection: DirectConnection) -> int:
-    return int(connection.ask(b"SELECT count(*) FROM pg_prepared_statements")[0][0])
+    return int(connection.rows(b"SELECT count(*) FROM pg_prepared_statements")[0][0])
 
 
 def test_each_statement_of_a_pipeline_has_its_own_answer(connection: DirectConnection) -> None:
     for _ in range(2 * direct.PREPARE_AFTER):
         requests = [connection.later(ONE, {"n": n}) for n in range(20)]
         written = connection.later(b"INSERT INTO seen SELECT unnest(%(n)b::int[])", {"n": [1, 2]})
-        assert connection.ask(b"SELECT %(t)s::text, %(b)s", {"t": "é", "b": b"\0"}) == [("é", b"\0")]
+        assert connection.rows(b"SELECT %(t)s::text, %(b)s", {"t": "é", "b": b"\0"}) == [("é", b"\0")]
         assert [request.rows() for request in requests] == [[(n,)] for n in range(20)]
         assert written.count() == 2
     assert prepared(connection) > 0
 
 
 def test_a_parameter_that_occurs_twice_is_sent_once(connection: DirectConnection) -> None:
-    assert connection.ask(b"SELECT %(a)s::int8 + %(b)s::int8 * %(a)s::int8", {"a": 3, "b": 5}) == [(18,)]
+    assert connection.rows(b"SELECT %(a)s::int8 + %(b)s::int8 * %(a)s::int8", {"a": 3, "b": 5}) == [(18,)]
 
 
 def test_answers_larger_than_all_buffers_arrive_while_requests_are_sent(connection: DirectConnection) -> None:
@@ -52,8 +52,8 @@ def test_the_first_error_of_a_pipeline_is_raised_and_nothing_of_it_stays(connect
     connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
     connection.later(b"SELECT nothing")
     with pytest.raises(psycopg.errors.DivisionByZero):
-        connection.tell(b"INSERT INTO seen VALUES (2)")
-    assert connection.ask(b"SELECT count(*) FROM seen") == [(0,)]
+        connection.run(b"INSERT INTO seen VALUES (2)")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_a_transaction_with_an_error_is_not_committed(connection: DirectConnection) -> None:
@@ -61,45 +61,45 @@ def test_a_transaction_with_an_error_is_not_committed(connection: DirectConnecti
     connection.later(b"INSERT INTO seen VALUES (1)")
     connection.later(b"INSERT INTO seen VALUES (%(n)s)", {"n": 1 << 40})
     with pytest.raises(psycopg.errors.NumericValueOutOfRange):
-        connection.tell(b"COMMIT")
+        connection.run(b"COMMIT")
     assert connection.pgconn.transaction_status == TransactionStatus.INERROR
-    connection.tell(b"ROLLBACK")
-    assert connection.ask(b"SELECT count(*) FROM seen") == [(0,)]
+    connection.run(b"ROLLBACK")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_statements_that_the_session_forgot_are_prepared_again(connection: DirectConnection) -> None:
     for _ in range(2 * direct.PREPARE_AFTER):
-        connection.ask(ONE, {"n": 1})
+        connection.rows(ONE, {"n": 1})
     connection.execute("DEALLOCATE ALL")
-    assert connection.ask(ONE, {"n": 2}) == [(2,)]
+    assert connection.rows(ONE, {"n": 2}) == [(2,)]
     for _ in range(2 * direct.PREPARE_AFTER):
-        connection.ask(ONE, {"n": 1})
+        connection.rows(ONE, {"n": 1})
     connection.execute("DEALLOCATE ALL")
     connection.later(b"BEGIN")
     connection.later(b"INSERT INTO seen VALUES (1)")
-    assert connection.ask(ONE, {"n": 3}) == [(3,)]
-    connection.tell(b"COMMIT")
-    assert connection.ask(b"SELECT count(*) FROM seen") == [(1,)]
+    assert connection.rows(ONE, {"n": 3}) == [(3,)]
+    connection.run(b"COMMIT")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(1,)]
 
 
 def test_few_statements_stay_prepared(connection: DirectConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "MOST_PREPARED", 5)
     for _ in range(2 * direct.PREPARE_AFTER):
         for n in range(20):
-            assert connection.ask(b"SELECT %d, %%(n)s::int8" % n, {"n": n}) == [(n, n)]
+            assert connection.rows(b"SELECT %d, %%(n)s::int8" % n, {"n": n}) == [(n, n)]
     assert prepared(connection) == 5
 
 
 def test_statements_that_were_dropped_are_not_sent(connection: DirectConnection) -> None:
     connection.later(b"INSERT INTO seen VALUES (1)")
     connection.forget()
-    assert connection.ask(b"SELECT count(*) FROM seen") == [(0,)]
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_a_connection_that_ends_in_a_pipeline_raises_its_reason(connection: DirectConnection) -> None:
     connection.later(ONE, {"n": 1})
     connection.later(b"SELECT pg_terminate_backend(pg_backend_pid())")
     with pytest.raises(psycopg.errors.AdminShutdown):
-        connection.ask(ONE, {"n": 2})
+        connection.rows(ONE, {"n": 2})
     with pytest.raises(psycopg.OperationalError):
-        connection.ask(ONE, {"n": 3})
+        connection.rows(ONE, {"n": 3})
