@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .command import Group, command, option
 from .errors import UsageError
 from .session import DEFAULT_RING, Session
-from .values import json_object, positive
+from .values import count, json_object, positive
 
 if TYPE_CHECKING:
     from ..sharding import ShardedQueue
@@ -114,6 +114,7 @@ def drain(session: Session, args: Namespace) -> bool:
 @command(
     option("--messages-per-second N", "messages in and out per second", positive, required=True),
     option("--origins N", "origins (default: 1000)", positive, default=1_000),
+    option("--single PERCENT", "the part of messages that are sent one by one (default: 0)", count, default=0),
     option("--block-messages N", "messages of a block (default: 100000)", positive, default=100_000),
     option("--cores N", "cores of a database server (default: 4)", positive, default=4),
     option("--use PERCENT", "the part of the cores to plan with (default: 50)", positive, default=50),
@@ -125,7 +126,8 @@ def plan(session: Session, args: Namespace) -> None:
     from ..sharding.fleet import Costs, Load, fleet_of
 
     costs = Costs.of_report(json_object(args.report), args.report) if args.report else Costs()
-    fleet = fleet_of(Load(args.messages_per_second, args.origins, args.block_messages), costs, args.cores, args.use)
+    load = Load(args.messages_per_second, args.origins, args.block_messages, args.single)
+    fleet = fleet_of(load, costs, args.cores, args.use)
     session.out.value(fleet)
     if not session.out.as_json:
         session.out.fields(fleet.shown())

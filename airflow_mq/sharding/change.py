@@ -104,7 +104,9 @@ def _share_settings(members: Members, source: str, newcomers: Sequence[str]) -> 
     config, settings, pauses = members.named(source).call(_settings)
 
     def write(queue: MessageQueue) -> None:
-        queue.admin.change_ring(**config)
+        # Pages may only grow, and those of two shards never meet.
+        heap_size = max(config["heap_size"], queue.config.heap_size)
+        queue.admin.change_ring(**{**config, "heap_size": heap_size})
         for origin, standing in settings:
             queue.admin.set_origin(origin, **standing)
         with queue.store.writing() as unit:

@@ -18,6 +18,8 @@ class Load:
     messages_per_second: int
     origins: int = 1_000
     block_messages: int = 100_000
+    #: Part of the messages that are sent one by one, in percent; the others are sent in calls of many.
+    single_percent: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,20 +27,23 @@ class Costs:
     """CPU time of a message in microseconds, without the processor's own work.
 
     The defaults are medians of the benchmark's measure `sharded` on one server: messages of 128 bytes, sent in calls of
-    1,000 to 100 origins, serviced by a batch processor, on PostgreSQL 18 and two busy cores of an AMD EPYC.
+    1,000 to 100 origins, or one by one; serviced by a batch processor; PostgreSQL 18, two busy cores of an AMD EPYC.
     """
 
-    server_in: float = 1.5
-    server_out: float = 1.6
-    client_in: float = 1.5
-    client_out: float = 5.7
+    server_in: float = 1.2
+    server_out: float = 1.8
+    client_in: float = 1.0
+    client_out: float = 5.9
+    #: The same for a message that is sent alone, in a transaction of its own.
+    server_single: float = 112.0
+    client_single: float = 79.0
     source: str = "measure `sharded` of the benchmark, one server, 128 bytes; --report takes your own figures"
 
     @classmethod
     def of_report(cls, raw: Mapping[str, Any], source: str) -> Costs:
         """Return the costs that a benchmark report measured on one server."""
         samples = [each for each in raw.get("samples", ()) if each.get("measure") == "sharded" and each["servers"] == 1]
-        if not samples:
+        if {"in", "single in", "out"} - {each["variant"] for each in samples}:
             raise InvalidInput(
                 f"no samples of the measure 'sharded' in {source}: run `python -m tests.benchmarks --only sharded`"
             )
@@ -46,8 +51,23 @@ class Costs:
         def micros(way: str, who: str) -> float:
             return float(median(each[who] / each["count"] * 1e6 for each in samples if each["variant"] == way))
 
-        server_in, server_out = micros("in", "server_cpu"), micros("out", "server_cpu")
-        return cls(server_in, server_out, micros("in", "client_cpu"), micros("out", "client_cpu"), source)
+        return cls(
+            server_in=micros("in", "server_cpu"),
+            server_out=micros("out", "server_cpu"),
+            client_in=micros("in", "client_cpu"),
+            client_out=micros("out", "client_cpu"),
+            server_single=micros("single in", "server_cpu"),
+            client_single=micros("single in", "client_cpu"),
+            source=source,
+        )
+
+    def sent(self, single_percent: int) -> tuple[float, float]:
+        """Return the mean cost of sending a message, of the server and of the client."""
+        part = single_percent / 100
+        return (
+            part * self.server_single + (1 - part) * self.server_in,
+            part * self.client_single + (1 - part) * self.client_in,
+        )
 
 
 @dataclass(frozen=True)
@@ -71,11 +91,12 @@ class Fleet:
         return {
             "database servers": f"{self.servers:,}, each with {self.server_use:.0%} of its cores in use",
             "origins per server": f"{self.origins_per_server:,}",
-            "blocks per server": f"{self.blocks_per_minute:.2g} per minute",
+            "blocks per server": f"{self.blocks_per_minute:,.1f} per minute",
             "cores of senders": f"{self.sender_cores:.2f} in all",
             "cores of tasks": f"{self.worker_cores:.2f} in all, and what the processors need",
             "cost of a message": f"server {costs.server_in:.1f} µs in, {costs.server_out:.1f} µs out; "
             f"clients {costs.client_in:.1f} µs in, {costs.client_out:.1f} µs out",
+            "sent one by one": f"server {costs.server_single:.0f} µs, clients {costs.client_single:.0f} µs",
             "measured in": costs.source,
         }
 
@@ -84,14 +105,17 @@ def fleet_of(load: Load, costs: Costs, cores: int = 4, percent: int = 50) -> Fle
     """Return the smallest fleet whose servers use at most `percent` of their cores."""
     if not 1 <= percent <= 100:
         raise InvalidInput(f"invalid part of the cores ({percent} %): expected 1 to 100")
-    needed = load.messages_per_second * (costs.server_in + costs.server_out) / 1e6
+    if not 0 <= load.single_percent <= 100:
+        raise InvalidInput(f"invalid part of single sends ({load.single_percent} %): expected 0 to 100")
+    server_in, client_in = costs.sent(load.single_percent)
+    needed = load.messages_per_second * (server_in + costs.server_out) / 1e6
     servers = max(ceil(needed / (cores * percent / 100)), 1)
     return Fleet(
         servers,
         needed / (servers * cores),
         ceil(load.origins / servers),
         load.messages_per_second * 60 / servers / load.block_messages,
-        load.messages_per_second * costs.client_in / 1e6,
+        load.messages_per_second * client_in / 1e6,
         load.messages_per_second * costs.client_out / 1e6,
         costs,
     )

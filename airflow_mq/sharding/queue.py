@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
@@ -10,7 +11,14 @@ from typing import Any, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from ..core.errors import InvalidInput, LayoutChanged, RecursiveDisallowed, ShardsFailed
+from ..core.errors import (
+    InvalidInput,
+    LayoutChanged,
+    MessageQueueError,
+    RecursiveDisallowed,
+    ShardsFailed,
+    ShardUnavailable,
+)
 from ..core.fairness import Fairness
 from ..core.invariants import Violation
 from ..core.message import Footprint, Message, check_origin
@@ -142,16 +150,22 @@ class ShardedQueue:
         """
         _refuse_nested()
         terms = SendOptions(weight=weight, headers=headers, not_before=not_before, expires=expires, priority=priority)
-        origin = check_origin(origin)
-        deadline = time.monotonic() + self.busy_timeout
+        origin, deadline = check_origin(origin), math.inf
         while True:
+            version = self._router.view().layout.version
             try:
                 with self._members.named(self._place(origin).shard) as queue:
                     return queue.enqueue_message(origin, payload, key=key, **terms)
             except LayoutChanged:
                 if time.monotonic() > deadline:
                     raise
+                # It begins with the first failure, so that a slow call with an old layout is repeated, too.
+                deadline = min(deadline, time.monotonic() + self.busy_timeout)
                 self._wait([origin])
+            except ShardUnavailable:
+                # The origin may have left the shard.
+                if not self._router.is_outdated(version):
+                    raise
 
     @overload
     def enqueue_messages(
@@ -182,21 +196,35 @@ class ShardedQueue:
     def _send(self, pairs: list[_Pair], options: SendOptions) -> Enqueued:
         """Send pairs to their shards; repeat those whose origins moved meanwhile."""
         sent, failed, unsent = Enqueued(0, 0), dict[str, Exception](), list[_Pair]()
-        deadline = time.monotonic() + self.busy_timeout
+        deadline, moved = math.inf, set[str]()
         while pairs:
-            parts, lost = self._split(pairs)
-            answers = self._members.gather({shard: partial(_enqueue, part, options) for shard, part in parts.items()})
+            try:
+                if moved:
+                    self._wait(moved)
+                version = self._router.view().layout.version
+                parts, lost = self._split(pairs)
+                calls = {shard: partial(_enqueue, part, options) for shard, part in parts.items()}
+                answers = self._members.gather(calls)
+            except MessageQueueError as unread:
+                # Parts may have been sent before: the caller needs to know which were not.
+                failed |= unread.failed if isinstance(unread, ShardsFailed) else {"layout": unread}
+                unsent += pairs
+                break
             sent = reduce(_plus, answers.found.values(), sent)
-            is_late, pairs = time.monotonic() > deadline, []
+            now, pairs, moved = time.monotonic(), [], set()
             problems = [*lost, *((shard, error, parts[shard]) for shard, error in answers.missing.items())]
             for shard, error, part in problems:
-                if isinstance(error, LayoutChanged) and not is_late:
+                if isinstance(error, LayoutChanged) and now <= deadline:
+                    pairs += part
+                    moved.update(origin for origin, _ in part)
+                elif isinstance(error, ShardUnavailable) and self._router.is_outdated(version):
+                    # Its origins may have left the shard.
                     pairs += part
                 else:
                     failed[shard] = error
                     unsent += part
-            if pairs:
-                self._wait({origin for origin, _ in pairs})
+            if moved:
+                deadline = min(deadline, now + self.busy_timeout)
         if len(failed) == 1 and not sent.count and not sent.repeated:
             raise next(iter(failed.values()))
         if failed:
@@ -266,9 +294,12 @@ class ShardedQueue:
         """Return the fairness of each shard. No figure compares origins of two shards: no block serves both."""
         return self.each(lambda shard: shard.inspect.fairness(blocks))
 
-    def forecast(self, blocks: int = 10) -> Gathered[list[ForecastBlock]]:
-        """Return the next blocks of each shard. Their order across shards is not determined."""
-        return self.each(lambda shard: shard.inspect.forecast(blocks))
+    def forecast(self, blocks: int = 10, *, seed: bytes | None = None) -> Gathered[list[ForecastBlock]]:
+        """Return the next blocks of each shard. Their order across shards is not determined.
+
+        :param seed: required if the order of the ring is `shuffle`.
+        """
+        return self.each(lambda shard: shard.inspect.forecast(blocks, seed=seed))
 
     def check(self) -> Mapping[str, list[Violation]]:
         """Check every invariant of each shard and return the violations. Nothing is written."""

@@ -12,7 +12,9 @@ pinned origins are pinned still. Neither can change before that transaction ends
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ from ..queue import MessageQueue
 from ..store.shards import FenceRow
 from ..store.unit import Unit
 from .layout import Layout
-from .members import Members
+from .members import REST, Members
 
 #: Places of origins that a router remembers.
 MOST_PLACES = 1_000_000
@@ -51,6 +53,8 @@ class Router:
         self._members = members
         self._lock = threading.Lock()
         self._view: View | None = None
+        #: When the layout was last read.
+        self._read_at = float("-inf")
 
     def view(self) -> View:
         """Return the present view; read the layout if there is none."""
@@ -59,10 +63,19 @@ class Router:
     def refresh(self) -> View:
         """Read the layout from all shards that answer, and keep the newest."""
         layout = newest(self._members)
+        self._read_at = time.monotonic()
         with self._lock:
             if self._view is None or self._view.layout.version < layout.version:
                 self._view = View(layout)
             return self._view
+
+    def is_outdated(self, version: int) -> bool:
+        """Return whether a newer layout than this version is known; read it, at most once in `REST` seconds."""
+        view = self.view()
+        if view.layout.version == version and time.monotonic() >= self._read_at + REST:
+            with suppress(ShardsFailed):
+                view = self.refresh()
+        return view.layout.version > version
 
     def places(self, origins: Iterable[str]) -> tuple[dict[str, Place], dict[str, tuple[str, Exception]]]:
         """Return the places of origins, and the shards whose answer is missing for the others, with their errors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -9,10 +10,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
-from airflow_mq import MessageQueue, ShardedQueue, Weight
+from airflow_mq import MessageQueue, RingConfig, ShardedQueue, Weight
 from airflow_mq.core.errors import (
     ConfigRefused,
     InvalidInput,
@@ -22,8 +24,10 @@ from airflow_mq.core.errors import (
     ShardsFailed,
     ShardUnavailable,
     StoreCorrupt,
+    StoreUnreachable,
 )
-from airflow_mq.sharding import members
+from airflow_mq.sharding import members, router
+from airflow_mq.sharding import queue as sharded
 from airflow_mq.store import parse
 from tests.sharding.conftest import MakeStores
 
@@ -168,6 +172,27 @@ def test_a_new_shard_gets_the_settings(queue: ShardedQueue) -> None:
     assert [(pause.origin, pause.reason) for pause in added.admin.paused()] == [("late", "unpaid")]
 
 
+def test_a_new_shard_keeps_its_larger_pages(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    """Pages cannot shrink, so the smaller size of the other shards once kept every new shard out."""
+    with MessageQueue(stores["a"]) as maker:
+        maker.admin.create_ring("small", RingConfig(heap_size=1_000, max_attempts=7))
+    with MessageQueue(stores["c"]) as maker:
+        maker.admin.create_ring("small")
+    with ShardedQueue({name: stores[name] for name in "ac"}, "small") as fleet:
+        fleet.apply({"a": 1})
+        fleet.apply({"a": 1, "c": 1})
+        added = fleet.shard("c").config
+        assert (added.max_attempts, added.heap_size) == (7, RingConfig().heap_size)
+
+
+def test_a_forecast_of_shuffled_shards_takes_a_seed(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1})
+    queue.everywhere(lambda shard: shard.admin.change_ring(order="shuffle"))
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    assert set(queue.forecast(1).missing) == {"a", "b", "c"}
+    assert queue.forecast(1, seed=b"seed").is_complete
+
+
 def test_a_shard_is_removed_once_it_is_empty(queue: ShardedQueue) -> None:
     queue.apply({"a": 1, "b": 1})
     queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
@@ -202,10 +227,12 @@ def test_an_interrupted_change_is_completed(queue: ShardedQueue, stores: dict[st
     assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
 
 
-def _failing_at(name: str) -> object:
+def _failing_at(name: str, error: Exception | None = None) -> object:
+    """Return a probe that fails at a statement, or, without a name, at every one."""
+
     def probe(statement: str) -> None:
-        if statement == name:
-            raise RuntimeError(name)
+        if name in ("", statement):
+            raise error or RuntimeError(name)
 
     return probe
 
@@ -276,6 +303,62 @@ def test_a_former_shard_that_is_down_holds_up_its_origins_only(queue: ShardedQue
         with pytest.raises(ShardsFailed) as raised:
             other.enqueue_messages((origin, b"2") for origin in ORIGINS)
         assert {origin for origin, _ in raised.value.unsent} == set(ORIGINS) - set(up)
+
+
+def test_a_sender_with_an_old_layout_finds_what_left_a_shard_that_is_down(
+    queue: ShardedQueue, stores: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A send to a shard that is down reads the layout again: the origin may be elsewhere since."""
+    monkeypatch.setattr(router, "REST", 0.0)
+    queue.apply({"a": 1, "b": 1})
+    moved = [origin for origin in ORIGINS if queue.place(origin).shard == "b"]
+    with ShardedQueue(stores) as other:
+        other.enqueue_messages((origin, b"1") for origin in moved)
+        served(queue)
+        queue.apply({"a": 1, "b": 0})
+        queue.drain()
+        other.shard("b").store.probe = _failing_at("", StoreUnreachable())
+        other.enqueue_message(moved[0], b"2")
+        other.enqueue_messages((origin, b"2") for origin in moved[1:])
+        assert served(queue) == {origin: [b"2"] for origin in moved}
+
+
+def test_a_slow_call_with_an_old_layout_is_repeated(
+    queue: ShardedQueue, stores: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time for the end of a change begins with the first failure: the change itself is complete."""
+    queue.apply({"a": 1})
+    with ShardedQueue(stores, busy_timeout=0.05) as other:
+        other.enqueue_messages((origin, b"1") for origin in ORIGINS)
+        queue.apply({"a": 1, "b": 1})
+        # Ten seconds pass between two looks at the clock.
+        seconds = itertools.count(0.0, 10.0)
+        slow = SimpleNamespace(monotonic=lambda: next(seconds), sleep=time.sleep)
+        monkeypatch.setattr(sharded, "time", slow)
+        other.enqueue_message(ORIGINS[0], b"2")
+        queue.apply({"a": 2, "b": 1})
+        other.enqueue_messages((origin, b"2") for origin in ORIGINS[1:])
+    assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
+
+
+def test_a_call_that_was_sent_in_part_names_the_rest_if_no_shard_answers_any_more(
+    queue: ShardedQueue, stores: dict[str, str]
+) -> None:
+    """One part is sent, the other meets a new layout, and no shard answers when the sender reads it."""
+    queue.apply({"a": 1, "b": 1})
+    with ShardedQueue(stores, busy_timeout=5.0) as other:
+        sent = {origin for origin in ORIGINS if other.place(origin).shard == "b"}
+        for name in other.shards:
+            other.shard(name).store.probe = _failing_at("shard", StoreUnreachable())
+        queue.shard("b").store.probe = _failing_at("adopt_layout")
+        with pytest.raises(RuntimeError):
+            queue.apply({"a": 2, "b": 1})
+        with pytest.raises(ShardsFailed) as raised:
+            other.enqueue_messages((origin, b"2") for origin in ORIGINS)
+        assert {origin for origin, _ in raised.value.unsent} == set(ORIGINS) - sent
+    queue.shard("b").store.probe = None
+    queue.apply({"a": 2, "b": 1})
+    assert served(queue) == {origin: [b"2"] for origin in sent}
 
 
 # Mistakes.
