@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,9 @@ def dag_of(path: Path, dag_id: str) -> Any:
     return bag.dags[dag_id]
 
 
-@pytest.mark.slow
-def test_the_example_plans_a_block_on_each_shard(fleet: ShardedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The example DAG, whose processors need no Spark."""
     folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
     folder.mkdir(exist_ok=True)
     (folder / "processing_rules.py").write_text(
@@ -102,16 +104,41 @@ def test_the_example_plans_a_block_on_each_shard(fleet: ShardedQueue, monkeypatc
     (folder / "sharded_blocks.py").write_text((DAGS / "sharded_blocks.py").read_text())
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(__import__("sys").modules, "processing_rules", raising=False)
+    yield folder / "sharded_blocks.py"
+    for file in folder.glob("*.py"):
+        file.unlink()
+
+
+@pytest.mark.slow
+def test_the_example_plans_a_block_on_each_shard(fleet: ShardedQueue, example: Path) -> None:
     fleet.enqueue_messages((origin, b"x") for origin in ORIGINS)
 
-    run = dag_of(folder / "sharded_blocks.py", "sharded_blocks").test()
+    run = dag_of(example, "sharded_blocks").test()
 
     assert str(run.state) == "success"
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert states["block_mq_one.settle"] == states["block_mq_two.settle"] == states["drain"] == "success"
     assert [backlog.messages for backlog in fleet.backlog().all().values()] == [0, 0]
-    for file in folder.glob("*.py"):
-        file.unlink()
+
+
+@pytest.mark.slow
+def test_a_shard_that_is_down_fails_its_own_block_and_the_run(
+    fleet: ShardedQueue, example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block of the other shard is processed. The run fails, too."""
+    fleet.enqueue_messages((origin, b"x") for origin in ORIGINS)
+    # Nothing listens on the discard port of this machine.
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_TWO", connection_of("postgresql://mq@127.0.0.1:9/db?connect_timeout=1"))
+
+    run = dag_of(example, "sharded_blocks").test()
+
+    assert str(run.state) == "failed"
+    states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    assert states["block_mq_one.settle"] == states["drain"] == "success"
+    assert states["block_mq_two.plan"] == "failed"
+    assert all(task.startswith("block_mq_two.") for task, state in states.items() if state == "failed")
+    assert fleet.shard("mq_one").inspect.backlog().messages == 0
+    assert fleet.shard("mq_two").inspect.backlog().messages > 0
 
 
 @pytest.mark.slow

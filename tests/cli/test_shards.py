@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import ShardedQueue
+from airflow_mq.core.errors import InvalidInput
 from airflow_mq.sharding.fleet import Costs, Load, fleet_of
 from airflow_mq.store import parse, upgrade
 
@@ -78,6 +79,24 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
     assert run("status")[0] == 2
 
 
+def test_single_sends_count_apart() -> None:
+    """The example of the documentation."""
+    fleet = fleet_of(Load(200_000, 20_000, single_percent=5), Costs())
+    assert (fleet.servers, round(fleet.server_use, 2), round(fleet.sender_cores, 2)) == (1, 0.43, 0.98)
+    assert fleet_of(Load(200_000, single_percent=20), Costs()).servers == 3
+    with pytest.raises(InvalidInput, match="single sends"):
+        fleet_of(Load(1, single_percent=101), Costs())
+
+
+def test_the_planned_costs_are_those_of_the_report() -> None:
+    """Within a factor of two: the report is made anew more often than the documentation."""
+    path = Path(__file__).parents[1] / "benchmarks" / "report" / "raw.json"
+    measured = Costs.of_report(json.loads(path.read_text("utf-8")), "the report")
+    for name, cost in vars(Costs()).items():
+        if name != "source":
+            assert cost / 2 <= getattr(measured, name) <= cost * 2, name
+
+
 def test_a_fleet_is_planned_from_measured_costs(tmp_path: Path) -> None:
     costs = Costs(server_in=10, server_out=30, client_in=5, client_out=20, source="here")
     fleet = fleet_of(Load(100_000, 9_000, 60_000), costs, cores=2, percent=50)
@@ -85,9 +104,9 @@ def test_a_fleet_is_planned_from_measured_costs(tmp_path: Path) -> None:
     assert (fleet.blocks_per_minute, fleet.sender_cores, fleet.worker_cores) == (25.0, 0.5, 2.0)
     sample = {"measure": "sharded", "servers": 1, "count": 1_000, "client_cpu": 0.002, "server_cpu": 0.004}
     report = tmp_path / "raw.json"
-    report.write_text(json.dumps({"samples": [{**sample, "variant": way} for way in ("in", "out")]}))
+    report.write_text(json.dumps({"samples": [{**sample, "variant": way} for way in ("in", "single in", "out")]}))
     planned = run("plan", "--messages-per-second", 50_000, "--report", report)[1]
     assert planned["costs"]["server_in"] == 4.0
     assert planned["servers"] == 1
-    report.write_text('{"samples": []}')
+    report.write_text(json.dumps({"samples": [{**sample, "variant": "in"}]}))
     assert run("plan", "--messages-per-second", 50_000, "--report", report)[0] == 3 - 1
