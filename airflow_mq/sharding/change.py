@@ -148,9 +148,14 @@ def _adopt_one(queue: MessageQueue, name: str, layout: Layout) -> None:
                 raise LayoutChanged("another change of the layout came first: look at it, then try again")
             return
         present = unit.shards.present(ring, _since(queue, unit))
-        leaving = {origin for origin in present if layout.owner(origin) != name}
-        for pins in unit.shards.pins(ring):
-            unit.shards.unpin(ring, [origin for origin in pins if origin not in leaving])
+        pinned = {origin for pins in unit.shards.pins(ring) for origin in pins}
+        # What processors sent or transferred here does not make this shard the one of its origin.
+        before = None if row is None or {name: 1} in layout.former else Layout.from_json(row.layout)
+        leaving = {
+            origin for origin in present
+            if layout.owner(origin) != name and (before is None or origin in pinned or before.owner(origin) == name)
+        }  # fmt: skip
+        unit.shards.unpin(ring, sorted(pinned - leaving))
         unit.shards.pin(ring, sorted(leaving))
         unit.shards.adopt(ring, ShardRow(name, layout.version, layout.to_json()))
 

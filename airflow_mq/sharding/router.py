@@ -105,8 +105,10 @@ class Router:
         if not questions:
             return found, {}
         answers = self._members.gather({name: _pinned(name, layout, asked) for name, asked in questions.items()})
-        for shard, pinned in answers.found.items():
-            found.update((origin, Place(shard, True)) for origin in pinned)
+        for origin in origins:
+            # The oldest pin counts: a later one is that of messages which were transferred to the origin.
+            pins = (shard for shard in layout.former_owners(origin) if origin in answers.found.get(shard, ()))
+            found[origin] = next((Place(shard, True) for shard in pins), found[origin])
         missing = {origin: (shard, error) for shard, error in answers.missing.items() for origin in questions[shard]}
         # A pin in one shard is the answer, also if another shard is down.
         missing = {origin: problem for origin, problem in missing.items() if not found[origin].pinned}

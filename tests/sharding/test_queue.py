@@ -159,6 +159,20 @@ def test_stores_with_messages_from_before_become_shards(queue: ShardedQueue, sto
     assert {queue.place(origin).shard for origin in ORIGINS} == {"a", "b"}
 
 
+def test_what_was_transferred_does_not_pin_its_origin(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    """A transfer stays in its shard. The destination's own messages in another shard decide where the next ones go."""
+    queue.apply({"a": 1, "b": 1})
+    giver, taker = (next(o for o in ORIGINS if queue.place(o).shard == shard) for shard in "ba")
+    queue.enqueue_messages([(giver, b"handed on"), (taker, b"1")])
+    with MessageQueue(stores["b"]) as plain:
+        plain.leases.transfer(plain.leases.view(giver).try_next(), taker)
+    queue.apply({"a": 0, "b": 0, "c": 1})
+    assert queue.place(taker) == ("a", True)
+    queue.enqueue_message(taker, b"2")
+    assert queue.shard("a").footprint(taker).count == 2
+    served(queue)
+
+
 def test_a_new_shard_gets_the_settings(queue: ShardedQueue) -> None:
     queue.apply({"a": 1})
     queue.everywhere(lambda shard: shard.admin.change_ring(max_attempts=7, ordered=True))
