@@ -67,6 +67,7 @@ test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 
 soak: $(STAMP) ## Random models, crashes, chaos, faults of Airflow and Spark, recorded and simulated runs in full, in hours (EXAMPLES=1000 SEEDS=20000 for more)
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
+	MQ_SIMULATION_SHARDED_SEEDS=$$(($(SEEDS) / 5)) MQ_SIMULATION_SHARDED_SERVER_SEEDS=60 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
 	  tests/chaos tests/model tests/conformance tests/crash tests/powerloss tests/queue tests/simulation tests/store \
 	  $(PYTEST_ARGS)

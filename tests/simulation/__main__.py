@@ -6,11 +6,12 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from .places import open_stores
 from .run import Figures, Outcome, run
-from .script import Script, draw
+from .script import SHARDS, Script, draw
 from .shrinking import shrink
 from .world import Stores
 
@@ -20,12 +21,12 @@ STORES = ("sqlite", "postgres")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return 1 if an invariant does not hold."""
     options = _parser().parse_args(arguments)
-    with open_stores([options.store]) as stores:
+    with open_stores([options.store], len(SHARDS) if options.sharded else 1) as stores:
         if options.replay is not None:
-            return _replay(stores, options.store, options.replay)
+            return _replay(stores, options.store, draw(options.replay, sharded=options.sharded))
         if options.shrink is not None:
-            return _shrink(stores, options.store, options.shrink)
-        return _search(stores, options.store, options.first, options.seeds)
+            return _shrink(stores, options.store, draw(options.shrink, sharded=options.sharded))
+        return _search(stores, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,17 +36,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=300, metavar="N", help="number of seeds (default: 300)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (default: 0)")
     parser.add_argument("--store", choices=STORES, default="sqlite", help="database of the runs (default: sqlite)")
+    parser.add_argument("--met", action="store_true", help="print how often each action ended in which way")
+    parser.add_argument("--sharded", action="store_true", help="run a sharded queue over several stores")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--replay", type=int, metavar="SEED", help="run one seed and print each step with its result")
     only.add_argument("--shrink", type=int, metavar="SEED", help="print the shortest part of a failing seed, as a test")
     return parser
 
 
-def _search(stores: Stores, store: str, first: int, seeds: int) -> int:
+def _search(stores: Stores, options: argparse.Namespace) -> int:
+    store, first, seeds = options.store, options.first, options.seeds
     total, failures, began = Figures(), 0, time.monotonic()
     progress = Progress(sys.stderr, seeds)
     for seed in range(first, first + seeds):
-        outcome = run(draw(seed), stores, store)
+        outcome = run(draw(seed, sharded=options.sharded), stores, store)
         total.add(outcome.figures)
         if outcome.failure is not None:
             failures += 1
@@ -54,12 +58,13 @@ def _search(stores: Stores, store: str, first: int, seeds: int) -> int:
         progress.show(seed - first + 1, failures, total)
     progress.clear()
     print(f"{store}: {total}")
+    if options.met:
+        print("\n".join(f"{count:>8,} {name}" for name, count in sorted(total.met.items())))
     print(f"{failures} of {seeds} seeds violate an invariant; {time.monotonic() - began:,.0f} s")
     return 1 if failures else 0
 
 
-def _replay(stores: Stores, store: str, seed: int) -> int:
-    script = draw(seed)
+def _replay(stores: Stores, store: str, script: Script) -> int:
     outcome = run(script, stores, store)
     for step in script.steps[: outcome.begun]:
         print(step)
@@ -70,14 +75,14 @@ def _replay(stores: Stores, store: str, seed: int) -> int:
     return 1 if outcome.failure else 0
 
 
-def _shrink(stores: Stores, store: str, seed: int) -> int:
-    outcome = run(draw(seed), stores, store)
+def _shrink(stores: Stores, store: str, script: Script) -> int:
+    outcome = run(script, stores, store)
     if outcome.failure is None:
-        print(f"seed {seed} violates no invariant on {store}")
+        print(f"seed {script.setup} violates no invariant on {store}")
         return 0
     shortest = shrunk(outcome, lambda script: run(script, stores, store))
     failure = run(shortest, stores, store).failure
-    print(shortest.as_test(f"seed_{seed}", str(failure), store))
+    print(shortest.as_test(f"seed_{script.setup}", str(failure), store))
     return 1
 
 
@@ -87,7 +92,7 @@ def shrunk(outcome: Outcome, run_again: Callable[[Script], Outcome]) -> Script:
     def fails(script: Script) -> bool:
         return run_again(script).invariant == outcome.invariant
 
-    begun = Script(outcome.script.setup, list(outcome.script.steps[: outcome.begun]))
+    begun = replace(outcome.script, steps=list(outcome.script.steps[: outcome.begun]))
     # While steps are left, an actor that pauses waits for longer.
     return shrink(begun if fails(begun) else outcome.script, fails)
 

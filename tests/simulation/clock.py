@@ -16,17 +16,21 @@ START = 1_824_941_400 * SECOND
 
 
 class Clock:
-    """Time of a run."""
+    """Time of a run, or of one more server of a run: its clock differs from the others, and time passes for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, leader: Clock | None = None, offset: float = 0.0) -> None:
+        """:param leader: the clock of the run. :param offset: seconds by which this server's clock differs from it."""
+        self._all = [self] if leader is None else leader._all
+        if leader is not None:
+            self._all.append(self)
         #: The database's clock, in microseconds since 1970.
-        self.database = START
+        self.database = START + round(offset * SECOND)
         #: Seconds that passed.
         self.elapsed = 0.0
         #: Seconds by which the local time of all clients is moved.
         self.shift = 0.0
         #: Latest time that the database's clock showed: ever, and since the ring's lease changed.
-        self.latest = self.latest_of_lease = START
+        self.latest = self.latest_of_lease = self.database
         #: The error of the clock of the client that runs.
         self.skew: Callable[[], float] = lambda: 0.0
         #: Called with the microseconds by which the database's clock is set back.
@@ -37,8 +41,9 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Advance all clocks."""
         if seconds:
-            self.elapsed += seconds
-            self.jump(seconds)
+            for clock in self._all:
+                clock.elapsed += seconds
+                clock.jump(seconds)
 
     def jump(self, seconds: float) -> None:
         """Set the database's clock, forward or back, though no time passes."""

@@ -9,6 +9,7 @@ from airflow_mq.core.claims import Verdict
 from airflow_mq.core.errors import UnknownBlock
 from airflow_mq.core.message import message_id
 
+from .fleet import Fleet, check_homes
 from .messages import ACCEPTED, FINAL, OPEN, REFUSED, Violation
 from .world import World
 
@@ -16,13 +17,17 @@ from .world import World
 VIEWED = "view"
 
 
-def check_all(world: World) -> None:
+def check_all(fleet: Fleet) -> None:
     """Raise `Violation` for the first invariant that does not hold."""
-    check_events(world)
-    check_conservation(world)
-    violations = world.observer.check()
-    if violations:
-        raise Violation("check()", "; ".join(map(str, violations[:3])))
+    for world in fleet.rings:
+        check_events(world)
+    check_conservation(fleet)
+    if fleet.is_sharded:
+        check_homes(fleet)
+    for world in fleet.rings:
+        violations = world.observer.check()
+        if violations:
+            raise Violation("check()", "; ".join(map(str, violations[:3])))
 
 
 def check_events(world: World) -> None:
@@ -71,7 +76,7 @@ def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
         ordered = config.ordered and event.origin not in world.relaxed
         messages.note(event, ordered, {})
         sent = messages.by_id.get(event.id or b"")
-        if event.fate in FINAL and sent is not None and sent.due > world.clock.latest:
+        if event.fate in FINAL and sent is not None and sent.due.get(world.name, 0) > world.clock.latest:
             raise Violation("due time", f"{sent.payload!r} ended before it was due: {event}")
         place = event.address.book, event.page, event.index
         if event.fate in FINAL and place in held and event.block != held[place]:
@@ -108,10 +113,10 @@ def check_holds(world: World) -> dict[tuple[str, int, int], int]:
     return held
 
 
-def check_conservation(world: World) -> None:
+def check_conservation(fleet: Fleet) -> None:
     """Check that every accepted message is in one place, or has ended once (I1)."""
-    messages = world.messages
-    stored, times, delayed = world.look()
+    messages = fleet.messages
+    stored, times, delayed = fleet.look()
     for payload, count in times.items():
         if count > 1:
             raise Violation("I1 conservation", f"{payload!r} lies in {count} places")
@@ -122,7 +127,7 @@ def check_conservation(world: World) -> None:
             if name:
                 messages.displaced.add(name)
         ids[message_id(payload)] = peeked
-    outside = {message_id(payload) for payload in _whole(world, delayed)}
+    outside = {message_id(payload) for payload in _whole(fleet, delayed)}
     messages.end_lost({*ids, *outside})
     for name, sent in messages.by_id.items():
         there, gone = name in ids or name in outside, bool(messages.finals[name])
@@ -141,24 +146,38 @@ def check_conservation(world: World) -> None:
         # A message that was transferred begins anew in its new queue.
         stays = peeked.address.origin == messages.by_id[name].origin
         if stays and peeked.state != "set aside" and peeked.attempts != messages.tries[name]:
-            _check_tries(world, name, peeked.attempts)
+            _check_tries(fleet, name, peeked.attempts)
 
 
-def _check_tries(world: World, name: bytes, attempts: int) -> None:
-    sent, tries = world.messages.by_id[name], world.messages.tries[name]
-    if attempts < tries and name not in world.messages.displaced:
+def _check_tries(fleet: Fleet, name: bytes, attempts: int) -> None:
+    sent, tries = fleet.messages.by_id[name], fleet.messages.tries[name]
+    if attempts < tries and name not in fleet.messages.displaced:
         raise Violation("I1 attempts", f"{sent.payload!r} counts {attempts} attempts, its events {tries}")
 
 
-def _whole(world: World, payloads: set[bytes]) -> Iterator[bytes]:
+def _whole(fleet: Fleet, payloads: set[bytes]) -> Iterator[bytes]:
     """Yield payloads as they were sent: what was read from a heap has no padding."""
-    by_head = {one.payload.rstrip(b"."): one.payload for one in world.messages.by_id.values()}
+    by_head = {one.payload.rstrip(b"."): one.payload for one in fleet.messages.by_id.values()}
     for payload in payloads:
         yield by_head.get(payload, payload)
 
 
-def check_ledger(world: World) -> None:
+def check_ledger(fleet: Fleet) -> None:
     """Check that ledger, blocks and events agree about what was granted and what is left (I10)."""
+    there = 0
+    for world in fleet.rings:
+        _check_pages(world)
+        there += _check_footprints(world)
+    alive = sum(
+        1 for name, one in fleet.messages.by_id.items()
+        if one.state != REFUSED and not fleet.messages.finals[name] and (one.state != OPEN)
+    )  # fmt: skip
+    if alive > there:
+        raise Violation("I10 ledger", f"events leave {alive} messages, {there} are there")
+
+
+def _check_pages(world: World) -> None:
+    """Check that the ledger has what blocks plan and hold."""
     queue, pages = world.observer, {page.block: page for page in world.observer.inspect.ledger(limit=1_000)}
     for block in queue.blocks.list(limit=1_000):
         page = pages.get(block.id)
@@ -175,14 +194,13 @@ def check_ledger(world: World) -> None:
         granted = [sum(entry.granted[part] for entry in page.entries) for part in (0, 1)]
         if tuple(granted) != tuple(block.planned):
             raise Violation("I10 ledger", f"block {block.id} plans {block.planned}, its ledger {granted}")
-    alive = sum(
-        1 for name, one in world.messages.by_id.items()
-        if one.state != REFUSED and not world.messages.finals[name] and (one.state != OPEN)
-    )  # fmt: skip
-    counted = sum(footprint.count for _, footprint in queue.footprints(limit=100))
+
+
+def _check_footprints(world: World) -> int:
+    """Check that footprints count what is there; return the number of messages, reported and delayed ones included."""
+    counted = sum(footprint.count for _, footprint in world.observer.footprints(limit=100))
     stored, _, delayed = world.look()
     waiting = len({*stored} - {one for one in stored if stored[one].state == "reported"})
     if counted != waiting:
         raise Violation("I10 ledger", f"footprints count {counted} messages, {waiting} are there")
-    if alive > len(stored) + len(delayed):
-        raise Violation("I10 ledger", f"events leave {alive} messages, {len(stored)} and {len(delayed)} are there")
+    return len(stored) + len(delayed)

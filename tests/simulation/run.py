@@ -7,10 +7,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from airflow_mq import MessageQueue
 from airflow_mq.core.errors import (
     CommitInDoubt,
+    LayoutChanged,
     MessageQueueError,
     Refused,
+    ShardsFailed,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -18,12 +21,13 @@ from airflow_mq.core.errors import (
 
 from .actors import ACTIONS
 from .clock import Clock
+from .fleet import Fleet, a_fleet
 from .invariants import check_all, check_events, check_ledger
 from .liveness import drain
 from .messages import Violation
 from .scheduler import Process, ProcessGone, Scheduler, randomness
 from .script import Script, draw
-from .world import Stores, World, a_world
+from .world import Stores, World
 
 #: Of so many turns that change the ring, one is followed by `check()` and a count of all messages; each of the others
 #: by the invariants that live blocks and events show. A server takes ten times as long as a file.
@@ -95,26 +99,26 @@ def run(
     :param observe: return what the ring looks like at the end, to compare stores
     """
     clock, began = Clock(), time.process_time()
-    scheduler = Scheduler(clock, lambda process: _act(world, process), cutting=cutting)
+    scheduler = Scheduler(clock, lambda process: _act(fleet, process), cutting=cutting)
     outcome = Outcome(script, Figures(runs=1))
     log = logging.getLogger("airflow_mq")
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:
-        with a_world(stores, store, script.setup, scheduler, clock) as world:
+        with a_fleet(stores, store, script, scheduler, clock) as fleet:
             try:
-                scheduler.run(list(script.steps), lambda: _after_turn(world))
+                scheduler.run(list(script.steps), lambda: _after_turn(fleet))
                 outcome.figures.hours = clock.elapsed / 3_600
-                check_all(world)
-                outcome.results = world.results
+                check_all(fleet)
+                outcome.results = fleet.results
                 if observe:
-                    outcome.history = history(world)
-                check_ledger(world)
-                outcome.figures.drained = drain(world)
+                    outcome.history = [line for world in fleet.rings for line in history(world.observer)]
+                check_ledger(fleet)
+                outcome.figures.drained = drain(fleet)
             except (AssertionError, MessageQueueError) as failure:
                 outcome.failure = failure
             figures = outcome.figures
-            figures.messages, figures.met = len(world.messages.by_id), world.met
+            figures.messages, figures.met = len(fleet.messages.by_id), fleet.met
     finally:
         log.setLevel(level)
     outcome.begun = scheduler.begun
@@ -124,9 +128,9 @@ def run(
     return outcome
 
 
-def run_seed(seed: int, stores: Stores, store: str = "sqlite") -> Outcome:
+def run_seed(seed: int, stores: Stores, store: str = "sqlite", *, sharded: bool = False) -> Outcome:
     """Run the script of a seed."""
-    return run(draw(seed), stores, store)
+    return run(draw(seed, sharded=sharded), stores, store)
 
 
 def assert_survives(script: Script, stores: Stores, store: str = "sqlite") -> None:
@@ -136,9 +140,8 @@ def assert_survives(script: Script, stores: Stores, store: str = "sqlite") -> No
         raise outcome.failure
 
 
-def history(world: World) -> list[str]:
+def history(queue: MessageQueue) -> list[str]:
     """Return what became of every message, and what the ring looks like, without what each store numbers itself."""
-    queue = world.observer
     events = [
         f"{one.name} {one.address} {(one.id or b'').hex()[:12]} {one.weight} {one.detail} {one.block} {one.at}"
         for one in queue.inspect.events()
@@ -151,22 +154,29 @@ def history(world: World) -> list[str]:
     return [*events, *footprints, str(queue.inspect.ring_order(100)), *ledger]
 
 
-def _after_turn(world: World) -> None:
-    """Check the ring, if it has changed since the last check: the cheap invariants, and now and then all."""
-    scheduler = world.scheduler
-    if scheduler.releases != world.checked and world.has_changed():
-        world.checks += 1
-        (check_all if world.checks % ALL_EVERY[world.store] == 0 else check_events)(world)
-    world.checked = scheduler.releases
-    if scheduler.turn % LEDGER_EVERY[world.store] == 0:
-        check_ledger(world)
+def _after_turn(fleet: Fleet) -> None:
+    """Check the rings that have changed since the last check: the cheap invariants, and now and then all."""
+    scheduler = fleet.scheduler
+    if scheduler.releases != fleet.checked and (changed := [one for one in fleet.rings if one.has_changed()]):
+        fleet.checks += 1
+        if fleet.is_sharded:
+            fleet.take_layouts()
+        if fleet.checks % ALL_EVERY[fleet.store] == 0:
+            check_all(fleet)
+        else:
+            for world in changed:
+                check_events(world)
+    fleet.checked = scheduler.releases
+    if scheduler.turn % LEDGER_EVERY[fleet.store] == 0:
+        check_ledger(fleet)
 
 
-def _act(world: World, process: Process) -> None:
+def _act(fleet: Fleet, process: Process) -> None:
     """Run the step of a process, and classify what it raises."""
     step = process.step
+    ground = fleet.ground(step)
     try:
-        result: object = ACTIONS[step.action](world, process, randomness(step))
+        result: object = ACTIONS[step.action](ground, process, randomness(step))
     except ProcessGone:
         result = "gone"
     except Violation:
@@ -176,19 +186,31 @@ def _act(world: World, process: Process) -> None:
             # The driver's error for a connection that went with the process.
             result = "gone"
         else:
-            _judge(process, error)
+            is_explained = process.is_shaken or process.fired is not None
+            if fleet.is_sharded:
+                # Only a fault of its own shard explains the error of an actor there.
+                names = {ground.name} if isinstance(ground, World) else {*fleet.worlds}
+                is_explained = bool(fleet.troubled(process) & names) or (ground is fleet and _is_of_a_change(error))
+            _judge(process, error, is_explained)
             result = f"{type(error).__name__}"
-    world.met[f"{step.action}: {_kind(result)}"] += 1
-    world.results.append(f"{step.actor} {step.action}: {result}")
+    if fleet.is_sharded:
+        fleet.note_troubles(process)
+    fleet.met[f"{step.action}: {_kind(result)}"] += 1
+    fleet.results.append(f"{step.actor} {step.action}: {result}")
+
+
+def _is_of_a_change(error: Exception) -> bool:
+    """Return whether the error is that of a layout that changes; a send has compared it with the layouts."""
+    failed = error.failed.values() if isinstance(error, ShardsFailed) else [error]
+    return all(isinstance(each, (LayoutChanged, StoreBusy, Refused)) for each in failed)
 
 
 def _kind(result: object) -> str:
     return result if isinstance(result, str) and result.isidentifier() else "nothing" if result is None else "done"
 
 
-def _judge(process: Process, error: Exception) -> None:
+def _judge(process: Process, error: Exception, is_explained: bool) -> None:
     """Raise a violation for an error that nothing explains."""
-    is_explained = process.is_shaken or process.fired is not None
     if isinstance(error, StoreCorrupt):
         raise Violation("unexpected error", f"{process.step!r}: {error}") from error
     if isinstance(error, (Refused, StoreBusy)):

@@ -52,6 +52,10 @@ class Process:
         self.fired: Fault | None = None
         #: Whether a fault of an earlier step may show in this one.
         self.is_shaken = False
+        #: When a fault last happened at a statement for a server, or a server did not answer, in simulated seconds.
+        self.troubles: dict[str, float] = {}
+        #: Simulated seconds of the run at which the step began.
+        self.began = 0.0
         #: Error of its machine's wall clock, in seconds.
         self.skew = 0.0
         #: Closes its connections.
@@ -239,6 +243,7 @@ class Scheduler:
         self.clock.advance(step.wait if is_quiet or step.seed % 8 == 0 else min(step.wait, 0.5))
         self.begun += 1
         process.step, process.borders, process.fired = step, 0, None
+        process.began = self.clock.elapsed
         process.greenlet = greenlet.greenlet(lambda: self.act(process))
         process.greenlet.process = process  # type: ignore[attr-defined]
 

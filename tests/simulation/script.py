@@ -51,7 +51,30 @@ NUMBERS: Mapping[str, Sequence[int]] = {
 BUSYNESS: Mapping[str, float] = {
     "sender": 3, "planner": 3, "settler": 2, "holder": 2, "executor": 1.7, "upgrader": 0.2, "reaper": 1, "landing": 1,
 }  # fmt: skip
-STEPS = 54
+#: Stores of a sharded queue.
+SHARDS = "abcd"
+STEPS, SHARDED_STEPS = 54, 80
+#: The same for the shards of a sharded queue: other actors, or fewer of their actions.
+SHARDED_CASTS: Mapping[str, Mapping[str, int]] = {
+    **{kind: CASTS[kind] for kind in ("reporter", "settler", "service", "executor", "reaper")},
+    "sender": {
+        "send": 6, "send_many": 4, "send_pairs": 6, "send_keyed": 1, "send_again": 2, "send_delayed": 1,
+        "send_expiring": 1, "send_heavy": 1, "send_overweight": 1, "send_high": 2, "send_parents": 1,
+    },
+    "operator": {
+        "apply_layout": 6, "remove_shard": 2, "drain_shards": 4, "empty_shards": 6, "serve_shards": 3,
+        "look_at_shards": 1, "pause_everywhere": 1, "resume_everywhere": 2, "let_time_pass": 2,
+    },
+    "planner": {"plan": 6, "plan_keyed": 1, "report": 3, "settle": 3},
+    "holder": {name: CASTS["holder"][name] for name in ("take", "take_several", "complete", "transfer")},
+    "keeper": {"housekeep": 4, "sweep": 1, "cull": 1, "force_head": 1, "resume": 1},
+    "outage": {"stop_server": 4, "restart_server": 4},
+}  # fmt: skip
+SHARDED_NUMBERS: Mapping[str, Sequence[int]] = {
+    "sender": (2, 3), "operator": (1, 2), "planner": (1,), "reporter": (0, 1), "settler": (1,), "service": (1, 2),
+    "executor": (0, 1), "holder": (0, 1), "keeper": (0, 1), "reaper": (0, 1), "outage": (0, 1),
+}  # fmt: skip
+SHARDED_BUSYNESS: Mapping[str, float] = {"sender": 4, "operator": 3, "planner": 2, "service": 1.5, "outage": 0.7}
 PRELUDE = (
     ("sender-1", "send_overweight"), ("sender-2", "send_overweight"), ("sender-1", "send_many"),
     ("planner-1", "plan"), ("planner-1", "report"), ("planner-1", "settle"),
@@ -95,46 +118,52 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """A run: the settings of its ring, drawn from `setup`, and steps in the order in which they begin."""
+    """A run: the settings of its rings, drawn from `setup`, and steps in the order in which they begin."""
 
     setup: int
     steps: Sequence[Step]
+    #: Whether the ring is a sharded queue over several stores.
+    sharded: bool = False
 
     @property
     def plain(self) -> Script:
         """Its steps one after the other, without faults."""
-        return Script(self.setup, [Step(one.actor, one.action, one.seed, one.wait) for one in self.steps])
+        return replace(self, steps=[Step(one.actor, one.action, one.seed, one.wait) for one in self.steps])
 
     def as_test(self, name: str, failure: str, store: str) -> str:
         """Return the text of a module with a test that runs this script."""
         lines = "\n".join(f"        {step!r}," for step in self.steps)
-        fixture = "sqlite_stores" if store == "sqlite" else "both_stores"
+        fixture = "sqlite_stores" if store == "sqlite" else "sharded_stores" if self.sharded else "both_stores"
+        sharded = "    sharded=True,\n" if self.sharded else ""
         return (
             f'"""{failure.partition(chr(10))[0][:100]}"""\n\n'
             "from tests.simulation.run import assert_survives\n"
             "from tests.simulation.script import Fault, Script, Step  # noqa: F401\n\n"
-            f"SCRIPT = Script(\n    {self.setup},\n    [\n{lines}\n    ],\n)  # fmt: skip\n\n\n"
+            f"SCRIPT = Script(\n    {self.setup},\n    [\n{lines}\n    ],\n{sharded})  # fmt: skip\n\n\n"
             f'def test_{name}({fixture}) -> None:\n    assert_survives(SCRIPT, {fixture}, "{store}")\n'
         )
 
 
-def draw(seed: int, steps: int = STEPS) -> Script:
+def draw(seed: int, *, sharded: bool = False) -> Script:
     """Return the script of a seed."""
-    random = Random(f"script {seed}")
+    random = Random(f"sharded script {seed}" if sharded else f"script {seed}")
+    casts, numbers_of = (SHARDED_CASTS, SHARDED_NUMBERS) if sharded else (CASTS, NUMBERS)
     cast = [
         f"{kind}-{number}"
-        for kind, numbers in NUMBERS.items() for number in range(1, random.choice(numbers) + 1)
+        for kind, numbers in numbers_of.items() for number in range(1, random.choice(numbers) + 1)
     ]  # fmt: skip
-    busyness = {name: BUSYNESS.get(name.partition("-")[0], 1) for name in cast}
-    if random.random() < 0.25:
+    busyness = {name: (SHARDED_BUSYNESS if sharded else BUSYNESS).get(name.partition("-")[0], 1) for name in cast}
+    if not sharded and random.random() < 0.25:
         # In some runs, holders take most messages.
         busyness |= {"holder-1": 12, "holder-2": 8}
     # Some runs have many faults, some have none; some are cut at nearly every step.
     faulty, cutting = random.choice((0.0, 0.05, 0.15, 0.3)), random.choice((0.1, 0.4, 0.7))
     # Most runs begin with messages that a block sets aside.
-    begin = [Step(*step, random.getrandbits(32)) for step in PRELUDE] if random.random() < 0.8 else []
+    with_prelude = not sharded and random.random() < 0.8
+    begin = [Step(*step, random.getrandbits(32)) for step in PRELUDE] if with_prelude else []
     drawn = [
-        _draw_step(random, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting) for _ in range(steps)
+        _draw_step(random, casts, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting)
+        for _ in range(SHARDED_STEPS if sharded else STEPS)
     ]
     # In some runs the clocks of some machines are wrong from the start.
     wrong = set(cast[:: random.choice((2, 3))]) if random.random() < 0.3 else set()
@@ -142,16 +171,20 @@ def draw(seed: int, steps: int = STEPS) -> Script:
         if step.actor in wrong:
             drawn[place] = replace(step, fault=Fault("skew", 0))
             wrong.discard(step.actor)
-    return Script(seed, [*begin, *drawn])
+    return Script(seed, [*begin, *drawn], sharded)
 
 
-def _draw_step(random: Random, actor: str, faulty: float, cutting: float) -> Step:
-    actions = CASTS[actor.partition("-")[0]]
+def _draw_step(
+    random: Random, casts: Mapping[str, Mapping[str, int]], actor: str, faulty: float, cutting: float
+) -> Step:
+    actions = casts[actor.partition("-")[0]]
     action = random.choices(list(actions), list(actions.values()))[0]
     wait = random.choice((0.0, 0.0, 0.5, 3.0, 20.0, 70.0, 600.0))
     cuts: dict[int, int] = {}
     if random.random() < cutting:
-        for _ in range(random.choice((1, 1, 2, 3))):
+        # A change of the layout has many statements, and others get along while it pauses.
+        is_change = action in ("apply_layout", "drain_shards", "empty_shards")
+        for _ in range(random.choice((3, 5)) if is_change else random.choice((1, 1, 2, 3))):
             cuts[_place(random)] = random.choice((1, 1, 2, 3, 5, 8))
     fault = None
     if random.random() < faulty:

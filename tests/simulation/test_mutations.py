@@ -10,7 +10,10 @@ from .mutations import MUTATIONS, PACKAGE, Mutation
 from .mutations.__main__ import hunt
 
 #: Bugs for which no more than a few seeds are needed: the others are part of `make soak`.
-QUICK = ("expired message deleted without an event", "weight budget off by one", "processed message still counted")
+QUICK = (
+    "expired message deleted without an event", "weight budget off by one", "processed message still counted",
+    "send to a pinned origin without a look at the pin",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.name)

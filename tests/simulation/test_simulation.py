@@ -1,4 +1,4 @@
-"""Simulated runs: 300 seeds, and what the simulation promises of itself."""
+"""Simulated runs: seeds of one ring and of a sharded queue, and what the simulation promises of itself."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from .world import Stores
 #: Seeds on SQLite and on PostgreSQL, in pieces that run in parallel. `make soak` sets more.
 SEEDS = int(os.environ.get("MQ_SIMULATION_SEEDS", "280"))
 SERVER_SEEDS = int(os.environ.get("MQ_SIMULATION_SERVER_SEEDS", "20"))
+#: The same for a sharded queue.
+SHARDED_SEEDS = int(os.environ.get("MQ_SIMULATION_SHARDED_SEEDS", "30"))
+SHARDED_SERVER_SEEDS = int(os.environ.get("MQ_SIMULATION_SHARDED_SERVER_SEEDS", "2"))
 PIECE = 20
 
 
-def survive(seeds: range, stores: Stores, store: str) -> Figures:
+def survive(seeds: range, stores: Stores, store: str, *, sharded: bool = False) -> Figures:
     """Run seeds; fail at the first one that violates an invariant, with the command that shrinks it."""
     total = Figures()
     for seed in seeds:
-        outcome = run_seed(seed, stores, store)
+        outcome = run_seed(seed, stores, store, sharded=sharded)
         total.add(outcome.figures)
-        command = f"python -m tests.simulation --store {store} --shrink {seed}"
+        command = f"python -m tests.simulation {'--sharded ' if sharded else ''}--store {store} --shrink {seed}"
         assert outcome.failure is None, f"{outcome.failure}\n{command}"
     print(f"{store}: {total}")
     return total
@@ -45,13 +48,31 @@ def test_seeds_on_postgres(both_stores: Stores, first: int) -> None:
     survive(range(1_000_000 + first, 1_000_000 + min(first + 10, SERVER_SEEDS)), both_stores, "postgres")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SHARDED_SEEDS, 10))
+def test_sharded_seeds_on_sqlite(sqlite_stores: Stores, first: int) -> None:
+    total = survive(range(first, min(first + 10, SHARDED_SEEDS)), sqlite_stores, "sqlite", sharded=True)
+    assert total.messages > total.runs * 10
+    # Shards are added and drained, origins move, servers stop, and interrupted tasks send again.
+    for name in ("layouts adopted", "origins released", "servers stopped", "tasks that were repeated"):
+        assert total.met[name], name
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("seed", range(2_000_000, 2_000_000 + SHARDED_SERVER_SEEDS))
+def test_sharded_seeds_on_postgres(sharded_stores: Stores, seed: int) -> None:
+    survive(range(seed, seed + 1), sharded_stores, "postgres", sharded=True)
+
+
 @pytest.mark.parametrize("seed", [12571, 15482])
 def test_seeds_that_the_simulation_judged_wrongly(sqlite_stores: Stores, seed: int) -> None:
     assert_survives(draw(seed), sqlite_stores)
 
 
-def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores) -> None:
-    first, again = (run(draw(7), sqlite_stores, observe=True) for _ in range(2))
+@pytest.mark.parametrize("sharded", [False, True], ids=["one ring", "sharded"])
+def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores, sharded: bool) -> None:
+    first, again = (run(draw(7, sharded=sharded), sqlite_stores, observe=True) for _ in range(2))
     assert first.results == again.results
     assert first.history == again.history
     assert first.figures.turns == again.figures.turns
@@ -118,11 +139,26 @@ def test_each_fault_happens(sqlite_stores: Stores, kind: str) -> None:
     assert_survives(script, sqlite_stores)
 
 
+def test_a_server_that_is_down_refuses_its_own_actors_only(sqlite_stores: Stores) -> None:
+    """All shards stop one after the other, and each of them is up again before the next one stops."""
+    outage = [Step("outage-1", "stop_server", seed) for seed in range(8)]
+    between = [Step(f"sender-{number}", "send_pairs", number, wait=2.0) for number in range(1, 9)]
+    steps = [step for pair in zip(outage, between) for step in pair]
+    outcome = run(Script(5, steps, sharded=True), sqlite_stores)
+    assert outcome.failure is None
+    met = outcome.figures.met
+    assert met["servers stopped"]
+    assert met["send_pairs: ShardsFailed"] + met["send_pairs: ShardUnavailable"]
+    assert 0 < met["event Processed"] < outcome.figures.messages
+
+
 def test_the_command_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "2", "--first", "3"]) == 0
     printed = capsys.readouterr().out
     assert "2 runs" in printed
     assert "0 of 2 seeds violate an invariant" in printed
+    assert main(["--seeds", "1", "--sharded", "--met"]) == 0
+    assert "layouts adopted" in capsys.readouterr().out
     assert main(["--replay", "3"]) == 0
     assert "Step('" in capsys.readouterr().out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,8 @@ from airflow_mq.store import parse, upgrade
 from tests.crash.states import TABLES
 
 from .clock import Clock, simulated_time
-from .database import POSTGRES_CLOCK, REAL_CONNECT, simulated_postgres, simulated_sqlite
-from .messages import PAYLOAD, Call, Messages
+from .database import POSTGRES_CLOCK, REAL_CONNECT, Server, simulated_postgres, simulated_sqlite
+from .messages import PAYLOAD, Call, Messages, Sent
 from .scheduler import Process, Scheduler
 
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
@@ -29,8 +29,8 @@ ORIGINS = ("a", "b", "c", "d/1", "d/2")
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
 
-def draw_config(seed: int) -> RingConfig:
-    """Return the settings of a ring."""
+def draw_config(seed: int, *, sharded: bool = False) -> RingConfig:
+    """Return the settings of a ring. A shard forgets keys soon, so that its origins can leave."""
     random = Random(f"setup {seed}")
     order = random.choice(("deficit", "deficit", "deficit", "rotation", "shuffle"))
     return RingConfig(
@@ -46,38 +46,39 @@ def draw_config(seed: int) -> RingConfig:
         set_aside_expires=random.choice((None, None, 3_600.0)),
         max_message_size=random.choice((None, None, 60)),
         rounds_per_block=random.choice((3, 10)),
+        **({"key_window": random.choice((7_200.0, 7_200.0, 86_400.0))} if sharded else {}),
     )
 
 
 class Stores:
     """The stores on which runs take place, prepared once."""
 
-    def __init__(self, folder: Path, postgres: str | None = None) -> None:
-        """:param postgres: the address of a fresh database."""
+    def __init__(self, folder: Path, postgres: Sequence[str] = ()) -> None:
+        """:param postgres: the addresses of fresh databases, one for each shard of a run."""
         self.folder = folder
-        self.uris: dict[str, str] = {"sqlite": f"sqlite:///{folder / 'template.db'}"}
-        upgrade(parse(self.uris["sqlite"]))
+        upgrade(parse(f"sqlite:///{folder / 'template.db'}"))
         connection = sqlite3.connect(folder / "template.db")
         with connection:
             connection.execute(OWN_TABLE.format("sim_own"))
         connection.close()
-        if postgres:
-            self.uris["postgres"] = f"{postgres}?statement_timeout=120"
-            upgrade(parse(self.uris["postgres"]))
-            with psycopg.connect(postgres) as opened:
+        self._servers = [f"{uri}?statement_timeout=120" for uri in postgres]
+        for uri in postgres:
+            upgrade(parse(f"{uri}?statement_timeout=120"))
+            with psycopg.connect(uri) as opened:
                 opened.execute(POSTGRES_CLOCK + OWN_TABLE.format("sim.own"))
         self._number = 0
 
-    def fresh(self, store: str) -> tuple[str, str]:
-        """Return the address of a store, and the name of a ring that it does not have."""
+    def fresh(self, store: str, names: Iterable[str] = ("",)) -> tuple[dict[str, str], str]:
+        """Return addresses of stores by name, and the name of a ring that they do not have."""
         self._number += 1
-        if store == "sqlite":
-            path = self.folder / "run.db"
-            for old in self.folder.glob("run.db*"):
-                old.unlink()
+        if store == "postgres":
+            return dict(zip(names, self._servers)), f"r{self._number}"
+        for old in self.folder.glob("run*.db*"):
+            old.unlink()
+        paths = {name: self.folder / f"run{name}.db" for name in names}
+        for path in paths.values():
             shutil.copy(self.folder / "template.db", path)
-            return f"sqlite:///{path}", "r"
-        return self.uris[store], f"r{self._number}"
+        return {name: f"sqlite:///{path}" for name, path in paths.items()}, "r"
 
 
 @dataclass
@@ -100,15 +101,13 @@ class World:
 
     uri: str
     ring: str
-    clock: Clock
+    server: Server
     scheduler: Scheduler
     observer: MessageQueue
     landing: Path
     messages: Messages = field(default_factory=Messages)
     board: Board = field(default_factory=Board)
     met: Counter[str] = field(default_factory=Counter)
-    #: Results of the steps, to compare stores.
-    results: list[str] = field(default_factory=list)
     #: Origins whose order was relaxed, at any time.
     relaxed: set[str] = field(default_factory=set)
     #: Tokens of blocks that an actor asked to end.
@@ -119,20 +118,36 @@ class World:
     lease: tuple[bytes | None, int, str] = (None, 0, "")
     #: Last event that was taken in.
     seen: int = 0
-    #: Number of ended transactions at the last check.
-    checked: int = -1
-    checks: int = 0
     store: str = "sqlite"
     #: A connection that writes nothing, to see whether others did; a server has none.
     watcher: sqlite3.Connection | None = None
     #: What the watcher saw last.
     version: int = 0
 
+    @property
+    def name(self) -> str:
+        """Name of the shard; empty for a queue without shards."""
+        return self.server.name
+
+    @property
+    def clock(self) -> Clock:
+        """Clock of the database."""
+        return self.server.clock
+
+    @property
+    def rings(self) -> Sequence[World]:
+        """The rings to which a sender sends."""
+        return [self]
+
+    def calls(self, messages: Sequence[Sent]) -> list[Sequence[Sent]]:
+        """Return the parts of a call that are stored whole or not at all."""
+        return [messages]
+
     def has_changed(self) -> bool:
         """Return whether what is stored may have changed since the last call."""
-        if self.watcher is None:
-            return True
-        before, self.version = self.version, self.watcher.execute("PRAGMA data_version").fetchone()[0]
+        before, self.version = self.version, self.server.ended
+        if self.watcher is not None:
+            self.version = self.watcher.execute("PRAGMA data_version").fetchone()[0]
         return self.version != before
 
     @property
@@ -142,10 +157,10 @@ class World:
 
     def queue(self, process: Process) -> MessageQueue:
         """Return the queue of a process, opened if it has none."""
-        queue = process.memory.get("queue")
+        queue = process.memory.get(f"queue {self.name}")
         if queue is None:
             queue = MessageQueue(self.uri, self.ring, actor=process.name)
-            process.memory["queue"] = queue
+            process.memory[f"queue {self.name}"] = queue
             process.connections.insert(0, queue.close)
         assert isinstance(queue, MessageQueue)
         return queue
@@ -203,26 +218,36 @@ class World:
 
 
 @contextmanager
-def a_world(stores: Stores, store: str, setup: int, scheduler: Scheduler, clock: Clock) -> Iterator[World]:
-    """Yield a world with a fresh ring, in simulated time."""
-    uri, ring = stores.fresh(store)
-    landing = stores.folder / "landing"
-    shutil.rmtree(landing, ignore_errors=True)
-    landing.mkdir()
+def simulated_stores(
+    stores: Stores, store: str, setup: int, scheduler: Scheduler, clock: Clock, servers: Sequence[Server]
+) -> Iterator[tuple[dict[str, str], str]]:
+    """Simulate time and a fresh store for each server; yield their addresses, and the name of a ring to create."""
+    uris, ring = stores.fresh(store, [server.name for server in servers])
     # A store refuses a token that it knows.
     names = Random(f"names {setup} {ring}")
     with ExitStack() as stack:
         stack.enter_context(simulated_time(clock))
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
         if store == "sqlite":
-            stack.enter_context(simulated_sqlite(scheduler, clock))
+            files = {uris[server.name].rpartition("/")[2]: server for server in servers}
+            stack.enter_context(simulated_sqlite(scheduler, clock, files))
         else:
-            stack.enter_context(simulated_postgres(scheduler, clock, uri))
-        with MessageQueue(uri) as maker:
-            maker.admin.create_ring(ring, draw_config(setup))
+            by_uri = {uris[server.name]: server for server in servers}
+            stack.enter_context(simulated_postgres(scheduler, clock, by_uri))
+        yield uris, ring
+
+
+@contextmanager
+def a_world(
+    stores: Stores, store: str, uri: str, ring: str, server: Server, scheduler: Scheduler, **shared: Any
+) -> Iterator[World]:
+    """Yield the world of a ring that exists."""
+    landing = stores.folder / "landing"
+    shutil.rmtree(landing, ignore_errors=True)
+    landing.mkdir()
+    with ExitStack() as stack:
         observer = stack.enter_context(MessageQueue(uri, ring, actor="observer"))
-        stack.callback(scheduler.close)
         watcher = None
         if store == "sqlite":
             watcher = stack.enter_context(closing(REAL_CONNECT(uri.removeprefix("sqlite:///"))))
-        yield World(uri, ring, clock, scheduler, observer, landing, store=store, watcher=watcher)
+        yield World(uri, ring, server, scheduler, observer, landing, store=store, watcher=watcher, **shared)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from ..scheduler import Process
-from ..world import World
-from . import aside, blocks, folders, holding, keeping, senders, services
+from . import aside, blocks, folders, holding, keeping, senders, services, shards
 
-Action = Callable[[World, Process, Random], object]
+#: It works on a `World`, or, in the modules of senders and shards, on a `Fleet`.
+Action = Callable[[Any, Process, Random], object]
 
 #: Actions by name.
 ACTIONS: dict[str, Action] = {
     name: action
-    for module in (aside, blocks, folders, holding, keeping, senders, services)
+    for module in (aside, blocks, folders, holding, keeping, senders, services, shards)
     for name, action in vars(module).items()
     if callable(action) and getattr(action, "__module__", "") == module.__name__ and not name.startswith("_")
 }

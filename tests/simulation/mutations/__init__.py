@@ -19,6 +19,8 @@ class Mutation:
     #: Pairs of the exact text of today and the text that replaces it. Each text occurs once.
     changes: Sequence[tuple[str, str]]
     store: str = "sqlite"
+    #: Whether the runs are those of a sharded queue.
+    sharded: bool = False
 
     def apply(self, package: Path = PACKAGE) -> str:
         """Return the changed text of the file; raise if it does not apply."""
@@ -30,8 +32,8 @@ class Mutation:
         return text
 
 
-def _bug(name: str, file: str, *texts: str, store: str = "sqlite") -> Mutation:
-    return Mutation(name, file, list(zip(texts[::2], texts[1::2])), store)
+def _bug(name: str, file: str, *texts: str, store: str = "sqlite", sharded: bool = False) -> Mutation:
+    return Mutation(name, file, list(zip(texts[::2], texts[1::2])), store, sharded)
 
 
 MUTATIONS: Sequence[Mutation] = (
@@ -177,5 +179,80 @@ MUTATIONS: Sequence[Mutation] = (
     _bug(
         "requeued message stays set aside, too", "core/overweight.py",
         "    mark_gone(working_set, book, page, address.index)\n", "",
+    ),
+    # Shards.
+    _bug(
+        "send without the fence of its shard", "store/store.py",
+        "if unit.shards.fence(ring) != fence:", "if False:",
+        sharded=True,
+    ),
+    _bug(
+        "send to a pinned origin without a look at the pin", "sharding/router.py",
+        "if pinned and len(unit.shards.pinned(self._ring, pinned)) < len(pinned):", "if False:",
+        sharded=True,
+    ),
+    _bug(
+        "pin asked for in a shard that is behind", "sharding/router.py",
+        "            _require(shard, layout.version, unit.shards.fence(queue.session.ring_id))\n", "",
+        sharded=True,
+    ),
+    _bug(
+        "change of the layout does not wait for sends in progress", "sharding/change.py",
+        "    ring = queue.session.ring_id\n    with queue.store.writing() as unit:\n        unit.shards.lock()\n        row",
+        "    ring = queue.session.ring_id\n    with queue.store.loose() as unit:\n"
+        "        early = unit.shards.present(ring, _since(queue, unit))\n"
+        "    with queue.store.writing() as unit:\n        unit.shards.lock()\n        row",
+        "        present = unit.shards.present(ring, _since(queue, unit))\n", "        present = early\n",
+        sharded=True,
+    ),
+    _bug(
+        "change of the layout without the lock", "store/sql/shard.sql",
+        "LOCK TABLE {s}shard IN ACCESS EXCLUSIVE MODE", "SELECT 1",
+        store="postgres", sharded=True,
+    ),
+    _bug(
+        "keys do not keep an origin in its shard", "store/shards.py",
+        'for (origin,) in self.unit.rows("keyed_origins", ring=ring, since=since)',
+        'for (origin,) in self.unit.rows("keyed_origins", ring=ring, since=1 << 62)',
+        sharded=True,
+    ),
+    _bug(
+        "origin released that has got messages meanwhile", "sharding/change.py",
+        "unpin(ring, [origin for origin in idle if origin not in present])", "unpin(ring, idle)",
+        sharded=True,
+    ),
+    _bug(
+        "former layouts forgotten while origins are pinned", "sharding/change.py",
+        "if not answers.missing and not any(pinned.values()):", "if not answers.missing:",
+        "if not any(members.each(_count_pins, current.shards).all().values()):", "if True:",
+        sharded=True,
+    ),
+    _bug(
+        "change of the layout of a shard that has a newer one", "sharding/change.py",
+        "if row is not None and row.version >= layout.version:", "if row is not None and row.version == layout.version:",
+        sharded=True,
+    ),
+    _bug(
+        "shard removed that holds messages", "sharding/change.py",
+        "    _refuse_full(members, current, leaving)\n", "",
+        sharded=True,
+    ),
+    _bug(
+        "call fails in all shards because one is down", "sharding/members.py",
+        "        if not isinstance(error, MessageQueueError):\n            raise error", "        raise error",
+        sharded=True,
+    ),
+    _bug(
+        "sender keeps an old layout while a shard is down", "sharding/queue.py",
+        "elif isinstance(error, ShardUnavailable) and self._router.is_outdated(version):", "elif False:",
+        sharded=True,
+    ),
+    _bug(
+        "call reports as unsent what a shard has stored", "sharding/queue.py",
+        "            sent = reduce(_plus, answers.found.values(), sent)\n", "",
+        "                    unsent += part\n        if len(failed)",
+        "                    unsent += part\n        unsent += [pair for part in parts.values() for pair in part] if failed "
+        "else []\n        if len(failed)",
+        sharded=True,
     ),
 )  # fmt: skip

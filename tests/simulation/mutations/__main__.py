@@ -29,6 +29,8 @@ def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
         (folder / "tests").symlink_to(PACKAGE.parent / "tests")
         (folder / "airflow_mq" / mutation.file).write_text(mutation.apply(), "utf-8")
         command = [sys.executable, "-m", "tests.simulation.mutations.hunt", mutation.store, str(first), str(most)]
+        if mutation.sharded:
+            command.append("sharded")
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if result.returncode:
         lines = result.stderr.strip().splitlines()

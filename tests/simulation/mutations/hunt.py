@@ -12,15 +12,16 @@ from airflow_mq.core.errors import MessageQueueError
 from ..messages import Violation
 from ..places import open_stores
 from ..run import run_seed
+from ..script import SHARDS
 
 
-def main(store: str, first: int, most: int) -> None:
+def main(store: str, first: int, most: int, *, sharded: bool) -> None:
     """Hunt on a store, from a seed on."""
     assert Path(airflow_mq.__file__).is_relative_to(Path.cwd()), airflow_mq.__file__
-    with open_stores([store]) as stores:
+    with open_stores([store], len(SHARDS) if sharded else 1) as stores:
         for number in range(most):
             try:
-                failure: BaseException | None = run_seed(first + number, stores, store).failure
+                failure: BaseException | None = run_seed(first + number, stores, store, sharded=sharded).failure
             except (AssertionError, MessageQueueError) as error:
                 failure = error
             if failure is not None:
@@ -32,4 +33,4 @@ def main(store: str, first: int, most: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sharded="sharded" in sys.argv[4:])
