@@ -250,9 +250,9 @@ MUTATIONS: Sequence[Mutation] = (
     _bug(
         "call reports as unsent what a shard has stored", "sharding/queue.py",
         "            sent = reduce(_plus, answers.found.values(), sent)\n", "",
-        "                    unsent += part\n        if len(failed)",
-        "                    unsent += part\n        unsent += [pair for part in parts.values() for pair in part] if failed "
-        "else []\n        if len(failed)",
+        "        if len(failed) == 1 and not sent.count",
+        "        unsent += [pair for part in parts.values() for pair in part] if failed else []\n"
+        "        if len(failed) == 1 and not sent.count",
         sharded=True,
     ),
 )  # fmt: skip
