@@ -174,7 +174,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "claims of an ended block stay", "store/blocks.py",
-        '        self.unit.run("delete_claims", block=block)\n', "",
+        '        self.unit.put("delete_claims", block=block)\n', "",
     ),
     _bug(
         "requeued message stays set aside, too", "core/overweight.py",
