@@ -12,7 +12,7 @@ from .mutations.__main__ import hunt
 #: Bugs for which no more than a few seeds are needed: the others are part of `make soak`.
 QUICK = (
     "expired message deleted without an event", "weight budget off by one", "processed message still counted",
-    "send to a pinned origin without a look at the pin",
+    "send without the fence of its shard",
 )  # fmt: skip
 
 
