@@ -173,6 +173,10 @@ class Scheduler:
         """Return whether a holder of the ring is in no step: its lease is left over."""
         return not any(f" by {one.name}," in holder and one.is_busy for one in self.processes.values())
 
+    def waits_for_lock(self, holder: str) -> bool:
+        """Return whether a holder of the ring waits for a lock: the server may have run its statements meanwhile."""
+        return any(f" by {one.name}," in holder and one.blocked is not None for one in self.processes.values())
+
     def sleep(self, seconds: float) -> None:
         """Advance the clock; a process gives others a turn."""
         process = self.running

@@ -443,6 +443,12 @@ LIMIT :limit
 GROUP BY g.wake_at > :now, g.messages, g.ahead, g.whole, g.size, g.items, g.more, g.lengths, g.attributes,
          CASE WHEN g.ahead > 0 OR length(g.attributes) > 0 THEN g.origin END
 
+-- part: first_batch
+-- One batch of rows `r` of the walk, as columns.
+SELECT array_agg(r.origin) AS origins, array_agg(r.id) AS ids, array_agg(r.size) AS sizes, array_agg(r.items) AS items,
+       array_agg(r.more) AS more, array_agg(r.lengths) AS lengths, array_agg(r.attributes) AS attributes,
+       max(r.origin) AS last, count(*) AS rows, count(DISTINCT r.origin) AS queues
+
 -- name: first_mails
 -- Return the first row of each queue that is not ready and has rows, in groups, and whether it is the queue's only row.
 -- The recursion steps from queue to queue along the index.
@@ -472,12 +478,6 @@ FROM (
     LIMIT :limit
 ) g
 {part first_mails_alike}
-
--- part: first_batch
--- One batch of rows `r` of the walk, as columns.
-SELECT array_agg(r.origin) AS origins, array_agg(r.id) AS ids, array_agg(r.size) AS sizes, array_agg(r.items) AS items,
-       array_agg(r.more) AS more, array_agg(r.lengths) AS lengths, array_agg(r.attributes) AS attributes,
-       max(r.origin) AS last, count(*) AS rows, count(DISTINCT r.origin) AS queues
 
 -- name: first_mails (postgres)
 -- The walk reads batches of rows: large ones while most rows are of different queues, else two rows of each queue. A batch
