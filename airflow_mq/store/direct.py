@@ -17,7 +17,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from .bounded import LOST, SUCCESSES, BoundedConnection
+from .bounded import LOST, RV, SUCCESSES, BoundedConnection
 
 #: Executions of a statement before it is prepared, and the most statements that stay prepared.
 PREPARE_AFTER, MOST_PREPARED = 2, 200
@@ -113,6 +113,11 @@ class DirectConnection(BoundedConnection):
                     raise
                 self.exchange(self.pgconn.send_query, b"ROLLBACK")
             self._run(requests)
+
+    def wait(self, gen: abc.PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Wait for an answer to a cursor, whose statement comes after those that were requested."""
+        self.flush()
+        return super().wait(gen, *arguments, **options)
 
     def forget(self) -> None:
         """Drop the statements that were requested and not sent."""

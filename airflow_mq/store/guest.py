@@ -104,9 +104,6 @@ class _PlainConnection:
     def run(self, query: bytes, values: Mapping[str, Any]) -> int:
         return self.cursor().execute(query, values).rowcount
 
-    def flush(self) -> None:
-        """Do nothing: no statement waits."""
-
 
 @contextmanager
 def _on_postgres(store: PostgresStore, connection: object, known: bool) -> Iterator[Unit]:

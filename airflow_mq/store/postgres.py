@@ -353,7 +353,6 @@ class PostgresStore(Store[Connection]):
                 unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
             return
         self.point("copy_mail")
-        unit.connection.flush()
         connection: Any = unit.connection
         # Change no setting on a connection of the caller.
         untimed = self._untimed(connection) if isinstance(connection, psycopg.Connection) else nullcontext()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -140,13 +140,13 @@ def test_last_id_read_ahead_fails_a_settle_and_strands_nothing(pg_uri: str, monk
         children = [("children", b"%d" % number) for number in range(4)]
         reports = [Report("parent", 0, 0, 0, Done(enqueue=children))]
         queue.blocks.report(block, reports)
-        real = PostgresUnit.rows
+        real = PostgresUnit.soon
 
-        def ahead(unit: PostgresUnit, statement: str, **values: Any) -> list[Any]:
+        def ahead(unit: PostgresUnit, statement: str, **values: Any) -> Callable[[], list[Any]]:
             rows = real(unit, statement, **values)
-            return [(rows[0][0] + 32, rows[0][1])] if statement == "last_id" else rows
+            return (lambda: [(rows()[0][0] + 32, rows()[0][1])]) if statement == "last_id" else rows
 
-        monkeypatch.setattr(PostgresUnit, "rows", ahead)
+        monkeypatch.setattr(PostgresUnit, "soon", ahead)
         with pytest.raises(StoreCorrupt, match="was drawn below the horizon .* nothing was changed"):
             queue.blocks.settle(block)
         monkeypatch.undo()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from unittest import mock
@@ -122,9 +122,12 @@ class Fleet:
         return _newest(self.layouts[-1][1])
 
     def take_layouts(self) -> None:
-        """Note what the shards have adopted now."""
+        """Note what the shards have adopted now; of one that a change has locked, what it had adopted before."""
+        now = dict(self.layouts[-1][1]) if self.layouts else {}
         with self.scheduler.checking():
-            now = {name: adopted(world.observer) for name, world in self.worlds.items()}
+            for name, world in self.worlds.items():
+                with suppress(StoreBusy):
+                    now[name] = adopted(world.observer)
         if not self.layouts or self.layouts[-1][1] != now:
             self.layouts.append((self.clock.elapsed, now))
             self.met["layouts adopted"] += 1

@@ -25,6 +25,8 @@ from .messages import PAYLOAD, Call, Messages, Sent
 from .scheduler import Process, Scheduler
 
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
+#: Seconds that the observer waits for a lock: an actor that holds one does not run meanwhile.
+OBSERVER_PATIENCE = 0.1
 #: Tables of the caller's own rows.
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
@@ -246,7 +248,7 @@ def a_world(
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir()
     with ExitStack() as stack:
-        observer = stack.enter_context(MessageQueue(uri, ring, actor="observer"))
+        observer = stack.enter_context(MessageQueue(uri, ring, actor="observer", busy_timeout=OBSERVER_PATIENCE))
         watcher = None
         if store == "sqlite":
             watcher = stack.enter_context(closing(REAL_CONNECT(uri.removeprefix("sqlite:///"))))

@@ -47,6 +47,13 @@ def test_answers_larger_than_all_buffers_arrive_while_requests_are_sent(connecti
     assert all(request.rows() == [(data,)] for request in requests)
 
 
+def test_a_cursor_runs_after_the_statements_that_were_requested(connection: DirectConnection) -> None:
+    connection.later(b"BEGIN")
+    connection.execute("INSERT INTO seen VALUES (1)")
+    connection.run(b"ROLLBACK")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
 def test_the_first_error_of_a_pipeline_is_raised_and_nothing_of_it_stays(connection: DirectConnection) -> None:
     connection.later(b"INSERT INTO seen VALUES (1)")
     connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
