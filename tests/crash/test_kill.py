@@ -10,7 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_mq import MessageQueue, Weight
+from airflow_mq.core.changes import POSTED
 from airflow_mq.store import open_store, parse, upgrade
+from airflow_mq.store.working_set import source
 from airflow_mq.testing import assert_sound
 
 from .aftermath import assert_conserved, finish, processor
@@ -57,7 +59,9 @@ class Place:
 
 
 @pytest.fixture
-def place(store_uri: str) -> Iterator[Place]:
+def place(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    # Each kill has a ring of its own with larger ids, and its statements must be those of the first run.
+    monkeypatch.setattr(source, "FEW_ROWS", POSTED)
     place = Place(store_uri)
     yield place
     if place.store:
