@@ -127,7 +127,7 @@ def stop_server(world: World, process: Process, random: Random) -> object:
 
 
 def restart_server(world: World, process: Process, random: Random) -> object:
-    """Restart a server in the middle of whatever runs there."""
+    """Restart a server while statements may run there."""
     return _stopped(world, process, random.choice((0, 1)), 0.0)
 
 
