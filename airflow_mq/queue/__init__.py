@@ -193,8 +193,9 @@ class MessageQueue:
         :param server: the name of the calling DAG in `explain` and `doctor`; by default, the queue's actor.
         """
         return service_ring(
-            self.session, self._settler, processor, limit, slice_messages, slice_seconds, seed, progress, server
-        )
+            self.session, self._settler, processor, limit, slice_messages=slice_messages, slice_seconds=slice_seconds,
+            seed=seed, progress=progress, server=server,
+        )  # fmt: skip
 
     def service_forever(
         self,
@@ -212,7 +213,7 @@ class MessageQueue:
 
         :param stop: ends the worker after the call under way; without it, the worker ends by an exception only.
         """
-        call = partial(self.service_queues, processor, limit, **options)
+        call = partial(service_ring, self.session, self._settler, processor, limit, **options)
         return Worker(self.session, self.inspect, call, stop or threading.Event()).run()
 
     def execute_overweight(

@@ -22,11 +22,14 @@ from ..core.outcome import Outcome
 from ..core.page import Page
 from ..core.service import Attempt, Ladder, OneByOne, overweight_limit
 from ..core.weight import Meter, Weight
+from ..store.rows import Locked
+from ..store.unit import Unit
 from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .blocks.settlement import BlockSettler
 from .servers import ServerRecord, server_record
-from .session import SERVICE_LEASE, RingSession, current_delivery, limit_of
+from .session import RingSession, current_delivery, extend_lease, limit_of
+from .tenure import Tenure
 from .values import Delivery, Serviced
 from .walk import renewing, walk_ring, warn_of_stuck, write_ledger
 
@@ -55,18 +58,24 @@ def service_ring(
     settler: BlockSettler,
     processor: Processor | BatchProcessor,
     limit: Weight | None,
-    slice_messages: int,
-    slice_seconds: float,
-    seed: bytes | None,
-    progress: Callable[[Serviced], None] | None,
-    server: str | None,
+    tenure: Tenure | None = None,
+    *,
+    slice_messages: int = 10_000,
+    slice_seconds: float = 1.0,
+    seed: bytes | None = None,
+    progress: Callable[[Serviced], None] | None = None,
+    server: str | None = None,
 ) -> Serviced:
-    """Service the ready queues of a ring in this process; see `MessageQueue.service_queues`."""
+    """Service the ready queues of a ring in this process; see `MessageQueue.service_queues`.
+
+    :param tenure: keeps the lease for the next call of a worker.
+    """
     if current_delivery.get() is not None:
         return Serviced()
     weight = limit_of(session.config, limit)
     session.meet_newcomers()
     service = Service(session, processor, weight, slice_messages, slice_seconds, progress)
+    service.tenure = tenure
     service.server = server_record(server or session.actor, limit, is_dag=server is not None)
     with service.holding_ring():
         service.run(seed)
@@ -78,9 +87,6 @@ def service_ring(
 
 class Service:
     """One call of servicing in place."""
-
-    #: What the loader fetches for the call.
-    options = LoadOptions(with_payloads=True)
 
     def __init__(
         self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight,
@@ -96,20 +102,26 @@ class Service:
         #: Whether a processor was interrupted: then all books are consistent.
         self.at_rest = False
         self.token = secrets.token_bytes(16)
+        #: What keeps the lease for the next service of a worker.
+        self.tenure: Tenure | None = None
         self.current: str | None = None
         self._tried, self._slice_began = 0, time.monotonic()
 
     @contextmanager
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
-        """Lease the ring, and renew the lease until the end."""
-        session = self.session
-        locked = session.take_lease(self.token, "serviced", patience)
+        """Lease the ring, unless a tenure does, and renew the lease until the end."""
+        session, tenure = self.session, self.tenure
+        if tenure is not None and tenure.ring is not None:
+            self.token, locked = tenure.token, tenure.ring
+        else:
+            locked = session.take_lease(self.token, "serviced", patience)
         try:
             with session.store.loose() as unit:
                 # The next service need not read again what this one has read.
                 unit.last_id = locked.horizon - 1
                 state = locked.state._replace(lease_token=self.token)
-                self.working_set = session.working_set(unit, locked._replace(state=state), self.options)
+                options = LoadOptions(with_payloads=True, looks_once=tenure is not None)
+                self.working_set = session.working_set(unit, locked._replace(state=state), options)
                 self.cache = self.working_set.loader.payloads.cache
                 if session.listeners:
                     self.working_set.loader.inboxes.cut_everything()
@@ -208,10 +220,10 @@ class Service:
             if last:
                 session.forget_old(unit, locked.now)
                 write_ledger(unit, session.ring_id, self.ledger, locked.now)
-                unit.rings.drop_lease(session.ring_id, self.token)
+                if not self._keeps_lease(unit, locked):
+                    unit.rings.drop_lease(session.ring_id, self.token)
             else:
-                until = locked.now + int(SERVICE_LEASE * 1_000_000)
-                unit.rings.renew_lease(session.ring_id, self.token, until)
+                extend_lease(unit, session.ring_id, locked)
         session.store.rest()
         session.sweep_payloads(working_set)
         session.notify(working_set.take_hooks())
@@ -219,12 +231,20 @@ class Service:
         if self.progress:
             self.progress(self.result)
 
+    def _keeps_lease(self, unit: Unit, locked: Locked) -> bool:
+        if self.tenure is None:
+            return False
+        # Messages in flight are settled before the next service, by a transaction that needs the ring.
+        return self.tenure.keep(unit, locked, self.token, needed=self.met_in_flight())
+
     def _stop(self) -> None:
         """End an interrupted service: commit its outcomes if all books are consistent.
 
         They are consistent if a processor was interrupted. If the store failed, or the core was interrupted, a message
         may be half settled: uncommitted messages are tried again.
         """
+        if self.tenure is not None:
+            self.tenure.ring, self.tenure = None, None
         if self.at_rest:
             try:
                 self._save(last=True)

@@ -157,7 +157,11 @@ class RingSession:
         with ExitStack() as stack:
             unit = self._writing_at_once(stack)
             locked = None if unit is None else unit.try_lock(self.ring_id)
-            if unit is None or locked is None or not (beside_lease or self._other_holder(locked, None) is None):
+            if unit is None or locked is None:
+                yield None
+                return
+            if not beside_lease and self._other_holder(locked, None) is not None:
+                self._want(unit, locked)
                 yield None
                 return
             self._take(unit, locked, beside_lease, None)
@@ -200,6 +204,7 @@ class RingSession:
                     self._take(unit, locked, beside_lease, token)
                     yield unit, locked
                     return
+                self._want(unit, locked)
             if time.monotonic() + wait > give_up:
                 raise Busy(f"ring {self.ring!r} is in use ({holder}); try again later")
             time.sleep(wait)
@@ -247,6 +252,11 @@ class RingSession:
             with self.store.writing() as unit:
                 unit.rings.drop_lease(self.ring_id, token)
             self._given_up.discard(token)
+
+    def _want(self, unit: Unit, locked: Locked) -> None:
+        """Ask the process that leases the ring to give the lease back."""
+        if not locked.state.lease_wanted:
+            unit.rings.want_lease(self.ring_id)
 
     def _other_holder(self, locked: Locked, token: bytes | None) -> str | None:
         state = locked.state
@@ -310,7 +320,7 @@ class RingSession:
     def meet_newcomers(self) -> None:
         """Before an operation reads the whole ring, let new queues enter it in bounded transactions."""
         config = self.config
-        while (config.order == "shuffle" or config.paths or config.high) and self._many_newcomers():
+        while meets_apart(config) and self._many_newcomers():
             with self.transaction(skip_in_flight=False) as (_, working_set):
                 more = working_set.loader.ring.meet_newcomers()
             self.store.rest()
@@ -346,6 +356,18 @@ class RingSession:
         """Raise `RecursiveDisallowed` if this thread is processing a message."""
         if current_delivery.get() is not None:
             raise RecursiveDisallowed()
+
+
+def meets_apart(config: RingConfig) -> bool:
+    """Return whether an operation reads the whole ring, so that new queues enter it in transactions before."""
+    return config.order == "shuffle" or bool(config.paths) or config.high
+
+
+def extend_lease(unit: Unit, ring_id: int, ring: Locked) -> None:
+    """Extend the lease of a locked ring if a third of it is over."""
+    until = ring.now + int(SERVICE_LEASE * 1_000_000)
+    if ring.state.lease_token and until - ring.state.lease_until >= SERVICE_LEASE * 1_000_000 / 3:
+        unit.rings.renew_lease(ring_id, ring.state.lease_token, until)
 
 
 def limit_of(config: RingConfig, limit: Weight | None) -> Weight:

@@ -13,6 +13,7 @@ from ..core.errors import Busy, StoreBusy, StoreUnreachable
 from ..core.weight import ZERO
 from .inspect.inspect import Inspect
 from .session import RingSession
+from .tenure import Tenure
 from .values import Serviced
 from .walk import Renewals
 
@@ -33,16 +34,17 @@ class Worker:
     """
 
     def __init__(
-        self, session: RingSession, inspect: Inspect, service: Callable[[], Serviced], stop: threading.Event
+        self, session: RingSession, inspect: Inspect, service: Callable[[Tenure], Serviced], stop: threading.Event
     ) -> None:
         self.session, self.inspect, self.service, self.stop = session, inspect, service, stop
+        self.tenure = Tenure(session)
         self.total = Serviced(weight=ZERO)
         self._pause, self._active_at = FIRST_PAUSE, time.monotonic()
 
     def run(self) -> Serviced:
         """Service the ring until the stop; return the sums of all calls."""
         sleeping = closing(self.session.store.sleeper(self.session.ring_id))
-        with sleeping as sleeper, Renewals(self.session).running():
+        with sleeping as sleeper, Renewals(self.session).running(), closing(self.tenure):
             # Listen first: then no message falls between the first read and the first sleep.
             sleeper.sleep(0)
             while not self.stop.is_set():
@@ -53,6 +55,8 @@ class Worker:
                     self._active_at = time.monotonic()
                 is_active = time.monotonic() - self._active_at < ACTIVE
                 self._pause = FIRST_PAUSE if is_active else min(self._pause * 2, LONGEST_PAUSE)
+                if not is_active:
+                    self.tenure.close()
         return self.total
 
     def _is_productive(self) -> bool:
@@ -60,7 +64,7 @@ class Worker:
         try:
             if not self._has_messages():
                 return False
-            done = self.service()
+            done = self.service(self.tenure)
         except (Busy, StoreBusy, StoreUnreachable) as error:
             log.warning("could not service ring %r: %s; trying again", self.session.ring, error)
             self._pause = LONGEST_PAUSE
@@ -73,9 +77,7 @@ class Worker:
         if self._pause >= LONGEST_PAUSE:
             pulse = self.inspect.pulse()
             return bool(pulse.ready) or pulse.due
-        with self.session.store.loose() as unit:
-            newest, _, due = unit.inbox.pulse(self.session.ring_id)
-            return bool(newest) or (due is not None and due <= unit.now())
+        return self.tenure.has_messages()
 
 
 def is_productive(done: Serviced) -> bool:

@@ -148,10 +148,22 @@ class PostgresUnit(Unit):
 
     def _locked(self, last: Any, row: Any, snapshot: Any) -> Locked:
         (last_id, began), (oldest, own, now, version) = last, snapshot
-        state, config, self.last_id = StateRow(*row[:7]), row[7], row[8]
+        state, config, self.last_id = StateRow(*row[:8]), row[8], row[9]
         require_version(version)
         horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
+
+    def leased(self, ring: int) -> Callable[[], Locked]:
+        """Request the state of a ring, and the horizon that its marks make certain by now."""
+        return partial(self._leased, self.soon("leased_ring", ring=ring))
+
+    @staticmethod
+    def _leased(found: Callable[[], list[Any]]) -> Locked:
+        rows = found()
+        if not rows:
+            raise StoreCorrupt(NO_STATE)
+        state, (config, now, oldest, latest) = StateRow(*rows[0][:8]), rows[0][8:]
+        return Locked(state, horizon_of(state.marks, None, latest, oldest)[0], config, now)
 
 
 class PostgresStore(Store[Connection]):

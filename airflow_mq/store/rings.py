@@ -67,6 +67,10 @@ class Rings(Repository):
         """Lease a ring to a process."""
         self.unit.put("take_lease", ring=ring, token=token, until=until, holder=holder)
 
+    def want_lease(self, ring: int) -> None:
+        """Ask the process that leases a ring to give the lease back."""
+        self.unit.put("want_lease", ring=ring)
+
     def renew_lease(self, ring: int, token: bytes, until: int) -> None:
         """Extend a lease, if it is still in force."""
         self.unit.put("renew_lease", ring=ring, token=token, until=until)

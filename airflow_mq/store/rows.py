@@ -52,10 +52,12 @@ class StateRow(NamedTuple):
     lease_token: bytes | None
     lease_until: int
     lease_holder: str
+    #: Whether another process waits for the end of the lease.
+    lease_wanted: bool = False
 
 
 class Locked(NamedTuple):
-    """A ring whose lock this transaction holds."""
+    """A ring that this process holds: by its lock in this transaction, or by a lease."""
 
     state: StateRow
     #: An inbox row with a smaller id is visible now, or never will be.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -96,6 +96,11 @@ class SqliteUnit(Unit):
         *state, config, self.last_id, version = self.only("lock_ring", ring=ring)
         require_version(version)
         return Locked(StateRow(*state), self.last_id + 1, config, self.now())
+
+    def leased(self, ring: int) -> Callable[[], Locked]:
+        *state, config, last_id, now = self.only("leased_ring", ring=ring)
+        locked = Locked(StateRow(*state), last_id + 1, config, now)
+        return lambda: locked
 
     def try_lock(self, ring: int) -> Locked | None:
         """Return the ring's state, like `lock`."""

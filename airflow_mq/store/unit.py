@@ -48,6 +48,10 @@ class Unit(Primitives):
     def try_lock(self, ring: int) -> Locked | None:
         """Hold the ring lock; return `None` if another transaction holds it."""
 
+    @abstractmethod
+    def leased(self, ring: int) -> Callable[[], Locked]:
+        """Request the state of a ring that this process leases, and return the way to it."""
+
     rings = _Noun(Rings)
     books = _Noun(Books)
     pages = _Noun(Pages)

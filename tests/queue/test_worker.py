@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
+import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.queue import Delivery, Serviced, walk
 from airflow_mq.store.rings import Rings
 from airflow_mq.ticker import Ticker
+
+from .conftest import Maker
 
 
 class Running:
@@ -128,3 +131,115 @@ def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypat
         worker.pause.clear()
         worker.wait(5)
     assert len(set(renewed)) == 1
+
+
+def taken_leases(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the tokens of the leases that are taken from now on."""
+    taken: list[bytes] = []
+    take = Rings.take_lease
+    monkeypatch.setattr(
+        Rings, "take_lease", lambda rings, ring, token, *more: (taken.append(token), take(rings, ring, token, *more))
+    )
+    return taken
+
+
+def holder_of(queue: MessageQueue) -> bytes | None:
+    """Return the token that holds the ring."""
+    with queue.store.loose() as unit:
+        return unit.leased(queue.session.ring_id)().state.lease_token
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def send_until(queue: MessageQueue, worker: Running, is_done: Callable[[], bool]) -> None:
+    """Send messages and let each be processed, until something is so."""
+    deadline = time.monotonic() + 30
+    while not is_done():
+        assert time.monotonic() < deadline
+        sent = len(worker.seen)
+        queue.enqueue_message("acme", b"busy")
+        worker.wait(sent + 1)
+
+
+def test_a_worker_keeps_its_lease_while_messages_come(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    taken = taken_leases(monkeypatch)
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: len(worker.seen) == 10)
+        assert len(taken) == 1
+    assert holder_of(queue) is None
+
+
+def test_an_idle_worker_gives_its_lease_back(queue: MessageQueue) -> None:
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: len(worker.seen) == 1)
+        until(lambda: holder_of(queue) is None)
+        send_until(queue, worker, lambda: len(worker.seen) == 2)
+
+
+def test_a_planner_beside_a_busy_worker_gets_the_ring(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    plans: list[int] = []
+
+    def plan() -> None:
+        with MessageQueue(queue.store.address, queue.ring) as planner:
+            while len(plans) < 3:
+                plans.append(planner.blocks.release(planner.blocks.plan()) is None)
+
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: len(worker.seen) == 3)
+        planning = threading.Thread(target=plan)
+        planning.start()
+        send_until(queue, worker, lambda: not planning.is_alive())
+        planning.join()
+    assert len(plans) == 3
+
+
+def test_a_view_asks_a_worker_for_the_ring(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: holder_of(queue) is not None)
+        # The view never waits. The worker reads its mark.
+        until(lambda: queue.leases.view().try_next() is None and holder_of(queue) is None)
+
+
+def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    taken = taken_leases(monkeypatch)
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: holder_of(queue) is not None)
+        with queue.store.writing() as unit:
+            unit.rings.drop_lease(queue.session.ring_id, taken[0])
+        send_until(queue, worker, lambda: len(worker.seen) >= 3)
+    assert len(taken) == 2
+
+
+def test_a_ring_that_becomes_shuffled_is_serviced_on(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: len(worker.seen) >= 2)
+        queue.admin.change_ring(order="shuffle")
+        send_until(queue, worker, lambda: len(worker.seen) >= 5)
+        until(lambda: holder_of(queue) is None)
+
+
+def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: str) -> None:
+    maker = Maker(pg_uri)
+    with closing(maker()) as queue, psycopg.connect(pg_uri) as sender:
+        queue.commands(sender).push("acme", b"open").execute()
+        first = sender.execute("SELECT max(id) FROM airflow_mq.mail").fetchone()
+        assert first is not None
+        with queue.session.transaction():
+            # This lock is a mark above the open row.
+            pass
+        queue.enqueue_message("acme", b"later")
+        with queue.store.loose() as unit:
+            assert unit.leased(queue.session.ring_id)().horizon <= first[0]
+        sender.commit()
+        with queue.store.loose() as unit:
+            assert unit.leased(queue.session.ring_id)().horizon > first[0]

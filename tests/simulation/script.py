@@ -29,7 +29,7 @@ CASTS: Mapping[str, Mapping[str, int]] = {
     "planner": {"plan": 6, "plan_keyed": 2, "plan_weighing": 2, "report": 3, "settle": 3},
     "reporter": {"report": 5, "renew": 1, "report_some": 3},
     "settler": {"settle": 5, "release": 1, "release_dead": 2, "settle_completed": 1},
-    "service": {"serve": 4, "serve_batches": 2, "serve_metering": 2},
+    "service": {"serve": 3, "work": 2, "serve_batches": 2, "serve_metering": 2},
     "executor": {"execute": 4, "execute_as_block": 3, "requeue": 3, "discard": 2, "requeue_all": 1},
     "holder": {
         "take": 4, "take_several": 4, "forward": 6, "complete": 5, "complete_in_transaction": 2, "give_back": 1,

@@ -71,7 +71,7 @@ SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :r
 
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
-SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder,
+SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
        r.config, (SELECT last FROM {s}counter), (SELECT max(version) FROM {s}migration)
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -80,7 +80,7 @@ WHERE s.ring = :ring
 -- name: lock_ring (postgres)
 -- Return the state of a ring and hold the ring lock until the end of the transaction: lock the row of state.
 -- The last id is read before the next statement takes its snapshot; only then can it serve as a mark.
-SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder,
+SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
        r.config, {part last_drawn}
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -91,7 +91,7 @@ FOR UPDATE OF s
 
 -- name: try_lock_ring (postgres)
 -- Like `lock_ring`, but return no row if another transaction holds the ring lock.
-SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder,
+SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
        r.config, {part last_drawn}
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -99,6 +99,26 @@ WHERE s.ring = :ring
 ORDER BY s.age
 LIMIT 1
 FOR UPDATE OF s SKIP LOCKED
+
+-- name: leased_ring
+-- Return the state of a ring for the process that leases it, without the ring lock.
+SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+       r.config, (SELECT last FROM {s}counter), {clock}
+FROM {s}state s
+JOIN {s}ring r ON r.id = s.ring
+WHERE s.ring = :ring
+
+-- name: leased_ring (postgres)
+-- Return in addition the number below which all transactions have ended, and one that no transaction that has ended
+-- reached.
+SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+       r.config, {clock}, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+FROM {s}state s
+JOIN {s}ring r ON r.id = s.ring
+WHERE s.ring = :ring
+ORDER BY s.age
+LIMIT 1
 
 -- name: save_state
 -- Write the floors of a ring and count the change. Requires the ring lock.
@@ -118,12 +138,24 @@ UPDATE {s}state SET ticket_floor = :ticket WHERE {part newest} AND ticket_floor 
 
 -- name: take_lease
 -- Lease the ring to a process across transactions. Requires the ring lock.
-UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder WHERE {part newest}
+UPDATE {s}state
+SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wanted = false
+WHERE {part newest}
 
 -- name: take_lease (postgres)
 -- The commit of a lease does not wait for the disk. A server that crashes may forget the lease; then the holder's
 -- results are refused by its token, and its messages are tried again. Commits of results wait.
-UPDATE {s}state SET lease_token = :token, lease_until = :until, lease_holder = :holder
+UPDATE {s}state
+SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wanted = false
+WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
+
+-- name: want_lease
+-- Ask the process that leases a ring to give the lease back. Requires the ring lock.
+UPDATE {s}state SET lease_wanted = true WHERE {part newest}
+
+-- name: want_lease (postgres)
+-- The commit does not wait for the disk: who asks will ask again.
+UPDATE {s}state SET lease_wanted = true
 WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
 
 -- name: renew_lease

@@ -36,6 +36,8 @@ class LoadOptions:
     with_payloads: bool = False
     #: Include delayed rows that are due, for an operation that does not write.
     with_due: bool = False
+    #: Look for newcomers until none is left, and not again at the end of the walk: the next operation follows at once.
+    looks_once: bool = False
 
 
 class StoreLoader:
@@ -76,7 +78,8 @@ class StoreLoader:
     @cached_property
     def ring(self) -> RingLoader:
         """The loader of the ring's order."""
-        return RingLoader(self.working_set, self.source, self.books, self.inboxes, self.state)
+        looks_once = self._options.looks_once
+        return RingLoader(self.working_set, self.source, self.books, self.inboxes, self.state, looks_once=looks_once)
 
     @cached_property
     def payloads(self) -> PayloadLoader:

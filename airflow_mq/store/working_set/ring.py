@@ -45,8 +45,9 @@ class RingLoader:
     """Loads ready books in the ring's order."""
 
     def __init__(
-        self, working_set: WorkingSet, source: Source, books: BookLoader, inboxes: InboxLoader, state: StateRow
-    ) -> None:
+        self, working_set: WorkingSet, source: Source, books: BookLoader, inboxes: InboxLoader, state: StateRow,
+        *, looks_once: bool = False,
+    ) -> None:  # fmt: skip
         self.working_set = working_set
         self.source = source
         self.books = books
@@ -74,6 +75,7 @@ class RingLoader:
         self._found: set[str] = set()
         #: Whether the last look came to its end: no newcomer is left that it could have found.
         self._look_ended = False
+        self._looks_once = looks_once
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
         self._whole: list[LineRow] | None = None
 
@@ -85,7 +87,7 @@ class RingLoader:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
         coming = self._coming
         found: list[tuple[int, str]] = []
-        looked_to_end = False
+        looked_to_end = self._looks_once and self._rest_done and self._look_ended
         while not found:
             if coming.is_empty and not self._rest_done:
                 self._fetch_ready()

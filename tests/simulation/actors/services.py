@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from random import Random
 
 from airflow_mq import Batch, Delivery, Outcome, Overweight, Weight, batch_processor
+from airflow_mq.queue.service import service_ring
+from airflow_mq.queue.tenure import Tenure
 
 from ..messages import Violation
 from ..scheduler import Process
@@ -41,6 +44,26 @@ def serve(world: World, process: Process, random: Random) -> object:
     return world.queue(process).service_queues(
         processor, slice_messages=random.choice((1, 2, 5, 50)), seed=random.randbytes(8)
     )
+
+
+def work(world: World, process: Process, random: Random) -> object:
+    """Service the ring again and again, as a worker does that keeps its lease meanwhile."""
+
+    def processor(delivery: Delivery) -> Outcome:
+        stall(world, process, random)
+        return answer(random, delivery.payload)
+
+    queue, done = world.queue(process), 0
+    with closing(Tenure(queue.session)) as tenure:
+        for _ in range(random.randint(2, 5)):
+            if tenure.has_messages():
+                world.met["kept leases"] += tenure.ring is not None
+                slice_messages = random.choice((1, 2, 5, 50))
+                done += service_ring(
+                    queue.session, queue._settler, processor, None, tenure, slice_messages=slice_messages
+                ).processed
+            stall(world, process, random)
+    return done
 
 
 def serve_metering(world: World, process: Process, random: Random) -> object:

@@ -35,6 +35,7 @@ COMMITS = {
     9: "2c79730",
     10: "15734dd",
     11: "71da710",
+    12: "25221f9",
 }
 ROOT = Path(__file__).parents[3]
 #: Headings that pg_dump writes, and commands that only psql knows.

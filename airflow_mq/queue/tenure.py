@@ -1,0 +1,72 @@
+"""Tenure: the lease of a ring that a worker keeps from one service to the next.
+
+To take a lease and to drop it are transactions that each message would wait for. So a worker keeps it while messages
+come. Who finds the ring in use leaves a mark in the ring's state. The tenure reads it before and after each service,
+and gives the lease back; for a while, each service then takes and drops the lease itself, as a single call does.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..store.rows import Locked
+from ..store.unit import Unit
+from .session import RingSession, extend_lease, meets_apart
+
+#: Seconds after the last mark of another process for which no lease is kept.
+SHARED = 1.0
+
+
+class Tenure:
+    """One worker's hold on a ring across services."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session = session
+        #: The ring as it was last read; None if no lease is kept.
+        self.ring: Locked | None = None
+        self.token = b""
+        self._shared_until = 0.0
+
+    def has_messages(self) -> bool:
+        """Return whether inbox rows wait or delayed ones are due; give back a lease that another process needs."""
+        ring_id, kept = self.session.ring_id, self.ring is not None
+        with self.session.store.loose() as unit:
+            leased = unit.leased(ring_id) if kept else None
+            newest, _, due = unit.inbox.pulse(ring_id)
+            if leased is not None:
+                self.ring = leased()
+            now = self.ring.now if self.ring else unit.now() if due is not None else 0
+        is_due = due is not None and due <= now
+        if self.ring is not None and (is_due or not self._may_keep(self.ring)):
+            # Due rows join their queues when the ring is locked.
+            self.close()
+        return bool(newest) or is_due
+
+    def keep(self, unit: Unit, ring: Locked, token: bytes, *, needed: bool) -> bool:
+        """Keep the lease of a service at its end, in its transaction; return whether.
+
+        :param needed: this worker itself needs the ring before the next service.
+        """
+        self.token, self.ring = token, ring
+        if needed or not self._may_keep(ring):
+            self.ring = None
+            return False
+        extend_lease(unit, self.session.ring_id, ring)
+        return True
+
+    def close(self) -> None:
+        """Give the lease back."""
+        if self.ring is not None:
+            self.ring = None
+            self.session.release_lease(self.token)
+
+    def _may_keep(self, ring: Locked) -> bool:
+        state, config = ring.state, self.session.remember_config(ring.config)
+        if state.lease_wanted:
+            self._shared_until = time.monotonic() + SHARED
+        return (
+            state.lease_token == self.token
+            and time.monotonic() >= self._shared_until
+            and not self.session.listeners
+            and not meets_apart(config)
+        )
