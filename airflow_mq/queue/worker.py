@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields
 
-from ..core.errors import Busy, StoreBusy, StoreUnreachable
+from ..core.errors import Busy, StoreBusy, StoreUnreachable, TokenRefused
 from ..core.weight import ZERO
 from .inspect.inspect import Inspect
 from .session import RingSession
@@ -65,7 +65,7 @@ class Worker:
             if not self._has_messages():
                 return False
             done = self.service(self.tenure)
-        except (Busy, StoreBusy, StoreUnreachable) as error:
+        except (Busy, StoreBusy, StoreUnreachable, TokenRefused) as error:
             log.warning("could not service ring %r: %s; trying again", self.session.ring, error)
             self._pause = LONGEST_PAUSE
             return False

@@ -213,6 +213,7 @@ def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeyp
     taken = taken_leases(monkeypatch)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
+        until(lambda: len(queue) == 0)
         with queue.store.writing() as unit:
             unit.rings.drop_lease(queue.session.ring_id, taken[0])
         send_until(queue, worker, lambda: len(worker.seen) >= 3)
