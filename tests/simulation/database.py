@@ -342,10 +342,13 @@ class PostgresSeam(Seam):
         return REAL_LATER(connection, self.timed(query), values)
 
     def timed(self, query: Any) -> Any:
-        """Return a statement that reads the simulated clock."""
-        if isinstance(query, bytes):
-            return query.replace(b"clock_timestamp()", b"sim.now()")
-        return query.replace("clock_timestamp()", "sim.now()") if isinstance(query, str) else query
+        """Return a statement that reads the simulated clock, and the transactions of this run alone."""
+        for real, simulated in SIMULATED.items():
+            if isinstance(query, bytes):
+                query = query.replace(real.encode(), simulated.encode())
+            elif isinstance(query, str):
+                query = query.replace(real, simulated)
+        return query
 
     def _know(self, process: Process, connection: Any) -> Monitor:
         if id(connection) not in self._known:
@@ -383,10 +386,14 @@ class PostgresSeam(Seam):
         connection.close()
 
     def _let_waiters_go_on(self) -> None:
-        """Wait until the server has given freed locks to those who wait: the next statement would race with them."""
-        for process in self.scheduler.processes.values():
-            if process.blocked is not None and not process.is_gone:
-                process.blocked.ready()
+        """Wait until the server has given freed locks to those who wait: the next statement would race with them.
+
+        Who gets a row lets the next one in its queue move on to the row's new version, and wait there.
+        """
+        waiting = [one for one in self.scheduler.processes.values() if one.blocked is not None and not one.is_gone]
+        free = -1
+        while free < (now_free := sum(one.blocked.ready() for one in waiting if one.blocked is not None)):
+            free = now_free
 
     def wait(self, connection: Any, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Wait for an answer of the server, while other actors run if a lock is in the way."""
@@ -463,12 +470,20 @@ def _seamed(seam: PostgresSeam, real: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-#: Makes the server's clock a value that the monitor sets. A sequence is not transactional: all see it at once.
+#: What the statements of the package ask the server, and what is asked instead.
+SIMULATED = {"clock_timestamp()": "sim.now()", "pg_snapshot_xmin(pg_current_snapshot())": "sim.oldest()"}
+#: Makes the server's clock a value that the monitor sets, and knows transactions of this database only: what else runs
+#: on the server changes no run. A sequence is not transactional: all see it at once.
 POSTGRES_CLOCK = """
 CREATE SCHEMA sim;
 CREATE SEQUENCE sim.clock;
 CREATE FUNCTION sim.now() RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT 'epoch'::timestamptz + (SELECT c.last_value FROM sim.clock c) * interval '1 microsecond' $$;
+CREATE FUNCTION sim.oldest() RETURNS bigint LANGUAGE sql VOLATILE
+AS $$
+    SELECT coalesce(min(a.backend_xid::text::bigint), pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+    FROM pg_stat_activity a WHERE a.datname = current_database()
+$$;
 ALTER TABLE airflow_mq.mail ALTER sent_at SET DEFAULT sim.now();
 ALTER TABLE airflow_mq.ring ALTER created_at SET DEFAULT sim.now();
 """

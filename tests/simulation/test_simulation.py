@@ -79,8 +79,9 @@ def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores, sharded: bool) -
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [17, 23])
 def test_a_seed_reproduces_a_run_on_a_server(both_stores: Stores, seed: int) -> None:
+    """In these runs processes wait for locks, but one at a time: which of two goes on is the server's choice."""
     first, again = (run(draw(seed), both_stores, "postgres", observe=True) for _ in range(2))
     assert first.results == again.results
     assert first.history == again.history
