@@ -66,7 +66,7 @@ def _forget_former(members: Members) -> None:
         return
     # A shard that adopted this version late may have pinned origins since.
     _adopt(members, current, sorted(current.shards))
-    if not any(members.each(_count_pins, current.shards).all().values()):
+    if not any(members.each(_count_leaving, current.shards).all().values()):
         _adopt(members, Layout(current.version + 1, current.shards), sorted(current.shards))
 
 
@@ -131,12 +131,16 @@ def _settings(queue: MessageQueue) -> tuple[dict[str, Any], list[tuple[str, dict
 def _adopt(members: Members, layout: Layout, names: Iterable[str]) -> Layout:
     """Let shards adopt a layout, one after the other."""
     for name in names:
-        members.named(name).call(partial(_adopt_one, name=name, layout=layout))
+        members.named(name).call(partial(_adopt_one, members=members, name=name, layout=layout))
     return layout
 
 
-def _adopt_one(queue: MessageQueue, name: str, layout: Layout) -> None:
-    """Write a layout, and pin the origins that leave and have messages or keys here."""
+def _adopt_one(queue: MessageQueue, members: Members, name: str, layout: Layout) -> None:
+    """Write a layout, and pin the origins that leave and have messages or keys here.
+
+    A pinned origin that the layout gives back stays pinned until the former layouts are forgotten. Otherwise the shard
+    that loses it would pin it for transferred messages. So one shard at most has pinned an origin.
+    """
     ring = queue.session.ring_id
     with queue.store.writing() as unit:
         unit.shards.lock()
@@ -149,15 +153,36 @@ def _adopt_one(queue: MessageQueue, name: str, layout: Layout) -> None:
             return
         present = unit.shards.present(ring, _since(queue, unit))
         pinned = {origin for pins in unit.shards.pins(ring) for origin in pins}
-        # What processors sent or transferred here does not make this shard the one of its origin.
-        before = None if row is None or {name: 1} in layout.former else Layout.from_json(row.layout)
-        leaving = {
-            origin for origin in present
-            if layout.owner(origin) != name and (before is None or origin in pinned or before.owner(origin) == name)
-        }  # fmt: skip
-        unit.shards.unpin(ring, sorted(pinned - leaving))
+        kept = {origin for origin in pinned & present if layout.former or layout.owner(origin) != name}
+        leaving = {origin for origin in present - pinned if layout.owner(origin) != name}
+        if row is not None:
+            leaving = _of_its_own(members, Layout.from_json(row.layout), layout, name, leaving)
+        unit.shards.unpin(ring, sorted(pinned - kept))
         unit.shards.pin(ring, sorted(leaving))
         unit.shards.adopt(ring, ShardRow(name, layout.version, layout.to_json()))
+
+
+def _of_its_own(members: Members, before: Layout, layout: Layout, name: str, origins: set[str]) -> set[str]:
+    """Return which of these origins, none of them pinned here, got their messages from senders and not by transfers.
+
+    These are the origins that the layout before gives to the shard, except those that another shard has pinned. While
+    the caller holds the lock of the shard, no send follows a pin that is released.
+    """
+    if name not in before.shards or before.version < layout.version - 1:
+        # It was removed, and is a new shard: all that it holds is from before.
+        return origins
+    own = {origin for origin in origins if before.owner(origin) == name}
+    questions: dict[str, list[str]] = {}
+    for origin in own:
+        for shard in before.former_owners(origin):
+            questions.setdefault(shard, []).append(origin)
+    answers = members.gather({shard: partial(_pinned, origins=asked) for shard, asked in questions.items()})
+    return own.difference(*answers.all().values())
+
+
+def _pinned(queue: MessageQueue, origins: Sequence[str]) -> set[str]:
+    with queue.store.loose() as unit:
+        return unit.shards.pinned(queue.session.ring_id, origins)
 
 
 def _since(queue: MessageQueue, unit: Unit) -> int:
@@ -170,7 +195,7 @@ def _release(queue: MessageQueue) -> tuple[int, int]:
     """Release pinned origins that have drained; return how many, and how many are left."""
     ring, released = queue.session.ring_id, 0
     with queue.store.loose() as unit:
-        since, left = _since(queue, unit), unit.shards.count_pins(ring)
+        since = _since(queue, unit)
         idle: list[str] = []
         for pins in unit.shards.pins(ring):
             present = unit.shards.present_among(ring, pins, since)
@@ -180,12 +205,18 @@ def _release(queue: MessageQueue) -> tuple[int, int]:
             unit.shards.lock()
             present = unit.shards.present_among(ring, idle, since)
             released = unit.shards.unpin(ring, [origin for origin in idle if origin not in present])
-    return released, left - released
+    return released, _count_leaving(queue)
 
 
-def _count_pins(queue: MessageQueue) -> int:
+def _count_leaving(queue: MessageQueue) -> int:
+    """Return the number of pinned origins that the layout gives to another shard."""
+    ring = queue.session.ring_id
     with queue.store.loose() as unit:
-        return unit.shards.count_pins(queue.session.ring_id)
+        row = unit.shards.adopted(ring)
+        if row is None:
+            return 0
+        layout = Layout.from_json(row.layout)
+        return sum(layout.owner(origin) != row.name for pins in unit.shards.pins(ring) for origin in pins)
 
 
 def _count_present(queue: MessageQueue) -> int:

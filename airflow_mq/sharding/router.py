@@ -2,8 +2,9 @@
 
 An origin is in one shard at a time: in the one that has pinned it, or else in the one that the layout gives it. A shard
 pins an origin when it adopts a layout that gives the origin to another shard while messages or keys of it are stored
-here. It releases the pin when none is left. So in one version of the layout, an origin moves once at most, away from
-its pin, and a router may keep the answer "not pinned" for as long as the version lasts.
+here, unless another shard has pinned it. It releases the pin when none is left. So in one version of the layout, an
+origin moves once at most, away from its pin, and a router may keep the answer "not pinned" for as long as the version
+lasts.
 
 The fence runs in the transaction of each send. It checks that the shard has adopted the router's version, and that
 pinned origins are pinned still. Neither can change before that transaction ends.
@@ -106,7 +107,7 @@ class Router:
             return found, {}
         answers = self._members.gather({name: _pinned(name, layout, asked) for name, asked in questions.items()})
         for origin in origins:
-            # The oldest pin counts: a later one is that of messages which were transferred to the origin.
+            # There is one at most, unless two stores had messages of the origin before they became shards.
             pins = (shard for shard in layout.former_owners(origin) if origin in answers.found.get(shard, ()))
             found[origin] = next((Place(shard, True) for shard in pins), found[origin])
         missing = {origin: (shard, error) for shard, error in answers.missing.items() for origin in questions[shard]}

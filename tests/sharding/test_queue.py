@@ -173,6 +173,77 @@ def test_what_was_transferred_does_not_pin_its_origin(queue: ShardedQueue, store
     served(queue)
 
 
+#: Layouts in turn, and what happens in each: a shard gets a transferred message of the origin, or a message is sent.
+TRANSFERS = {
+    "the owner gets it back": [("a", "send"), ("b", "transfer to b"), ("a", "")],
+    "it is given back, and leaves again": [("a", "send"), ("b", "transfer to b"), ("a", "transfer to b"), ("c", "")],
+    "it left without messages": [("a", ""), ("b", "transfer to a, send"), ("c", "")],
+    "an owner for the second time": [("a", ""), ("b", "transfer to a, send"), ("a", ""), ("c", "")],
+    "the next owner": [("a", "send"), ("b", "transfer to b"), ("c", "transfer to c"), ("b", ""), ("a", "")],
+}
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("steps", TRANSFERS.values(), ids=TRANSFERS.keys())
+def test_several_changes_keep_an_origin_where_its_senders_sent(
+    queue: ShardedQueue, stores: dict[str, str], steps: list[tuple[str, str]], is_alone: bool
+) -> None:
+    """A shard once pinned an origin for transferred messages, and won over the shard with the sender's messages."""
+    for owner, doings in steps:
+        queue.apply({owner: 1} if is_alone and owner == "a" and not queue_has_layout(queue) else _all_to(owner))
+        if queue.layout().version == 1:
+            # Another origin keeps the former layouts.
+            queue.enqueue_message("stays", b"1")
+        for doing in doings.split(", ") if doings else ():
+            if doing == "send":
+                queue.enqueue_message("acme", b"1")
+                home = queue.place("acme").shard
+            else:
+                transfer(stores[doing[-1]], "acme")
+    assert queue.place("acme").shard == home
+    queue.enqueue_message("acme", b"2")
+    found = {name: messages_of(queue, name, "acme") for name in queue.shards}
+    assert found[home][-2:] == [b"1", b"2"]
+    assert not {b"1", b"2"} & {payload for name, some in found.items() if name != home for payload in some}
+    served(queue)
+    queue.drain()
+    assert queue.layout().former == ()
+    assert queue.place("acme") == (steps[-1][0], False)
+
+
+def queue_has_layout(queue: ShardedQueue) -> bool:
+    return any(each.version for each in queue.status())
+
+
+def _all_to(owner: str) -> dict[str, int]:
+    return {name: int(name == owner) for name in "abc"}
+
+
+def transfer(uri: str, taker: str) -> None:
+    """Transfer a message to an origin, in one shard."""
+    with MessageQueue(uri) as plain:
+        plain.enqueue_message("giver", b"handed on")
+        token = plain.leases.view("giver").try_next()
+        assert token is not None
+        plain.leases.transfer(token, taker)
+
+
+def messages_of(queue: ShardedQueue, shard: str, origin: str) -> list[bytes]:
+    return [peeked.payload for peeked in queue.shard(shard).inspect.peek(origin)]
+
+
+def test_an_undone_change_leaves_no_origin_pinned(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 0})
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    queue.apply({"a": 0, "b": 1})
+    layout = queue.apply({"a": 1, "b": 0})
+    assert layout.former == ()
+    assert {queue.place(origin) for origin in ORIGINS} == {("a", False)}
+    assert [each.pinned for each in queue.status()] == [0, 0, 0]
+    queue.enqueue_messages((origin, b"2") for origin in ORIGINS)
+    assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
+
+
 def test_a_new_shard_gets_the_settings(queue: ShardedQueue) -> None:
     queue.apply({"a": 1})
     queue.everywhere(lambda shard: shard.admin.change_ring(max_attempts=7, ordered=True))

@@ -28,6 +28,8 @@ from .script import Fault
 
 Result = TypeVar("Result")
 COMMITS = re.compile(r"\s*(COMMIT|RELEASE)\b", re.IGNORECASE)
+#: The beginning of a write transaction of SQLite, and the lock of a change of the layout on PostgreSQL.
+BEGINS = re.compile(r"\s*(BEGIN IMMEDIATE|LOCK TABLE)\b", re.IGNORECASE)
 ROLLS_BACK = re.compile(r"\s*ROLLBACK\b", re.IGNORECASE)
 READS = re.compile(r"\s*(SELECT|PRAGMA)\b", re.IGNORECASE)
 BUSY_TIMEOUT = re.compile(r"\s*PRAGMA busy_timeout\s*=\s*(\d+)", re.IGNORECASE)
@@ -71,7 +73,7 @@ class Seam:
 
     def before(self, process: Process, server: Server, text: str) -> Fault | None:
         """Stop at the border before a statement; return a fault that the database has to show."""
-        fault = process.arrive(bool(COMMITS.match(text)))
+        fault = process.arrive(bool(COMMITS.match(text)), bool(BEGINS.match(text)))
         if fault is None or (ROLLS_BACK.match(text) and fault.kind not in HARMLESS):
             return None
         process.fire(fault)

@@ -191,10 +191,14 @@ def _concerned(state: Mapping[str, Layout | None], origin: str) -> set[str]:
 
 
 def check_homes(fleet: Fleet) -> None:
-    """Check that no message moves between shards, and that an origin has its messages in one shard."""
+    """Check that no message moves between shards, and that an origin has its messages and its pin in one shard."""
     homes: dict[str, str] = {}
+    pins: dict[str, str] = {}
     messages = fleet.messages
     for world in fleet.rings:
+        for (origin,) in world.rows("pin", "origin"):
+            if (other := pins.setdefault(origin, world.name)) != world.name:
+                raise Violation("one pin", f"{origin!r} is pinned in {other} and in {world.name}")
         stored, _, delayed = world.look()
         for sent in messages.by_id.values():
             if sent.payload not in stored and sent.payload.rstrip(b".") not in delayed:

@@ -45,6 +45,8 @@ class Process:
         self.step = Step(name, "", 0)
         #: Number of statements of the step so far.
         self.borders = 0
+        #: Number of write transactions of the step so far.
+        self.begins = 0
         self.resume_at = 0
         self.order = 0
         self.blocked: Blocked | None = None
@@ -68,13 +70,20 @@ class Process:
         """Whether it is in the middle of a step."""
         return self.greenlet is not None
 
-    def arrive(self, commits: bool) -> Fault | None:
-        """Pause before a statement if the script cuts here; return the fault that happens here."""
+    def arrive(self, commits: bool, begins: bool = False) -> Fault | None:
+        """Pause before a statement if the script cuts here; return the fault that happens here.
+
+        :param begins: whether the statement begins a write transaction
+        """
         if self.is_gone:
             raise ProcessGone()
         index = self.borders
         self.borders += 1
-        if self.scheduler.cutting and (turns := self.step.cuts.get(index)):
+        turns = self.step.cuts.get(index, 0)
+        if begins:
+            turns = max(turns, self.step.begins.get(self.begins, 0))
+            self.begins += 1
+        if self.scheduler.cutting and turns:
             self.scheduler.cuts += 1
             self.pause(turns)
         fault = self.step.fault
@@ -246,7 +255,7 @@ class Scheduler:
         # Most pauses between two statements are short; in some an hour passes.
         self.clock.advance(step.wait if is_quiet or step.seed % 8 == 0 else min(step.wait, 0.5))
         self.begun += 1
-        process.step, process.borders, process.fired = step, 0, None
+        process.step, process.borders, process.begins, process.fired = step, 0, 0, None
         process.began = self.clock.elapsed
         process.greenlet = greenlet.greenlet(lambda: self.act(process))
         process.greenlet.process = process  # type: ignore[attr-defined]

@@ -63,18 +63,22 @@ SHARDED_CASTS: Mapping[str, Mapping[str, int]] = {
     },
     "operator": {
         "apply_layout": 6, "remove_shard": 2, "drain_shards": 4, "empty_shards": 6, "serve_shards": 3,
-        "look_at_shards": 1, "pause_everywhere": 1, "resume_everywhere": 2, "let_time_pass": 2,
+        "empty_shard": 4, "look_at_shards": 1, "pause_everywhere": 1, "resume_everywhere": 2, "let_time_pass": 2,
     },
     "planner": {"plan": 6, "plan_keyed": 1, "report": 3, "settle": 3},
-    "holder": {name: CASTS["holder"][name] for name in ("take", "take_several", "complete", "transfer")},
+    "holder": {"take": 4, "take_several": 3, "complete": 2, "transfer": 1, "forward": 6},
     "keeper": {"housekeep": 4, "sweep": 1, "cull": 1, "force_head": 1, "resume": 1},
     "outage": {"stop_server": 4, "restart_server": 4},
 }  # fmt: skip
+#: Actions that change the layout or the pins.
+CHANGES = ("apply_layout", "drain_shards", "empty_shard", "empty_shards")
 SHARDED_NUMBERS: Mapping[str, Sequence[int]] = {
     "sender": (2, 3), "operator": (1, 2), "planner": (1,), "reporter": (0, 1), "settler": (1,), "service": (1, 2),
     "executor": (0, 1), "holder": (0, 1), "keeper": (0, 1), "reaper": (0, 1), "outage": (0, 1),
 }  # fmt: skip
-SHARDED_BUSYNESS: Mapping[str, float] = {"sender": 4, "operator": 3, "planner": 2, "service": 1.5, "outage": 0.7}
+SHARDED_BUSYNESS: Mapping[str, float] = {
+    "sender": 4, "operator": 3, "planner": 2, "holder": 2, "service": 1.5, "outage": 0.7,
+}  # fmt: skip
 PRELUDE = (
     ("sender-1", "send_overweight"), ("sender-2", "send_overweight"), ("sender-1", "send_many"),
     ("planner-1", "plan"), ("planner-1", "report"), ("planner-1", "settle"),
@@ -104,6 +108,8 @@ class Step:
     #: Statements before which it pauses, with the number of turns that others get meanwhile.
     cuts: Mapping[int, int] = field(default_factory=dict)
     fault: Fault | None = None
+    #: Write transactions before which it pauses, with the number of turns: what it has read before may change meanwhile.
+    begins: Mapping[int, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         parts = [repr(self.actor), repr(self.action), repr(self.seed)]
@@ -113,6 +119,8 @@ class Step:
             parts.append(f"cuts={dict(self.cuts)!r}")
         if self.fault:
             parts.append(f"fault={self.fault!r}")
+        if self.begins:
+            parts.append(f"begins={dict(self.begins)!r}")
         return f"Step({', '.join(parts)})"
 
 
@@ -161,10 +169,14 @@ def draw(seed: int, *, sharded: bool = False) -> Script:
     # Most runs begin with messages that a block sets aside.
     with_prelude = not sharded and random.random() < 0.8
     begin = [Step(*step, random.getrandbits(32)) for step in PRELUDE] if with_prelude else []
-    drawn = [
-        _draw_step(random, casts, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting)
-        for _ in range(SHARDED_STEPS if sharded else STEPS)
-    ]
+    drawn: list[Step] = []
+    while len(drawn) < (SHARDED_STEPS if sharded else STEPS):
+        step = _draw_step(random, casts, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting)
+        drawn.append(step)
+        if step.begins:
+            # Senders and another operator get along while it pauses.
+            others = [name for name in cast if name.startswith(("sender", "operator")) and name != step.actor]
+            drawn += [_draw_step(random, casts, random.choice(others), faulty, cutting) for _ in range(3)]
     # In some runs the clocks of some machines are wrong from the start.
     wrong = set(cast[:: random.choice((2, 3))]) if random.random() < 0.3 else set()
     for place, step in enumerate(drawn):
@@ -181,16 +193,21 @@ def _draw_step(
     action = random.choices(list(actions), list(actions.values()))[0]
     wait = random.choice((0.0, 0.0, 0.5, 3.0, 20.0, 70.0, 600.0))
     cuts: dict[int, int] = {}
+    is_change = action in CHANGES
     if random.random() < cutting:
         # A change of the layout has many statements, and others get along while it pauses.
-        is_change = action in ("apply_layout", "drain_shards", "empty_shards")
         for _ in range(random.choice((3, 5)) if is_change else random.choice((1, 1, 2, 3))):
             cuts[_place(random)] = random.choice((1, 1, 2, 3, 5, 8))
     fault = None
     if random.random() < faulty:
         kind = random.choices(list(FAULTS), list(FAULTS.values()))[0]
         fault = Fault(kind, "commit" if random.random() < 0.35 else _place(random))
-    return Step(actor, action, random.getrandbits(32), wait, dict(sorted(cuts.items())), fault)
+    begins = {}
+    if is_change and random.random() < cutting:
+        begins = {random.randrange(10): random.choice((2, 3, 5, 8)) for _ in range(3)}
+    return Step(
+        actor, action, random.getrandbits(32), wait, dict(sorted(cuts.items())), fault, dict(sorted(begins.items()))
+    )
 
 
 def _place(random: Random) -> int:

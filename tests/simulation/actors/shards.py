@@ -77,6 +77,15 @@ def empty_shards(fleet: Fleet, process: Process, random: Random) -> object:
     return drain_shards(fleet, process, random)
 
 
+def empty_shard(fleet: Fleet, process: Process, random: Random) -> object:
+    """Work off what is in one shard, and let its origins leave: others stay pinned, and with them the layout."""
+    if random.random() < 0.4:
+        fleet.clock.advance(9_000.0)
+    queue, name = fleet.queue(process), random.choice(sorted(fleet.newest.shards))
+    _empty(queue.shard(name))
+    return drain_shards(fleet, process, random)
+
+
 def _empty(shard: MessageQueue) -> None:
     shard.admin.housekeep()
     shard.service_queues(lambda delivery: done(delivery.payload), Weight(1 << 30, 1 << 30))
