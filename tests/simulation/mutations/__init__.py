@@ -222,16 +222,6 @@ MUTATIONS: Sequence[Mutation] = (
         sharded=True,
     ),
     _bug(
-        "origin pinned for transferred messages", "sharding/change.py",
-        "return own.difference(*answers.all().values())", "return own",
-        sharded=True,
-    ),
-    _bug(
-        "pin released of an origin that its shard gets back", "sharding/change.py",
-        "for origin in pinned & present if layout.former or layout.owner", "for origin in pinned & present if layout.owner",
-        sharded=True,
-    ),
-    _bug(
         "former layouts forgotten while origins are pinned", "sharding/change.py",
         "if not answers.missing and not any(pinned.values()):", "if not answers.missing:",
         "if not any(members.each(_count_leaving, current.shards).all().values()):", "if True:",
