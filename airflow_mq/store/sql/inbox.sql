@@ -171,6 +171,7 @@ SELECT :origin, group_concat(m.id) FROM {s}mail m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :first AND m.id < :below
 
 -- name: mail_between (postgres)
+-- A range has no more rows than ids. The limit keeps the planner from reading a bitmap and sorting its rows.
 SELECT w.origin, found.ids
 FROM {each origin text[], first bigint[], below bigint[]}
 CROSS JOIN LATERAL (
@@ -179,6 +180,7 @@ CROSS JOIN LATERAL (
         SELECT m.id FROM {s}mail m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) < (w.origin, w.below)
         ORDER BY m.origin, m.id
+        LIMIT w.below - w.first
     ) s
 ) found
 
@@ -611,6 +613,7 @@ WHERE ring = :ring AND origin = :origin AND id BETWEEN :first AND :last AND :row
 )
 
 -- name: delete_range (postgres)
+-- One row too many shows that the range contains others. The limit has the same reason as in `mail_between`.
 DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
     SELECT unnest(f.rows)
     FROM {each origin text[], first bigint[], last bigint[], rows int[]}
@@ -620,6 +623,7 @@ DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
             SELECT m.ctid FROM {s}mail m
             WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
             ORDER BY m.origin, m.id
+            LIMIT w.rows + 1
         ) s
     ) f
     WHERE cardinality(f.rows) = w.rows
