@@ -204,8 +204,10 @@ class Inbox(Repository):
 
     def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
         """Return the bytes of rows, of which many are large."""
-        by_range = "large_heaps_in_ranges" if large and self.unit.aggregates else "heaps_in_ranges"
-        return list(map(Heaps._make, self._ranged("heaps", by_range, ring, wanted, aggregated=not large)))
+        one_by_one = large and self.unit.aggregates
+        by_range = "large_heaps_in_ranges" if one_by_one else "heaps_in_ranges"
+        columns = self._ranged("heaps", by_range, ring, wanted, aggregated=not one_by_one, plain=3)
+        return [Heaps(*own) for own in columns]
 
     def delayed_heaps(self, ids: Sequence[int]) -> list[Heaps]:
         """Return the bytes of delayed rows."""
@@ -228,27 +230,35 @@ class Inbox(Repository):
         return dict(chain.from_iterable(zip(ids, times) for _, ids, times in columns))
 
     def _ranged(
-        self, by_id: str, by_range: str, ring: int, wanted: RowIds, *, aggregated: bool = True
+        self, by_id: str, by_range: str, ring: int, wanted: RowIds, *, aggregated: bool = True, plain: int = 0
     ) -> Iterator[list[Any]]:
         """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
+
+        :param aggregated: a store that aggregates returns each range as one row.
+        :param plain: the number of columns before those of rows that are not plain.
         """
         ranges = [
             RowRange(origin, own[0], own[-1], len(own)) for origin, own in wanted.items() if len(own) >= MANY_ROWS
         ]
         rows = self._read(by_range, RowRange._fields, ranges, ring=ring)
         left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
-        for origin, *columns in rows if aggregated and self.unit.aggregates else _columns_of(rows):
-            own, ids = wanted[origin], columns[0] or []
-            columns = [_times_of(column) if isinstance(column, bytes) else column or () for column in columns]
-            if ids != own:
-                among = set(own)
-                kept = [id_ in among for id_ in ids]
-                columns = [list(compress(column, kept)) for column in columns]
-                left[origin] = sorted(among.difference(ids))
-            if columns[0]:
-                yield [origin, *columns]
+        divided = aggregated and self.unit.aggregates
+        for origin, *both in rows if divided else _columns_of(rows):
+            own = wanted[origin]
+            parts = [part for part in ((both[:plain], both[plain:]) if divided else (both,)) if part and part[0]]
+            found = sorted(chain.from_iterable(part[0] for part in parts))
+            if found != own:
+                left[origin] = sorted(set(own).difference(found))
+            for part in parts:
+                columns = [_times_of(column) if isinstance(column, bytes) else column for column in part]
+                if found != own:
+                    among = set(own)
+                    kept = [id_ in among for id_ in columns[0]]
+                    columns = [list(compress(column, kept)) for column in columns]
+                if columns[0]:
+                    yield [origin, *columns]
         keys = [(origin, id_) for origin, own in left.items() for id_ in own]
         yield from _columns_of(self._read(by_id, ("origin", "id"), keys, ring=ring))
 

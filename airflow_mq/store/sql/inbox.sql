@@ -214,18 +214,21 @@ ORDER BY m.id
 LIMIT :rows
 
 -- name: heaps_in_ranges (postgres)
--- The last columns are null if each row is one plain message. Times come as one value: converting each takes longer than
--- fetching its row.
-SELECT w.origin, r.ids, r.heaps, r.times, CASE WHEN NOT r.plain THEN r.sizes END, CASE WHEN NOT r.plain THEN r.items END,
-       CASE WHEN NOT r.plain THEN r.lengths END, CASE WHEN NOT r.plain THEN r.attributes END
+-- Rows of one plain message come as the first three columns, others with all facts as the last eight. Times come as one
+-- value: converting each takes longer than fetching its row.
+SELECT w.origin, r.*
 FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
-    SELECT array_agg(m.id) AS ids, array_agg(m.heap) AS heaps, string_agg(timestamptz_send(m.sent_at), '') AS times,
-           array_agg(m.size) AS sizes, array_agg(m.items) AS items, array_agg(m.lengths) AS lengths,
-           array_agg(m.attributes) AS attributes,
-           bool_and(m.items = 1 AND m.lengths = '' AND m.attributes = '' AND octet_length(m.heap) = m.size) AS plain
+    SELECT array_agg(m.id) FILTER (WHERE m.plain), array_agg(m.heap) FILTER (WHERE m.plain),
+           string_agg(m.at, '') FILTER (WHERE m.plain),
+           array_agg(m.id) FILTER (WHERE NOT m.plain), array_agg(m.heap) FILTER (WHERE NOT m.plain),
+           string_agg(m.at, '') FILTER (WHERE NOT m.plain), array_agg(m.size) FILTER (WHERE NOT m.plain),
+           array_agg(m.items) FILTER (WHERE NOT m.plain), array_agg(m.lengths) FILTER (WHERE NOT m.plain),
+           array_agg(m.attributes) FILTER (WHERE NOT m.plain)
     FROM (
-        SELECT * FROM {s}mail m
+        SELECT m.id, m.heap, timestamptz_send(m.sent_at) AS at, m.size, m.items, m.lengths, m.attributes,
+               m.items = 1 AND m.lengths = '' AND m.attributes = '' AND octet_length(m.heap) = m.size AS plain
+        FROM {s}mail m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
         ORDER BY m.origin, m.id
         LIMIT w.rows
