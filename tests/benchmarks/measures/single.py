@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from tests.benchmarks.contenders import BARE, OURS, Contender
+from tests.benchmarks.contenders import OURS, Contender
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.measures.throughput import empty
 
@@ -15,15 +15,14 @@ def single(lab: Lab, contenders: list[Contender]) -> None:
     """`single_in`: seconds for a turn of single sends by 1, 8 and 32 clients; `beside` names the other contender."""
     for other in contenders:
         if other is not OURS:
-            turns = lab.sizes.turns if other is BARE else max(2, lab.sizes.turns // 3)
-            _take_turns(lab, [one for one in contenders if one in (OURS, other)], other.name, turns)
+            _take_turns(lab, [one for one in contenders if one in (OURS, other)], other.name)
 
 
 def named(clients: int) -> str:
     return f"{clients} client{'s' if clients > 1 else ''}"
 
 
-def _take_turns(lab: Lab, contenders: list[Contender], beside: str, turns: int) -> None:
+def _take_turns(lab: Lab, contenders: list[Contender], beside: str) -> None:
     with ExitStack() as stack:
         drivers = [
             (contender, stack.enter_context(lab.clone(empty(lab, contender), contender))[1]) for contender in contenders
@@ -35,7 +34,7 @@ def _take_turns(lab: Lab, contenders: list[Contender], beside: str, turns: int) 
             # Many clients send for as long as few.
             count = lab.sizes.turn * max(1, clients // 8)
             # The first turn connects and warms up; it does not count.
-            for turn in range(-1, turns):
+            for turn in range(-1, lab.sizes.turns):
                 for contender, driver in drivers if turn % 2 else drivers[::-1]:
                     with lab.trying("single_in", contender, name), lab.server_time() as used:
                         told = driver("single_in", count=count, clients=clients)
