@@ -18,6 +18,7 @@ from ..core.errors import (
     RecursiveDisallowed,
     ShardsFailed,
     ShardUnavailable,
+    StoreFull,
 )
 from ..core.fairness import Fairness
 from ..core.invariants import Violation
@@ -162,7 +163,7 @@ class ShardedQueue:
                 # It begins with the first failure, so that a slow call with an old layout is repeated, too.
                 deadline = min(deadline, time.monotonic() + self.busy_timeout)
                 self._wait([origin])
-            except ShardUnavailable:
+            except (ShardUnavailable, StoreFull):
                 # The origin may have left the shard.
                 if not self._router.is_outdated(version):
                     raise
@@ -217,7 +218,7 @@ class ShardedQueue:
                 if isinstance(error, LayoutChanged) and now <= deadline:
                     pairs += part
                     moved.update(origin for origin, _ in part)
-                elif isinstance(error, ShardUnavailable) and self._router.is_outdated(version):
+                elif isinstance(error, (ShardUnavailable, StoreFull)) and self._router.is_outdated(version):
                     # Its origins may have left the shard.
                     pairs += part
                 else:

@@ -24,6 +24,8 @@ from airflow_mq.core.errors import (
     ShardsFailed,
     ShardUnavailable,
     StoreCorrupt,
+    StoreError,
+    StoreFull,
     StoreUnreachable,
 )
 from airflow_mq.sharding import members, router
@@ -390,10 +392,11 @@ def test_a_former_shard_that_is_down_holds_up_its_origins_only(queue: ShardedQue
         assert {origin for origin, _ in raised.value.unsent} == set(ORIGINS) - set(up)
 
 
-def test_a_sender_with_an_old_layout_finds_what_left_a_shard_that_is_down(
-    queue: ShardedQueue, stores: dict[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [StoreUnreachable, StoreFull])
+def test_a_sender_with_an_old_layout_finds_what_left_a_shard_that_is_down_or_full(
+    queue: ShardedQueue, stores: dict[str, str], monkeypatch: pytest.MonkeyPatch, error: type[StoreError]
 ) -> None:
-    """A send to a shard that is down reads the layout again: the origin may be elsewhere since."""
+    """A send to such a shard reads the layout again: the origin may be elsewhere since."""
     monkeypatch.setattr(router, "REST", 0.0)
     queue.apply({"a": 1, "b": 1})
     moved = [origin for origin in ORIGINS if queue.place(origin).shard == "b"]
@@ -402,7 +405,7 @@ def test_a_sender_with_an_old_layout_finds_what_left_a_shard_that_is_down(
         served(queue)
         queue.apply({"a": 1, "b": 0})
         queue.drain()
-        other.shard("b").store.probe = _failing_at("", StoreUnreachable())
+        other.shard("b").store.probe = _failing_at("", error())
         other.enqueue_message(moved[0], b"2")
         other.enqueue_messages((origin, b"2") for origin in moved[1:])
         assert served(queue) == {origin: [b"2"] for origin in moved}

@@ -244,7 +244,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "sender keeps an old layout while a shard is down", "sharding/queue.py",
-        "elif isinstance(error, ShardUnavailable) and self._router.is_outdated(version):", "elif False:",
+        "elif isinstance(error, (ShardUnavailable, StoreFull)) and self._router.is_outdated(version):", "elif False:",
         sharded=True,
     ),
     _bug(
