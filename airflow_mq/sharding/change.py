@@ -172,10 +172,7 @@ def _of_its_own(members: Members, before: Layout, layout: Layout, name: str, ori
         # It was removed, and is a new shard: all that it holds is from before.
         return origins
     own = {origin for origin in origins if before.owner(origin) == name}
-    questions: dict[str, list[str]] = {}
-    for origin in own:
-        for shard in before.former_owners(origin):
-            questions.setdefault(shard, []).append(origin)
+    questions = before.by_former_owner(own)
     answers = members.gather({shard: partial(_pinned, origins=asked) for shard, asked in questions.items()})
     return own.difference(*answers.all().values())
 

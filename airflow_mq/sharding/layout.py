@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -49,6 +49,14 @@ class Layout:
         owners = dict.fromkeys(owner_of(origin, shards) for shards in self.former)
         owners.pop(self.owner(origin), None)
         return list(owners)
+
+    def by_former_owner(self, origins: Iterable[str]) -> dict[str, list[str]]:
+        """Return the shards that may still have pinned some of these origins, with those origins."""
+        found: dict[str, list[str]] = {}
+        for origin in origins:
+            for shard in self.former_owners(origin):
+                found.setdefault(shard, []).append(origin)
+        return found
 
     def to_json(self) -> str:
         """Return the layout as the stores keep it."""

@@ -98,10 +98,7 @@ class Router:
 
     def _ask(self, layout: Layout, origins: Sequence[str]) -> tuple[dict[str, Place], dict[str, tuple[str, Exception]]]:
         """Return the places of origins from the shards that may have pinned them."""
-        questions: dict[str, list[str]] = {}
-        for origin in origins:
-            for shard in layout.former_owners(origin):
-                questions.setdefault(shard, []).append(origin)
+        questions = layout.by_former_owner(origins)
         found = {origin: Place(layout.owner(origin), False) for origin in origins}
         if not questions:
             return found, {}

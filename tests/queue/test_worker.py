@@ -14,6 +14,7 @@ from airflow_mq import MessageQueue, Weight
 from airflow_mq.queue import Delivery, Serviced, walk
 from airflow_mq.store.rings import Rings
 from airflow_mq.ticker import Ticker
+from tests.waiting import eventually
 
 from .conftest import Maker
 
@@ -149,13 +150,6 @@ def holder_of(queue: MessageQueue) -> bytes | None:
         return unit.leased(queue.session.ring_id)().state.lease_token
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def send_until(queue: MessageQueue, worker: Running, is_done: Callable[[], bool]) -> None:
     """Send messages and let each be processed, until something is so."""
     deadline = time.monotonic() + 30
@@ -178,7 +172,7 @@ def test_a_worker_keeps_its_lease_while_messages_come(queue: MessageQueue, monke
 def test_an_idle_worker_gives_its_lease_back(queue: MessageQueue) -> None:
     with running(queue) as worker:
         send_until(queue, worker, lambda: len(worker.seen) == 1)
-        until(lambda: holder_of(queue) is None)
+        eventually(lambda: holder_of(queue) is None)
         send_until(queue, worker, lambda: len(worker.seen) == 2)
 
 
@@ -205,7 +199,7 @@ def test_a_view_asks_a_worker_for_the_ring(queue: MessageQueue, monkeypatch: pyt
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
         # The view never waits. The worker reads its mark.
-        until(lambda: queue.leases.view().try_next() is None and holder_of(queue) is None)
+        eventually(lambda: queue.leases.view().try_next() is None and holder_of(queue) is None)
 
 
 def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +207,7 @@ def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeyp
     taken = taken_leases(monkeypatch)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
-        until(lambda: len(queue) == 0)
+        eventually(lambda: len(queue) == 0)
         with queue.store.writing() as unit:
             unit.rings.drop_lease(queue.session.ring_id, taken[0])
         send_until(queue, worker, lambda: len(worker.seen) >= 3)
@@ -226,7 +220,7 @@ def test_a_ring_that_becomes_shuffled_is_serviced_on(queue: MessageQueue, monkey
         send_until(queue, worker, lambda: len(worker.seen) >= 2)
         queue.admin.change_ring(order="shuffle")
         send_until(queue, worker, lambda: len(worker.seen) >= 5)
-        until(lambda: holder_of(queue) is None)
+        eventually(lambda: holder_of(queue) is None)
 
 
 def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: str) -> None:

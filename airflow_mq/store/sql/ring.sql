@@ -8,6 +8,13 @@ ring = :ring
 -- Read past no older version of the row. The newest one may belong to a transaction that ends while this one waits.
 ring = :ring AND age <= (SELECT n.age FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
+-- part: state_columns
+-- The state of a ring `s`; SQLite needs no marks.
+s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted
+
+-- part: state_columns (postgres)
+s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted
+
 -- part: last_drawn (postgres)
 -- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
 -- sequence's row may read the value that `nextval` logs, up to 32 ahead of the last id drawn. Ids drawn later
@@ -71,7 +78,7 @@ SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :r
 
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
-SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+SELECT {part state_columns},
        r.config, (SELECT last FROM {s}counter), (SELECT max(version) FROM {s}migration)
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -80,7 +87,7 @@ WHERE s.ring = :ring
 -- name: lock_ring (postgres)
 -- Return the state of a ring and hold the ring lock until the end of the transaction: lock the row of state.
 -- The last id is read before the next statement takes its snapshot; only then can it serve as a mark.
-SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+SELECT {part state_columns},
        r.config, {part last_drawn}
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -91,7 +98,7 @@ FOR UPDATE OF s
 
 -- name: try_lock_ring (postgres)
 -- Like `lock_ring`, but return no row if another transaction holds the ring lock.
-SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+SELECT {part state_columns},
        r.config, {part last_drawn}
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -102,7 +109,7 @@ FOR UPDATE OF s SKIP LOCKED
 
 -- name: leased_ring
 -- Return the state of a ring for the process that leases it, without the ring lock.
-SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+SELECT {part state_columns},
        r.config, (SELECT last FROM {s}counter), {clock}
 FROM {s}state s
 JOIN {s}ring r ON r.id = s.ring
@@ -111,7 +118,7 @@ WHERE s.ring = :ring
 -- name: leased_ring (postgres)
 -- Return in addition the number below which all transactions have ended, and one that no transaction that has ended
 -- reached.
-SELECT s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+SELECT {part state_columns},
        r.config, {clock}, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM {s}state s
