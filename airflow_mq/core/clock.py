@@ -11,6 +11,7 @@ The clock counts whole numbers, fine parts of a part of a block, so that sums ar
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -70,10 +71,6 @@ class _Backlog:
         self.asked += received
 
     @property
-    def blocks(self) -> int:
-        return sum(map(len, self.stretches))
-
-    @property
     def late(self) -> int:
         """Number of its blocks after the one in which its whole demand was promised."""
         if self.done is None:
@@ -87,12 +84,34 @@ class _Crowd:
 
     share: int
     stretch: range
-    #: Demand, name, and whether the demand is known; the smallest demand comes last.
-    waiting: list[tuple[float, str, bool]] = field(default_factory=list)
+    #: Names by demand; the smallest demand comes last.
+    waiting: list[tuple[Asks, list[str]]] = field(default_factory=list)
     #: Queues whose alarm rang or is set.
     called: list[_Backlog] = field(default_factory=list)
     #: Clock when they began to wait.
     since: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of queues that were not called."""
+        return sum(len(names) for _, names in self.waiting)
+
+    def begin(self, clock: int) -> None:
+        """Let the queues begin to wait, in the order of their demands and names."""
+        self.since = clock
+        self.waiting.sort(reverse=True)
+        for _, names in self.waiting:
+            names.sort(reverse=True)
+
+    def next(self) -> tuple[Asks, str] | None:
+        """Remove the queue that will be promised its demand first; return None if none is left."""
+        if not self.waiting:
+            return None
+        asks, names = self.waiting[-1]
+        name = names.pop()
+        if not names:
+            self.waiting.pop()
+        return asks, name
 
 
 class _Tally:
@@ -178,16 +197,17 @@ class _Clock:
                 self._set_alarm(backlog)
         for crowd in self.crowds.values():
             if crowd.stretch.start == at:
-                crowd.since = self.now
-                crowd.waiting.sort(reverse=True)
-                self.shares += crowd.share * len(crowd.waiting)
+                crowd.begin(self.now)
+                self.shares += crowd.share * crowd.size
                 self._call(crowd)
 
     def _call(self, crowd: _Crowd | None) -> None:
         """Set the alarm of the member of a crowd that will be promised its demand first."""
-        if crowd is not None and crowd.waiting:
-            asked, name, known = crowd.waiting.pop()
-            backlog = _Backlog(name, crowd.share, [crowd.stretch], 0, asked, known, 0, crowd.since, None, crowd)
+        if crowd is not None and (found := crowd.next()):
+            asks, name = found
+            backlog = _Backlog(
+                name, crowd.share, [crowd.stretch], 0, asks.parts, asks.all, 0, crowd.since, None, crowd
+            )
             crowd.called.append(backlog)
             self._set_alarm(backlog)
 
@@ -253,9 +273,12 @@ def judge_shares(
             for stretch in backlog.stretches:
                 clock.begins[stretch.start].append(backlog)
                 clock.ends[stretch.stop].append(backlog)
-    for origin, (since, asked, known) in ready.items():
-        if origin not in lines and since < count:
-            clock.crowd(shares.get(origin, 1), since).waiting.append((asked, origin, known))
+    alike: defaultdict[tuple[int, Asks], list[str]] = defaultdict(list)
+    for origin, asks in ready.items():
+        if origin not in lines and asks.since < count:
+            alike[shares.get(origin, 1), asks].append(origin)
+    for (share, asks), names in alike.items():
+        clock.crowd(share, asks.since).waiting.append((asks, names))
     for at, gave in enumerate(given):
         clock.block(at, gave, others[at])
     clock.close()
@@ -274,9 +297,11 @@ def _add_lines(
     by_block = dict(lines)
     wanting = [stretch for stretch in wanting_in(lines, None if asks is None else asks.since, count) if stretch]
     emptied = by_block.keys() - {stretch.start for stretch in wanting}
+    if emptied:
+        wanting = sorted([*wanting, *(range(at, at + 1) for at in emptied)], key=attrgetter("start"))
     open_log: _Backlog | None = None
     outside = []
-    for stretch in sorted([*wanting, *(range(at, at + 1) for at in emptied)], key=lambda stretch: stretch.start):
+    for stretch in wanting:
         at = stretch.start
         entry = by_block.get(at)
         got = 0 if entry is None else parts(entry.granted)
@@ -303,14 +328,18 @@ def _add_lines(
 
 
 def _figures(origin: str, share: int, tally: _Tally, sums: Sequence[int], priority: str) -> OriginFairness:
-    given = sum(sums[stretch.stop] - sums[stretch.start] for log in tally.backlogs for stretch in log.stretches)
-    promised = sum(log.promised for log in tally.backlogs) / (1 << FINE)
-    received = sum(log.received for log in tally.backlogs)
-    judged = promised > 0 and (tally.started or promised >= BLOCK_PARTS)
+    contended = given = promised = received = late = 0
+    for log in tally.backlogs:
+        for stretch in log.stretches:
+            contended += len(stretch)
+            given += sums[stretch.stop] - sums[stretch.start]
+        promised, received, late = promised + log.promised, received + log.received, max(late, log.late)
+    promise = promised / (1 << FINE)
+    judged = promise > 0 and (tally.started or promise >= BLOCK_PARTS)
     return OriginFairness(
-        origin, share, sum(log.blocks for log in tally.backlogs), promised / given if given else None,
-        received / given if given else None, received / promised - 1 if judged else None, tally.longest, tally.waiting,
-        max((log.late for log in tally.backlogs), default=0), tally.granted / BLOCK_PARTS, priority,
+        origin, share, contended, promise / given if given else None, received / given if given else None,
+        received / promise - 1 if judged else None, tally.longest, tally.waiting, late, tally.granted / BLOCK_PARTS,
+        priority,
     )  # fmt: skip
 
 
@@ -318,7 +347,7 @@ def _figures_of(crowd: _Crowd, now: int, sums: Sequence[int], priority: str) -> 
     """Return the figures of a crowd; they are equal for all queues that were not promised their whole demand."""
     tally = _Tally()
     tally.wait(len(crowd.stretch))
-    found, alike = [], [name for _, name, _ in crowd.waiting]
+    found, alike = [], [name for _, names in crowd.waiting for name in names]
     for backlog in crowd.called:
         if backlog.done is None:
             alike.append(backlog.origin)

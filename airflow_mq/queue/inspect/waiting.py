@@ -110,14 +110,10 @@ class Waiting:
 
     def _each(self, names: Sequence[str], row_ids: Sequence[int], asked: float, *, whole: bool) -> dict[str, Asks]:
         """Return the demand of queues that differ in their first row only."""
-        alike: dict[int, Asks] = {}
-        found, blocks = {}, self.blocks
-        for name, row_id in zip(names, row_ids):
-            since = bisect_left(blocks, row_id)
-            asks = alike.get(since)
-            if asks is None:
-                asks = alike[since] = Asks(since, asked, whole)
-            found[name] = asks
+        first, last = (bisect_left(self.blocks, choice(row_ids)) for choice in (min, max))
+        found = dict.fromkeys(names, Asks(first, asked, whole))
+        if first != last:
+            found = {name: Asks(bisect_left(self.blocks, id_), asked, whole) for name, id_ in zip(names, row_ids)}
         if whole and asked != inf:
             # A delayed row of these is due and not in the inbox yet.
             found |= {name: found[name]._replace(all=False) for name in self._with_due & found.keys()}
