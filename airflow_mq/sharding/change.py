@@ -66,7 +66,7 @@ def _forget_former(members: Members) -> None:
         return
     # A shard that adopted this version late may have pinned origins since.
     _adopt(members, current, sorted(current.shards))
-    if not any(members.each(_count_leaving, current.shards).all().values()):
+    if not any(members.each(count_leaving, current.shards).all().values()):
         _adopt(members, Layout(current.version + 1, current.shards), sorted(current.shards))
 
 
@@ -202,10 +202,10 @@ def _release(queue: MessageQueue) -> tuple[int, int]:
             unit.shards.lock()
             present = unit.shards.present_among(ring, idle, since)
             released = unit.shards.unpin(ring, [origin for origin in idle if origin not in present])
-    return released, _count_leaving(queue)
+    return released, count_leaving(queue)
 
 
-def _count_leaving(queue: MessageQueue) -> int:
+def count_leaving(queue: MessageQueue) -> int:
     """Return the number of pinned origins that the layout gives to another shard."""
     ring = queue.session.ring_id
     with queue.store.loose() as unit:

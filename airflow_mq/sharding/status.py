@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..queue import Backlog, MessageQueue
+from .change import count_leaving
 from .layout import Layout
 from .members import Members
 from .router import adopted
@@ -22,7 +23,7 @@ class ShardStatus:
     weight: int | None = None
     #: Version of the layout that it has adopted; None if it has none or does not answer.
     version: int | None = None
-    #: Origins that stay here until their messages and keys are gone.
+    #: Origins that the layout gives to another shard, and that stay here until their messages and keys are gone.
     pinned: int | None = None
     backlog: Backlog | None = None
     #: Why it does not answer.
@@ -46,6 +47,4 @@ def statuses(members: Members) -> list[ShardStatus]:
 
 
 def _look(queue: MessageQueue) -> tuple[Layout | None, int, Backlog]:
-    with queue.store.loose() as unit:
-        pinned = unit.shards.count_pins(queue.session.ring_id)
-    return adopted(queue), pinned, queue.inspect.backlog()
+    return adopted(queue), count_leaving(queue), queue.inspect.backlog()

@@ -56,10 +56,6 @@ class Shards(Repository):
             yield [origin for (origin,) in rows]
             after = rows[-1][0]
 
-    def count_pins(self, ring: int) -> int:
-        """Return the number of pinned origins."""
-        return int(self.unit.rows("count_pins", ring=ring)[0][0])
-
     def pinned(self, ring: int, origins: Sequence[str]) -> set[str]:
         """Return which of these origins are pinned."""
         if not origins:

@@ -246,6 +246,18 @@ def test_an_undone_change_leaves_no_origin_pinned(queue: ShardedQueue) -> None:
     assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
 
 
+def test_status_and_drain_count_origins_that_leave(queue: ShardedQueue) -> None:
+    """Pinned origins that the layout gave back do not count."""
+    queue.apply({"a": 1, "b": 0})
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS)
+    queue.apply({"a": 0, "b": 1})
+    queue.apply({"a": 1, "b": 1})
+    leaving = sum(queue.layout().owner(origin) == "b" for origin in ORIGINS)
+    assert 0 < leaving < len(ORIGINS)
+    assert {each.name: each.pinned for each in queue.status()} == {"a": leaving, "b": 0, "c": 0}
+    assert queue.drain().pinned == {"a": leaving, "b": 0, "c": 0}
+
+
 def test_a_new_shard_gets_the_settings(queue: ShardedQueue) -> None:
     queue.apply({"a": 1})
     queue.everywhere(lambda shard: shard.admin.change_ring(max_attempts=7, ordered=True))

@@ -26,10 +26,6 @@ ON CONFLICT (ring) DO UPDATE SET name = excluded.name, version = excluded.versio
 -- Return pinned origins, after a name.
 SELECT p.origin FROM {s}pin p WHERE p.ring = :ring AND p.origin > :after ORDER BY p.origin LIMIT :limit
 
--- name: count_pins
--- Return the number of pinned origins.
-SELECT count(*) FROM {s}pin p WHERE p.ring = :ring
-
 -- name: pinned
 -- Return which of these origins are pinned.
 SELECT p.origin FROM {s}pin p WHERE p.ring = :ring AND p.origin = :origin

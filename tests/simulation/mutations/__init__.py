@@ -224,7 +224,7 @@ MUTATIONS: Sequence[Mutation] = (
     _bug(
         "former layouts forgotten while origins are pinned", "sharding/change.py",
         "if not answers.missing and not any(pinned.values()):", "if not answers.missing:",
-        "if not any(members.each(_count_leaving, current.shards).all().values()):", "if True:",
+        "if not any(members.each(count_leaving, current.shards).all().values()):", "if True:",
         sharded=True,
     ),
     _bug(
