@@ -205,9 +205,7 @@ class _Clock:
         """Set the alarm of the member of a crowd that will be promised its demand first."""
         if crowd is not None and (found := crowd.next()):
             asks, name = found
-            backlog = _Backlog(
-                name, crowd.share, [crowd.stretch], 0, asks.parts, asks.all, 0, crowd.since, None, crowd
-            )
+            backlog = _Backlog(name, crowd.share, [crowd.stretch], 0, asks.parts, asks.all, 0, crowd.since, None, crowd)
             crowd.called.append(backlog)
             self._set_alarm(backlog)
 

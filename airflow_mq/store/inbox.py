@@ -245,20 +245,13 @@ class Inbox(Repository):
         rows = self._read(by_range, RowRange._fields, ranges, ring=ring)
         left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
         divided = aggregated and self.unit.aggregates
-        for origin, *both in rows if divided else _columns_of(rows):
+        for origin, groups in _groups_of(rows, plain) if divided else _one_group_each(rows):
             own = wanted[origin]
-            parts = [part for part in ((both[:plain], both[plain:]) if divided else (both,)) if part and part[0]]
-            found = sorted(chain.from_iterable(part[0] for part in parts))
+            found = sorted(chain.from_iterable(columns[0] for columns in groups))
             if found != own:
                 left[origin] = sorted(set(own).difference(found))
-            for part in parts:
-                columns = [_times_of(column) if isinstance(column, bytes) else column for column in part]
-                if found != own:
-                    among = set(own)
-                    kept = [id_ in among for id_ in columns[0]]
-                    columns = [list(compress(column, kept)) for column in columns]
-                if columns[0]:
-                    yield [origin, *columns]
+                groups = [_among(set(own), columns) for columns in groups]
+            yield from ([origin, *columns] for columns in groups if columns[0])
         keys = [(origin, id_) for origin, own in left.items() for id_ in own]
         yield from _columns_of(self._read(by_id, ("origin", "id"), keys, ring=ring))
 
@@ -399,6 +392,25 @@ def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
     """Return rows of one queue after the other as columns, as a database that aggregates bytes does."""
     for origin, own in groupby(rows, itemgetter(0)):
         yield [origin, *map(list, list(zip(*own))[1:])]
+
+
+def _one_group_each(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Return rows of one queue after the other as one group of columns for each queue."""
+    for origin, *columns in _columns_of(rows):
+        yield origin, [columns]
+
+
+def _groups_of(rows: Iterable[Sequence[Any]], plain: int) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Return aggregated rows as groups of columns: the first `plain` columns of plain rows, and those of others."""
+    for origin, *both in rows:
+        groups = [columns for columns in (both[:plain], both[plain:]) if columns and columns[0]]
+        yield origin, [[_times_of(each) if isinstance(each, bytes) else each for each in own] for own in groups]
+
+
+def _among(ids: set[int], columns: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the columns of rows with these ids."""
+    kept = [id_ in ids for id_ in columns[0]]
+    return [list(compress(column, kept)) for column in columns]
 
 
 def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]:
