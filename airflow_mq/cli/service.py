@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     option("--batch", "pass whole batches of one origin to the function"),
     option("--drain", "repeat until nothing more can be processed"),
     option("--follow", "repeat whenever messages are sent, until SIGTERM or Ctrl-C"),
-    option("--slice-messages N", "commit after N messages (default: 10000)", positive),
+    option("--slice-messages N", "commit after N messages (default: 20000)", positive),
     option("--slice-seconds S", "commit after S seconds (default: 1)", float),
     TRACEBACK,
     example="$ service --processor orders:process --drain\n$ service --processor orders:process --follow",

@@ -41,7 +41,7 @@ from .sending.commands import Commands, Push, TransferToken
 from .sending.inline import Inline
 from .sending.sender import Pairs, Sender, SendOptions, Terms
 from .servers import Server
-from .service import ServiceOptions, service_ring
+from .service import SLICE, ServiceOptions, service_ring
 from .session import Listener, RingSession
 from .set_aside import Judgement, SetAsides
 from .tokens import ReferenceToken
@@ -175,7 +175,7 @@ class MessageQueue:
         processor: Processor | BatchProcessor,
         limit: Weight | None = None,
         *,
-        slice_messages: int = 10_000,
+        slice_messages: int = SLICE,
         slice_seconds: float = 1.0,
         seed: bytes | None = None,
         progress: Callable[[Serviced], None] | None = None,

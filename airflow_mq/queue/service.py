@@ -35,6 +35,8 @@ from .walk import renewing, walk_ring, warn_of_stuck, write_ledger
 
 log = logging.getLogger("airflow_mq.service")
 
+#: Messages after which a service commits its results, unless the caller says otherwise.
+SLICE = 20_000
 #: Bytes of messages that a service holds in memory; then it commits its results, however few.
 HELD = 64 << 20
 _TAKEN_OVER = (
@@ -60,7 +62,7 @@ def service_ring(
     limit: Weight | None,
     tenure: Tenure | None = None,
     *,
-    slice_messages: int = 10_000,
+    slice_messages: int = SLICE,
     slice_seconds: float = 1.0,
     seed: bytes | None = None,
     progress: Callable[[Serviced], None] | None = None,

@@ -56,7 +56,7 @@ class Pgmq(Driver):
                 cursor.execute(SEND_BATCH, (chunk,), prepare=True)
         return told
 
-    def out_all(self, count: int, batch: int = 5000) -> dict[str, float]:
+    def out_all(self, count: int, batch: int = 20_000) -> dict[str, float]:
         done = 0
         with stopwatch() as told, self.connection.cursor(binary=True) as cursor:
             while rows := cursor.execute(READ, (batch,), prepare=True).fetchall():
