@@ -35,7 +35,7 @@ from .walk import renewing, walk_ring, warn_of_stuck, write_ledger
 
 log = logging.getLogger("airflow_mq.service")
 
-#: Messages after which a service commits its results, unless the caller says otherwise.
+#: Messages after which a service commits its results by default.
 SLICE = 20_000
 #: Bytes of messages that a service holds in memory; then it commits its results, however few.
 HELD = 64 << 20
