@@ -125,6 +125,8 @@ class Service:
                 options = LoadOptions(with_payloads=True, looks_once=tenure is not None)
                 self.working_set = session.working_set(unit, locked._replace(state=state), options)
                 self.cache = self.working_set.loader.payloads.cache
+                if tenure is not None and (ahead := tenure.take_ahead()):
+                    self.working_set.loader.source.expect_as(ahead)
                 if session.listeners:
                     self.working_set.loader.inboxes.cut_everything()
                 gaps = session.explaining_gaps(unit, self.working_set, TokenRefused(_TAKEN_OVER))
@@ -236,8 +238,10 @@ class Service:
     def _keeps_lease(self, unit: Unit, locked: Locked) -> bool:
         if self.tenure is None:
             return False
+        tickets, looks = self.working_set.floors
+        saved = locked._replace(state=locked.state._replace(ticket_floor=tickets, look_floor=looks))
         # Messages in flight are settled before the next service, by a transaction that needs the ring.
-        return self.tenure.keep(unit, locked, self.token, needed=self.met_in_flight())
+        return self.tenure.keep(unit, saved, self.token, needed=self.met_in_flight())
 
     def _stop(self) -> None:
         """End an interrupted service: commit its outcomes if all books are consistent.

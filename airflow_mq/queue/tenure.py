@@ -11,6 +11,7 @@ import time
 
 from ..store.rows import Locked
 from ..store.unit import Unit
+from ..store.working_set import FEW_ROWS, Source, expect_walk
 from .session import RingSession, extend_lease, meets_apart
 
 #: Seconds after the last mark of another process for which no lease is kept.
@@ -25,6 +26,8 @@ class Tenure:
         #: The ring as it was last read; None if no lease is kept.
         self.ring: Locked | None = None
         self.token = b""
+        #: What the next service reads first, requested with the pulse; None if the look for newcomers was too short.
+        self._ahead: Source | None = None
         self._shared_until = 0.0
 
     def has_messages(self) -> bool:
@@ -32,7 +35,16 @@ class Tenure:
         ring_id, kept = self.session.ring_id, self.ring is not None
         with self.session.store.loose() as unit:
             leased = unit.leased(ring_id) if kept else None
-            newest, _, due = unit.inbox.pulse(ring_id)
+            pulse = unit.inbox.pulse_soon(ring_id)
+            self._ahead, below = None, 0
+            if self.ring is not None:
+                # These reads come after the pulse, so they show the messages that it shows.
+                below = self.ring.state.look_floor + FEW_ROWS
+                self._ahead = Source(self.session.store, unit, ring_id)
+                expect_walk(self._ahead, self.ring.state, self.ring.now, self.session.config, below)
+            newest, _, due = pulse()
+            if newest >= below:
+                self._ahead = None
             if leased is not None:
                 self.ring = leased()
             now = self.ring.now if self.ring else unit.now() if due is not None else 0
@@ -41,6 +53,11 @@ class Tenure:
             # Due rows join their queues when the ring is locked.
             self.close()
         return bool(newest) or is_due
+
+    def take_ahead(self) -> Source | None:
+        """Return what was requested for this service, which is out of date for the next one."""
+        ahead, self._ahead = self._ahead, None
+        return ahead
 
     def keep(self, unit: Unit, ring: Locked, token: bytes, *, needed: bool) -> bool:
         """Keep the lease of a service at its end, in its transaction; return whether.
@@ -56,6 +73,7 @@ class Tenure:
 
     def close(self) -> None:
         """Give the lease back."""
+        self._ahead = None
         if self.ring is not None:
             self.ring = None
             self.session.release_lease(self.token)

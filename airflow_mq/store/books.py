@@ -118,7 +118,12 @@ class Books(Repository):
 
     def guaranteed(self, ring: int) -> list[str]:
         """Return origins with a guaranteed least, those with a ready book first."""
-        return [origin for (origin,) in self.unit.rows("guaranteed", ring=ring)]
+        return self.guaranteed_soon(ring)()
+
+    def guaranteed_soon(self, ring: int) -> Callable[[], list[str]]:
+        """Request such origins."""
+        rows = self.unit.soon("guaranteed", ring=ring)
+        return lambda: [origin for (origin,) in rows()]
 
     def turns(self, ring: int, text: str, limit: int) -> list[TurnRow]:
         """Return ready books in ring order whose name contains a text."""

@@ -12,7 +12,10 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.queue import Delivery, Serviced, walk
+from airflow_mq.queue.service import service_ring
+from airflow_mq.queue.tenure import Tenure
 from airflow_mq.store.rings import Rings
+from airflow_mq.store.working_set import FEW_ROWS
 from airflow_mq.ticker import Ticker
 from tests.waiting import eventually
 
@@ -238,3 +241,21 @@ def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: st
         sender.commit()
         with queue.store.loose() as unit:
             assert unit.leased(queue.session.ring_id)().horizon > first[0]
+
+
+def test_a_burst_is_longer_than_the_look_that_comes_with_the_pulse(queue: MessageQueue) -> None:
+    """The look ends after a bounded number of ids; the service looks again for the rest."""
+    count = 2 * FEW_ROWS + 1
+    seen: list[str] = []
+    with closing(Tenure(queue.session)) as tenure:
+
+        def service() -> None:
+            assert tenure.has_messages()
+            service_ring(queue.session, queue._settler, lambda each: seen.append(each.origin), None, tenure)
+
+        queue.enqueue_message("first", b"1")
+        service()
+        queue.enqueue_messages((f"origin-{number}", b"1") for number in range(count))
+        service()
+        assert not tenure.has_messages()
+    assert len(seen) == len(set(seen)) == count + 1

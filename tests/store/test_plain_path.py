@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.queue.service import service_ring
+from airflow_mq.queue.tenure import Tenure
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store.direct import DirectConnection
 from airflow_mq.store.postgres import FEW
@@ -101,26 +103,49 @@ def test_a_service(queue: MessageQueue, kind: str) -> None:
     ])  # fmt: skip
 
 
+class Trips:
+    """Counts round trips to PostgreSQL."""
+
+    count = 0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        converse = DirectConnection.converse
+
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return converse(*arguments)
+
+        monkeypatch.setattr(DirectConnection, "converse", counted)
+
+
 @pytest.mark.postgres
 def test_round_trips_of_a_service(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(parse(pg_uri))
-    trips, converse = 0, DirectConnection.converse
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal trips
-        trips += 1
-        return converse(*arguments)
-
+    trips = Trips(monkeypatch)
     with MessageQueue(pg_uri) as queue:
         for _ in range(5):
             # By now each statement is prepared.
             queue.enqueue_messages([("a", b"one"), ("b", b"two")])
-            trips = 0
-            with monkeypatch.context() as patch:
-                patch.setattr(DirectConnection, "converse", counted)
-                assert queue.service_queues(lambda delivery: None).processed == 2
+            trips.count = 0
+            assert queue.service_queues(lambda delivery: None).processed == 2
     # Lock; lease and commit; ring; books and inboxes; newcomers; lock; writes; commit.
-    assert trips == 8
+    assert trips.count == 8
+
+
+@pytest.mark.postgres
+def test_round_trips_of_a_worker(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgrade(parse(pg_uri))
+    trips = Trips(monkeypatch)
+    with MessageQueue(pg_uri) as queue:
+        tenure = Tenure(queue.session)
+        for _ in range(6):
+            queue.enqueue_messages([("a", b"one"), ("b", b"two")])
+            trips.count = 0
+            assert tenure.has_messages()
+            assert service_ring(queue.session, queue._settler, lambda delivery: None, None, tenure).processed == 2
+        # Pulse and ring; books and inboxes; lock; writes; commit.
+        assert trips.count == 5
+        tenure.close()
 
 
 def test_a_block(queue: MessageQueue, kind: str) -> None:

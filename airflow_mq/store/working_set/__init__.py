@@ -18,8 +18,8 @@ from ..unit import Unit
 from .books import LEAST_REGULAR, level_of, ticket_of
 from .loader import LoadOptions, StoreLoader
 from .overlay import Overlay, OverlayLoader
-from .ring import MEET_IN_ALL
-from .source import Source
+from .ring import MEET_IN_ALL, expect_walk
+from .source import FEW_ROWS, Source
 from .writer import ChangedRows, Writer, changed_rows
 
 
@@ -38,6 +38,8 @@ class StoredSet(WorkingSet):
         self.after_save: list[Callable[[], object]] = []
         #: Whether references to external payloads went: some payloads may be unused now.
         self.released_payloads = False
+        #: The floors of the ring as they were last written: of tickets, and of looks for newcomers.
+        self.floors = loader.state.ticket_floor, loader.state.look_floor
 
     @property
     def unit(self) -> Unit:
@@ -74,12 +76,15 @@ class StoredSet(WorkingSet):
         return rows
 
     def _write(self, unit: Unit) -> None:
-        Writer(unit, self.ring_id).write(self.take_changes(unit.fresh_ids), allow_high=not self.config.high)
+        rows = self.take_changes(unit.fresh_ids)
+        Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
+        self.floors = rows.ticket_floor, rows.look_floor
         for step in self.after_save:
             step()
 
 
 __all__ = [
+    "FEW_ROWS",
     "LEAST_REGULAR",
     "MEET_IN_ALL",
     "LoadOptions",
@@ -88,6 +93,7 @@ __all__ = [
     "Source",
     "StoreLoader",
     "StoredSet",
+    "expect_walk",
     "level_of",
     "ticket_of",
 ]

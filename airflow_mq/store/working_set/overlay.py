@@ -63,7 +63,7 @@ class Overlay(Source):
 
     # Nothing is read ahead: most rows are in memory.
 
-    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int) -> None:
+    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
         """Do nothing."""
 
     def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from ...core.changes import POSTED
+from ...core.config import RingConfig
 from ...core.priority import is_high
 from ...core.working_set import WorkingSet
 from ..books import LineRow
@@ -24,6 +25,16 @@ SLICE_IDS, MOST_SLICES = 20_000, 4
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
+
+
+def expect_walk(source: Source, state: StateRow, now: int, config: RingConfig, below: int = POSTED) -> None:
+    """Request what a walk through a ring in this state reads first; newcomers below an id only."""
+    after, is_deficit = _first_ticket(state) - 1, config.order == "deficit"
+    source.expect_walk(after, books.RING_SLICE, now, state.look_floor, below, guaranteed=is_deficit)
+
+
+def _first_ticket(state: StateRow) -> int:
+    return max(state.ticket_floor, LEAST_REGULAR)
 
 
 class Coming:
@@ -52,13 +63,14 @@ class RingLoader:
         self.source = source
         self.books = books
         self.inboxes = inboxes
+        self._state = state
         self.look_cursor = state.look_floor
         #: The id from which the next operation looks, at the latest.
         self._highest_floor = POSTED
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
         self._look_horizon = inboxes.horizon
-        self._ticket_cursor = max(state.ticket_floor, LEAST_REGULAR) - 1
+        self._ticket_cursor = _first_ticket(state) - 1
         self._rest_done = False
         self._high_cursor = LEAST_TICKET
         self._high_done = not working_set.config.high
@@ -81,7 +93,7 @@ class RingLoader:
 
     def expect_walk(self) -> None:
         """Request what the first stretch needs: one round trip brings it together with the next read."""
-        self.source.expect_walk(self._ticket_cursor, books.RING_SLICE, self.working_set.now, self.look_cursor, POSTED)
+        expect_walk(self.source, self._state, self.working_set.now, self.working_set.config)
 
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""

@@ -14,7 +14,7 @@ from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
 from ..store import AnyStore
 from ..unit import Unit
 
-#: Number of ids up to which a look for newcomers is requested before it is certain to be needed.
+#: Number of ids of a look for newcomers that is requested before it is certain to be needed.
 FEW_ROWS = 1_000
 
 
@@ -31,19 +31,30 @@ class Source:
 
     # Reads that are likely to follow: the database gets them together with the next one.
 
-    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int) -> None:
-        """Request what a walk reads first: ready books, and newcomers if there are few rows to read."""
+    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
+        """Request what a walk reads first, unless it is requested already.
+
+        That is ready books behind a ticket, newcomers among these ids if they are few, and perhaps the origins with a
+        guaranteed least.
+        """
         if not self.unit.pipelines:
             return
-        self._expected["ready", after, limit] = self.unit.books.ready_soon(self.ring_id, after, limit, now)
-        if self.last_id - start < FEW_ROWS:
-            self._expected["news", start, below] = self.unit.inbox.unready_soon(self.ring_id, start, below)
+        if ("ready", after, limit) not in self._expected:
+            self._expected["ready", after, limit] = self.unit.books.ready_soon(self.ring_id, after, limit, now)
+        if min(below, self.last_id + 1) <= start + FEW_ROWS and ("news", start) not in self._expected:
+            self._expected["news", start] = self.unit.inbox.unready_soon(self.ring_id, start, below)
+        if guaranteed and ("guaranteed",) not in self._expected:
+            self._expected["guaranteed",] = self.unit.books.guaranteed_soon(self.ring_id)
 
     def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:
         """Request the first rows of the inboxes of queues, before their books are loaded."""
         if self.unit.pipelines and inline:
             looks = self.unit.inbox.first_looks(self.ring_id, origins, limit, inline)
             self._expected["looks", tuple(origins), limit] = looks
+
+    def expect_as(self, other: Source) -> None:
+        """Take over what another source of this ring has requested."""
+        self._expected |= other._expected
 
     def forget_expected(self) -> None:
         """Drop requests whose answers were not used."""
@@ -84,12 +95,14 @@ class Source:
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
+        if (expected := self._expected.pop(("guaranteed",), None)) is not None:
+            return list(expected())
         return self.unit.books.guaranteed(self.ring_id)
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        if (expected := self._expected.pop(("news", start, below), None)) is not None:
-            return list(expected())
+        if (expected := self._expected.pop(("news", start), None)) is not None:
+            return [row for row in expected() if row.id < below]
         return self.unit.inbox.unready_from(self.ring_id, start, below)
 
     def news_by_origin(self) -> list[FirstRow]:
