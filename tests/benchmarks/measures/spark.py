@@ -36,6 +36,6 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
     for variant, most in STARTS.items():
         start = values(pick(samples, "spark_start", variant=variant), "seconds")
         found.append(
-            Row("spark", f"seconds of a small block, {variant}", start.median if start else None, most, at_least=False)
+            Row("spark", f"a small block, {variant}", start.median if start else None, most, at_least=False, unit="s")
         )
     return [row for row in found if row.ratio is not None]
