@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from ..store.inbox import PulseRow
 from ..store.rows import Locked
 from ..store.unit import Unit
 from ..store.working_set import FEW_ROWS, Source, expect_walk
@@ -32,27 +33,30 @@ class Tenure:
 
     def has_messages(self) -> bool:
         """Return whether inbox rows wait or delayed ones are due; give back a lease that another process needs."""
-        ring_id, kept = self.session.ring_id, self.ring is not None
+        self._ahead = None
         with self.session.store.loose() as unit:
-            leased = unit.leased(ring_id) if kept else None
-            pulse = unit.inbox.pulse_soon(ring_id)
-            self._ahead, below = None, 0
-            if self.ring is not None:
-                # These reads come after the pulse, so they show the messages that it shows.
-                below = self.ring.state.look_floor + FEW_ROWS
-                self._ahead = Source(self.session.store, unit, ring_id)
-                expect_walk(self._ahead, self.ring.state, self.ring.now, self.session.config, below)
-            newest, _, due = pulse()
-            if newest >= below:
-                self._ahead = None
-            if leased is not None:
-                self.ring = leased()
-            now = self.ring.now if self.ring else unit.now() if due is not None else 0
+            if self.ring is None:
+                newest, _, due = unit.inbox.pulse(self.session.ring_id)
+                now = unit.now() if due is not None else 0
+            else:
+                self.ring, (newest, _, due) = self._look_ahead(unit, self.ring)
+                now = self.ring.now
         is_due = due is not None and due <= now
         if self.ring is not None and (is_due or not self._may_keep(self.ring)):
             # Due rows join their queues when the ring is locked.
             self.close()
         return bool(newest) or is_due
+
+    def _look_ahead(self, unit: Unit, ring: Locked) -> tuple[Locked, PulseRow]:
+        """Return the leased ring as it is now, and its pulse; request what the next service reads first with them."""
+        ring_id, below = self.session.ring_id, ring.state.look_floor + FEW_ROWS
+        leased, pulse = unit.leased(ring_id), unit.inbox.pulse_soon(ring_id)
+        # These reads come after the pulse, so they show the messages that it shows.
+        ahead = Source(self.session.store, unit, ring_id)
+        expect_walk(ahead, ring.state, ring.now, self.session.config, below)
+        found = pulse()
+        self._ahead = ahead if found.newest < below else None
+        return leased(), found
 
     def take_ahead(self) -> Source | None:
         """Return what was requested for this service, which is out of date for the next one."""
