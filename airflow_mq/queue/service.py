@@ -1,7 +1,8 @@
 """Servicing in place: the processor is a Python callable of this process.
 
-No transaction is open while it runs. The service holds the ring by a lease and works in slices: one short transaction
-writes the outcomes of a slice and the messages that it enqueued. A crash repeats at most one slice.
+No transaction waits for it. The service holds the ring by a lease and works in slices: one short transaction writes the
+outcomes of a slice and the messages that it enqueued. A crash repeats at most one slice, or two if they are large: see
+`commits`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TypedDict
 
 from ..core.book import Book
 from ..core.claims import Scales
-from ..core.errors import MessageQueueError, TokenRefused
+from ..core.errors import MessageQueueError, StoreCorrupt, TokenRefused
 from ..core.events import Fate
 from ..core.orders import Ledger
 from ..core.outcome import Outcome
@@ -27,6 +28,7 @@ from ..store.unit import Unit
 from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .blocks.settlement import BlockSettler
+from .commits import LEAST_BESIDE, Commits
 from .servers import ServerRecord, server_record
 from .session import RingSession, current_delivery, extend_lease, limit_of
 from .tenure import Tenure
@@ -117,21 +119,29 @@ class Service:
             self.token, locked = tenure.token, tenure.ring
         else:
             locked = session.take_lease(self.token, "serviced", patience)
+        self.commits = Commits(session, self.token)
         try:
-            with session.store.loose() as unit:
+            with closing(self.commits), session.store.loose() as unit:
                 # The next service need not read again what this one has read.
                 unit.last_id = locked.horizon - 1
                 state = locked.state._replace(lease_token=self.token)
                 options = LoadOptions(with_payloads=True, looks_once=tenure is not None)
                 self.working_set = session.working_set(unit, locked._replace(state=state), options)
                 self.cache = self.working_set.loader.payloads.cache
+                source = self.working_set.loader.source
+                source.before_read = self._finish_commit
                 if tenure is not None and (ahead := tenure.take_ahead()):
-                    self.working_set.loader.source.expect_as(ahead)
+                    source.expect_as(ahead)
                 if session.listeners:
                     self.working_set.loader.inboxes.cut_everything()
                 gaps = session.explaining_gaps(unit, self.working_set, TokenRefused(_TAKEN_OVER))
                 with gaps, renewing(session, self.token):
-                    yield
+                    try:
+                        yield
+                    except StoreCorrupt:
+                        self._finish_commit()
+                        raise
+                self._finish_commit()
             self._save(last=True)
         except BaseException:
             self._stop()
@@ -209,18 +219,34 @@ class Service:
 
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
         """Between two messages: commit the outcomes if the slice is full."""
+        tried = self._tried
         if self.is_full(more, milliseconds) or not more:
-            self._save()
+            follows_long = milliseconds >= self.slice_seconds * 1_000
+            if tried + (more or 1) > self.slice_messages and not follows_long and self._may_save_beside(tried):
+                self._save_beside()
+            else:
+                self._save()
             self._tried = more or 1
+
+    def _may_save_beside(self, tried: int) -> bool:
+        """Return whether the slice is large, and the next one needs nothing that its commit changes.
+
+        Messages that a processor sent are such, and two slices have to fit in memory.
+        """
+        return (
+            self.session.store.reads_beside_writes
+            and tried >= LEAST_BESIDE
+            and self.cache.fetched <= HELD // 2
+            and not self.working_set.changes.posted
+            and not self.session.listeners
+        )
 
     def _save(self, last: bool = False) -> None:
         """Commit the slice, in one short transaction."""
-        session, working_set = self.session, self.working_set
+        session = self.session
+        self._finish_commit()
         with session.hold(token=self.token) as (unit, locked):
-            if locked.state.lease_token != self.token:
-                raise TokenRefused(_TAKEN_OVER)
-            self._count()
-            working_set.save_in(unit, locked, self.current)
+            self._prepare(unit, locked)()
             if last:
                 session.forget_old(unit, locked.now)
                 write_ledger(unit, session.ring_id, self.ledger, locked.now)
@@ -229,9 +255,42 @@ class Service:
             else:
                 extend_lease(unit, session.ring_id, locked)
         session.store.rest()
-        session.sweep_payloads(working_set)
-        session.notify(working_set.take_hooks())
+        self._begin_slice()
+        self._note_commit()
+
+    def _save_beside(self) -> None:
+        """Let a thread commit the slice, and return at once."""
+        self._finish_commit()
+        commit = self.commits.begin()
+        unit, locked = commit.held()
+        write = self._prepare(unit, locked)
+
+        def write_all() -> None:
+            write()
+            extend_lease(unit, self.session.ring_id, locked)
+
+        commit.commit(write_all)
+        self._begin_slice()
+
+    def _prepare(self, unit: Unit, locked: Locked) -> Callable[[], None]:
+        """Return a function that writes the slice, in a transaction that holds the ring."""
+        if locked.state.lease_token != self.token:
+            raise TokenRefused(_TAKEN_OVER)
+        self._count()
+        return self.working_set.prepare(unit, locked, self.current)
+
+    def _begin_slice(self) -> None:
         self._tried, self._slice_began = 0, time.monotonic()
+
+    def _finish_commit(self) -> None:
+        """Wait for the commit of the last slice, if it runs beside this one."""
+        if self.commits.finish():
+            self._note_commit()
+
+    def _note_commit(self) -> None:
+        """After a commit, do what depends on it."""
+        self.session.sweep_payloads(self.working_set)
+        self.session.notify(self.working_set.take_hooks())
         if self.progress:
             self.progress(self.result)
 

@@ -224,6 +224,15 @@ class FirstPages(NamedTuple):
         )  # fmt: skip
 
 
+class SavedPage(NamedTuple):
+    """A page to be written, the number of its set-aside messages, and its first and last inbox row."""
+
+    page: PageRow
+    kept: int
+    first_mail: int
+    last_mail: int
+
+
 class Pages(Repository):
     """Pages of a ring."""
 
@@ -256,17 +265,19 @@ class Pages(Repository):
         """Set aside all remaining messages of a queue from a page on."""
         self.unit.run("sweep_pages", ring=ring, origin=origin, first=first)
 
-    def save(self, ring: int, pages: Sequence[tuple[str, Page, int]]) -> None:
-        """Write pages: queue, page, and number of set-aside messages."""
-        rows = [
-            (*packed_page(origin, page), kept, page.slices.row_ids[0], page.slices.row_ids[-1])
-            for origin, page, kept in pages
-        ]
+    def save(self, ring: int, pages: Sequence[SavedPage]) -> None:
+        """Write pages."""
+        rows = [(*page, kept, first, last) for page, kept, first, last in pages]
         self._put("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete pages."""
         self._put("delete_page", ("origin", "page"), keys, ring=ring)
+
+
+def saved_page(origin: str, page: Page, kept: int) -> SavedPage:
+    """Return a page as it is to be written."""
+    return SavedPage(packed_page(origin, page), kept, page.slices.row_ids[0], page.slices.row_ids[-1])
 
 
 def packed_page(origin: str, page: Page) -> PageRow:

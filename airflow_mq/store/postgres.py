@@ -169,6 +169,7 @@ class PostgresUnit(Unit):
 class PostgresStore(Store[Connection]):
     """A store in a schema of a PostgreSQL database."""
 
+    reads_beside_writes = True
     #: Whether the user may read reports; None until it was asked.
     reads_reports: bool | None = None
 

@@ -110,6 +110,7 @@ class SqliteUnit(Unit):
 class SqliteStore(Store[sqlite3.Connection]):
     """A store in a SQLite file."""
 
+    reads_beside_writes = False
     #: Seconds of write transactions since the last pause.
     _kept = 0.0
     #: Device and inode of the file that is open.

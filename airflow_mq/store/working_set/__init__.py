@@ -48,21 +48,27 @@ class StoredSet(WorkingSet):
 
     def save(self) -> None:
         """Write all changes, in a transaction that holds the ring."""
-        self._write(self.unit)
+        self._prepared(self.unit)()
 
     def save_in(self, unit: Unit, locked: Locked, current: str | None = None) -> None:
         """Write all changes in another transaction than that which was read through, and go on reading there.
 
         :param current: the queue that is being serviced; if the ring changed since, the others are looked at again.
         """
-        read_through, self.loader.source.unit = self.unit, unit
-        self.loader.source.forget_expected()
+        self.prepare(unit, locked, current)()
+
+    def prepare(self, unit: Unit, locked: Locked, current: str | None = None) -> Callable[[], None]:
+        """Return a function that does so. Until then, only rows of inboxes may be read there."""
+        source = self.loader.source
+        read_through, source.unit = source.unit, unit
+        source.forget_expected()
         if locked.state.version != self.loader.state.version:
             self.loader.refresh(locked.state, current)
         self.loader.state = locked.state
-        self._write(unit)
-        self.loader.source.unit, self.now, self.loader.inboxes.horizon = read_through, locked.now, locked.horizon
+        write = self._prepared(unit)
+        source.unit, self.now, self.loader.inboxes.horizon = read_through, locked.now, locked.horizon
         self.loader.state = locked.state._replace(version=locked.state.version + 1)
+        return write
 
     def take_changes(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
         """Return all changes as rows, and begin a new record."""
@@ -75,12 +81,17 @@ class StoredSet(WorkingSet):
         self.changes = Changes()
         return rows
 
-    def _write(self, unit: Unit) -> None:
+    def _prepared(self, unit: Unit) -> Callable[[], None]:
+        """Take all changes, and return a function that writes them."""
         rows = self.take_changes(unit.fresh_ids)
-        Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
         self.floors = rows.ticket_floor, rows.look_floor
-        for step in self.after_save:
-            step()
+
+        def write() -> None:
+            Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
+            for step in self.after_save:
+                step()
+
+        return write
 
 
 __all__ = [

@@ -20,7 +20,7 @@ from .reach import Reach
 from .source import Source
 
 #: Number of rows fetched at once for queues that are only likely to need them.
-MOST_ROWS = 32_768
+MOST_ROWS = 8_192
 #: Rows of up to so many bytes are fetched together with their payloads, where these are wanted.
 INLINE = 2000
 #: Number of rows that one look at all inboxes of a ring brings.

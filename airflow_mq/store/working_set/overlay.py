@@ -14,7 +14,7 @@ from ...core.page import Page, PlainRows
 from ...core.priority import books_of, is_high, origin_of
 from .. import codec
 from ..blocks import ClaimRow
-from ..books import LineRow, TurnsRow, packed_page
+from ..books import LineRow, TurnsRow
 from ..origins import GroupRow, SettingsRow
 from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
 from ..store import AnyStore, Outgoing
@@ -80,8 +80,8 @@ class Overlay(Source):
         """Keep the rows that an operation would have stored."""
         posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
         self._add([StoredInboxRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
-        for origin, page, _ in rows.pages:
-            self._pages.setdefault(origin, {})[page.index] = packed_page(origin, page)
+        for saved in rows.pages:
+            self._pages.setdefault(saved.page.origin, {})[saved.page.page] = saved.page
         for origin, index in rows.removed_pages:
             self._pages.setdefault(origin, {})[index] = None
         self._forget_rows(rows.removed_pages)

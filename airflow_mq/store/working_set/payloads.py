@@ -24,7 +24,7 @@ from .reach import Reach
 from .source import Source
 
 #: Bytes of messages fetched at once for queues that are only likely to need them.
-MOST_BYTES = 8 << 20
+MOST_BYTES = 4 << 20
 #: Rows of so many bytes on average are fetched without aggregating them.
 LARGE = 4096
 #: Number of messages whose headers are fetched together, where the caller asks for them one by one.

@@ -21,7 +21,7 @@ from .source import Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
 #: origins have rows instead: few origins may have all of them.
-SLICE_IDS, MOST_SLICES = 20_000, 4
+SLICE_IDS, MOST_SLICES = 20_000, 1
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096

@@ -23,11 +23,23 @@ class Source:
 
     def __init__(self, store: AnyStore, unit: Unit, ring_id: int) -> None:
         self.store = store
-        #: The transaction to read through. A service replaces it for the time of each commit.
-        self.unit = unit
         self.ring_id = ring_id
+        #: Called before each read, except those of inbox rows: a commit may run beside these.
+        self.before_read: Callable[[], None] | None = None
+        self._unit = unit
         #: Ways to the rows of reads that were requested, by the read and its arguments.
         self._expected: dict[tuple[object, ...], Callable[[], Any]] = {}
+
+    @property
+    def unit(self) -> Unit:
+        """The transaction to read through. A service replaces it for the time of each commit."""
+        if self.before_read is not None:
+            self.before_read()
+        return self._unit
+
+    @unit.setter
+    def unit(self, unit: Unit) -> None:
+        self._unit = unit
 
     # Reads that are likely to follow: the database gets them together with the next one.
 
@@ -63,7 +75,7 @@ class Source:
     @property
     def last_id(self) -> int:
         """The last id that was drawn when the ring was locked."""
-        return self.unit.last_id
+        return self._unit.last_id
 
     # Books and the ring.
 
@@ -139,7 +151,7 @@ class Source:
 
     def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
-        return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
+        return self._unit.inbox.after(self.ring_id, wanted, limit, inline)
 
     def looks(
         self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
@@ -149,7 +161,7 @@ class Source:
         if expected is not None:
             found: Iterable[tuple[str, PlainRows | list[StoredInboxRow]]] = expected()
             return found
-        return self.unit.inbox.looks(self.ring_id, wanted, limit, inline, single)
+        return self._unit.inbox.looks(self.ring_id, wanted, limit, inline, single)
 
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
@@ -167,24 +179,24 @@ class Source:
 
     def heaps(self, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
         """Return the bytes of rows, of which many are large."""
-        heaps = self.unit.inbox.heaps(self.ring_id, wanted, large=large)
+        heaps = self._unit.inbox.heaps(self.ring_id, wanted, large=large)
         if sum(len(own.ids) for own in heaps) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
             found = {id_ for own in heaps for id_ in own.ids}
-            heaps += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
+            heaps += self._unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return heaps
 
     def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """Return origin, id and borrowed bytes of rows."""
-        return self.unit.loans.heaps(self.ring_id, wanted)
+        return self._unit.loans.heaps(self.ring_id, wanted)
 
     def attributes(self, wanted: RowIds) -> list[AttributesRow]:
         """Return origin, id and attributes of the rows that have any."""
-        return self.unit.inbox.attributes(self.ring_id, wanted)
+        return self._unit.inbox.attributes(self.ring_id, wanted)
 
     def sent_at(self, wanted: RowIds) -> dict[int, int]:
         """Return when rows were enqueued, by id."""
-        return self.unit.inbox.sent_at(self.ring_id, wanted)
+        return self._unit.inbox.sent_at(self.ring_id, wanted)
 
     def arrivals(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned since."""

@@ -15,6 +15,7 @@ from ...core.page import PROCESSED, Page, Slices
 from ...core.priority import is_high, told
 from ...core.working_set import WorkingSet
 from .. import codec
+from ..books import SavedPage, saved_page
 from ..inbox import RowRange
 from ..rows import Arrival, BookRow, StateRow, dated, rejoined_row
 from ..unit import Unit
@@ -45,7 +46,7 @@ class AsideRow(NamedTuple):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """All that a writer stores for one operation."""
+    """All that a writer stores for one operation: the operation may go on meanwhile, and changes none of it."""
 
     now: int
     block: int | None
@@ -53,8 +54,7 @@ class ChangedRows:
     ticket_floor: int
     look_floor: int
     posted: Mapping[int, Posted]
-    #: Origin, page, and the number of its messages that wait for a decision.
-    pages: list[tuple[str, Page, int]]
+    pages: list[SavedPage]
     removed_pages: Mapping[Key, Page]
     #: References to external payloads that went: rows, and places in them.
     references: list[tuple[int, int]]
@@ -91,7 +91,7 @@ class _Collector:
             self._rename(dict(zip(posted, drawn)))
         planning = working_set.planning
         references = [] if planning else self._references()
-        pages = [(origin, page, page.kept(self.book(origin).begin)) for origin, page in self._pages()]
+        pages = [saved_page(origin, page, page.kept(self.book(origin).begin)) for origin, page in self._pages()]
         tickets = {**changes.tickets, **self._places(moved, drawn[len(posted) :])}
         origins = self._origins().union(tickets)
         raised = list(self._raised_floors(origins))
