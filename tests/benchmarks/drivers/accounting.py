@@ -75,8 +75,13 @@ class Account:
 
     def server_cpu(self) -> float:
         """Return the CPU seconds of the connection's server process."""
-        fields = self._stat.read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        fields = _fields(self._stat)
+        return (fields[11] + fields[12]) / os.sysconf("SC_CLK_TCK")
+
+    def ended_cpu(self) -> float:
+        """Return the CPU seconds of the server's processes that have ended, those of other connections included."""
+        fields = _fields(Path(f"/proc/{_fields(self._stat)[1]}/stat"))
+        return (fields[13] + fields[14]) / os.sysconf("SC_CLK_TCK")
 
     def statements(self) -> dict[str, Counter[str]]:
         """Return the counters of each statement text."""
@@ -84,6 +89,12 @@ class Account:
         for query, *numbers in self._watch.execute(COUNTED.encode()):
             found[query].update(dict(zip(COUNTERS, numbers, strict=True)))
         return found
+
+
+def _fields(stat: Path) -> list[int]:
+    """Return what the kernel records of a process, from its state on; the state itself is 0."""
+    _, *others = stat.read_text().rpartition(")")[2].split()
+    return [0, *map(int, others)]
 
 
 def grown(before: dict[str, Counter[str]], after: dict[str, Counter[str]]) -> dict[str, Counter[str]]:

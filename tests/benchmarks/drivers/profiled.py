@@ -105,11 +105,13 @@ class Profiled(Driver):
         points: set[str] = set()
         account, sampler = Account(self.dsn, store.connection()), Sampler()
         store.probe = points.add
-        before, server = account.statements(), account.server_cpu()
+        before, server, ended = account.statements(), account.server_cpu(), account.ended_cpu()
         client, start = time.process_time(), time.perf_counter()
         with sampler:
             body()
         seconds, client = time.perf_counter() - start, time.process_time() - client
+        # A thread that commits beside the processing has a connection of its own, which is closed by now.
+        server += ended - account.ended_cpu()
         server, names = account.server_cpu() - server, names_of(store, points)
         statements: Counter[str] = Counter()
         for query, counter in grown(before, account.statements()).items():

@@ -10,12 +10,10 @@ from tests.benchmarks.drivers.common import ORIGINS
 from tests.benchmarks.lab import Lab
 
 CALLS = (1, 10, 1000)
-# A batch processor as it comes, and with results committed less often; a callable for each message; whole blocks.
+# A batch processor, a callable for each message, and whole blocks.
 MODES: dict[str, dict[str, Any]] = {
     "batch": {"mode": "batch"},
-    "batch in slices of 100,000": {"mode": "batch", "slice_messages": 100_000},
     "callable": {"mode": "callable"},
-    "callable in slices of 100,000": {"mode": "callable", "slice_messages": 100_000},
     "block": {"mode": "block"},
 }
 
