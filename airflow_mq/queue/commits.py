@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 
 from ..store.rows import Locked
@@ -87,9 +88,12 @@ class Commit:
         """Wait for the end of the transaction, and raise its error."""
         self._end.result()
 
+    def _hold(self) -> AbstractContextManager[tuple[Unit, Locked]]:
+        return self._session.hold(token=self._token)
+
     def _run(self) -> None:
         try:
-            with self._session.hold(token=self._token) as held:
+            with self._hold() as held:
                 self._held.set_result(held)
                 self._write.result()()
         except BaseException as error:

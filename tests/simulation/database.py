@@ -423,7 +423,8 @@ class PostgresSeam(Seam):
             return _poll(connection.pgconn.socket, wanted, 10.0)
         socket, pid, monitor = connection.pgconn.socket, connection.pgconn.backend_pid, self._known[id(connection)]
         while not (ready := _poll(socket, wanted, PATIENCE)):
-            if monitor.is_blocked(pid):
+            # A thread of the process cannot let others run: it waits until the server gives up.
+            if process.is_current and monitor.is_blocked(pid):
                 process.block(lambda: self._is_free(connection, wanted), None)
                 if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
                     raise psycopg.OperationalError("server closed the connection unexpectedly")

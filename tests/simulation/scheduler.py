@@ -70,6 +70,11 @@ class Process:
         """Whether it is in the middle of a step."""
         return self.greenlet is not None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether its actor runs, and no other thread of it."""
+        return self.greenlet is not None and greenlet.getcurrent() is self.greenlet
+
     def arrive(self, commits: bool, begins: bool = False) -> Fault | None:
         """Pause before a statement if the script cuts here; return the fault that happens here.
 
@@ -83,7 +88,7 @@ class Process:
         if begins:
             turns = max(turns, self.step.begins.get(self.begins, 0))
             self.begins += 1
-        if self.scheduler.cutting and turns:
+        if self.scheduler.cutting and turns and self.is_current:
             self.scheduler.cuts += 1
             self.pause(turns)
         fault = self.step.fault
@@ -190,7 +195,7 @@ class Scheduler:
         """Advance the clock; a process gives others a turn."""
         process = self.running
         self.clock.advance(seconds)
-        if process is not None and self.cutting:
+        if process is not None and self.cutting and process.is_current:
             process.pause(1)
 
     def run(self, steps: list[Step], after_turn: Callable[[], None]) -> None:

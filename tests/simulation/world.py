@@ -19,6 +19,7 @@ from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
 from airflow_mq.store import parse, upgrade
 from tests.crash.states import TABLES
 
+from .beside import simulated_commits
 from .clock import Clock, simulated_time
 from .database import POSTGRES_CLOCK, REAL_CONNECT, Server, simulated_postgres, simulated_sqlite
 from .messages import PAYLOAD, Call, Messages, Sent
@@ -236,6 +237,7 @@ def simulated_stores(
         else:
             by_uri = {uris[server.name]: server for server in servers}
             stack.enter_context(simulated_postgres(scheduler, clock, by_uri))
+            stack.enter_context(simulated_commits(scheduler))
         yield uris, ring
 
 

@@ -49,20 +49,30 @@ class Source:
         That is ready books behind a ticket, newcomers among these ids if they are few, and perhaps the origins with a
         guaranteed least.
         """
-        if not self.unit.pipelines:
+        unit, ring = self.unit, self.ring_id
+        if not unit.pipelines:
             return
-        if ("ready", after, limit) not in self._expected:
-            self._expected["ready", after, limit] = self.unit.books.ready_soon(self.ring_id, after, limit, now)
-        if min(below, self.last_id + 1) <= start + FEW_ROWS and ("news", start) not in self._expected:
-            self._expected["news", start] = self.unit.inbox.unready_soon(self.ring_id, start, below)
-        if guaranteed and ("guaranteed",) not in self._expected:
-            self._expected["guaranteed",] = self.unit.books.guaranteed_soon(self.ring_id)
+        self._expect(("ready", after, limit), lambda: unit.books.ready_soon(ring, after, limit, now))
+        if min(below, self.last_id + 1) <= start + FEW_ROWS:
+            self._expect(("news", start), lambda: unit.inbox.unready_soon(ring, start, below))
+        if guaranteed:
+            self._expect(("guaranteed",), lambda: unit.books.guaranteed_soon(ring))
 
     def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:
         """Request the first rows of the inboxes of queues, before their books are loaded."""
         if self.unit.pipelines and inline:
-            looks = self.unit.inbox.first_looks(self.ring_id, origins, limit, inline)
-            self._expected["looks", tuple(origins), limit] = looks
+            unit, key = self.unit, ("looks", tuple(origins), limit)
+            self._expect(key, lambda: unit.inbox.first_looks(self.ring_id, origins, limit, inline))
+
+    def _expect(self, key: tuple[object, ...], request: Callable[[], Callable[[], Any]]) -> None:
+        """Request a read unless it is requested already; `key` is its name and its arguments."""
+        if key not in self._expected:
+            self._expected[key] = request()
+
+    def _answer(self, *key: object) -> Any | None:
+        """Return the rows of a read, if it was requested."""
+        expected = self._expected.pop(key, None)
+        return None if expected is None else expected()
 
     def expect_as(self, other: Source) -> None:
         """Take over what another source of this ring has requested."""
@@ -81,8 +91,8 @@ class Source:
 
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books in the ring's order, behind a ticket."""
-        if (expected := self._expected.pop(("ready", after, limit), None)) is not None:
-            return list(expected())
+        if (rows := self._answer("ready", after, limit)) is not None:
+            return list(rows)
         return self.unit.books.ready(self.ring_id, after, limit, now)
 
     def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
@@ -107,14 +117,14 @@ class Source:
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
-        if (expected := self._expected.pop(("guaranteed",), None)) is not None:
-            return list(expected())
+        if (names := self._answer("guaranteed")) is not None:
+            return list(names)
         return self.unit.books.guaranteed(self.ring_id)
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        if (expected := self._expected.pop(("news", start), None)) is not None:
-            return [row for row in expected() if row.id < below]
+        if (rows := self._answer("news", start)) is not None:
+            return [row for row in rows if row.id < below]
         return self.unit.inbox.unready_from(self.ring_id, start, below)
 
     def news_by_origin(self) -> list[FirstRow]:
@@ -157,11 +167,11 @@ class Source:
         self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
     ) -> Iterable[tuple[str, PlainRows | list[StoredInboxRow]]]:
         """Return the same rows by origin, as one value where all are plain."""
-        expected = self._expected.pop(("looks", tuple(origin for origin, _ in wanted), limit), None)
-        if expected is not None:
-            found: Iterable[tuple[str, PlainRows | list[StoredInboxRow]]] = expected()
-            return found
-        return self._unit.inbox.looks(self.ring_id, wanted, limit, inline, single)
+        requested = self._answer("looks", tuple(origin for origin, _ in wanted), limit)
+        looks: Iterable[tuple[str, PlainRows | list[StoredInboxRow]]] = (
+            self._unit.inbox.looks(self.ring_id, wanted, limit, inline, single) if requested is None else requested
+        )
+        return looks
 
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
