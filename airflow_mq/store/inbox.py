@@ -354,9 +354,10 @@ class Inbox(Repository):
         """Delete rows that lay in a single page."""
         self._put("delete_mail", ("origin", "id"), keys, ring=ring)
 
-    def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> bool:
-        """Delete ranges of rows; return false if any was kept because it holds other rows, or fewer."""
-        return self._write("delete_range", RowRange._fields, ranges, ring=ring) == sum(one.rows for one in ranges)
+    def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> Callable[[], bool]:
+        """Request to delete ranges of rows; the answer is false if any was kept: it holds other rows, or fewer."""
+        count = self._write_soon("delete_range", RowRange._fields, ranges, ring=ring)
+        return lambda: count() == sum(one.rows for one in ranges)
 
     def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
         """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""

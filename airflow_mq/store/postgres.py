@@ -100,6 +100,12 @@ class PostgresUnit(Unit):
         given = {**values, **{name: list(column) for name, column in columns.items()}}
         return self.connection.later(self._text(statement), given).rows
 
+    def run_soon_for(
+        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
+    ) -> Callable[[], int]:
+        given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
+        return self.connection.later(self._text(statement), given).count
+
     def put(self, statement: str, **values: object) -> None:
         self.connection.later(self._text(statement), plain(values))
 

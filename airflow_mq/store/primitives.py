@@ -51,6 +51,13 @@ class Primitives(ABC):
         rows = self.rows_for(statement, columns, **values)
         return lambda: rows
 
+    def run_soon_for(
+        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
+    ) -> Callable[[], int]:
+        """Request a statement that writes for many requests, and return the way to the number of rows it wrote."""
+        count = self.run_for(statement, columns, **values)
+        return lambda: count
+
     def put(self, statement: str, **values: object) -> None:
         """Run a statement that returns nothing; a store with pipelines runs it with the next one or the commit."""
         self.run(statement, **values)
@@ -104,6 +111,12 @@ class Repository:
     def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> int:
         """Run a statement for many requests and return the number of rows it wrote."""
         return self.unit.run_for(statement, _columns(names, requests), **values) if requests else 0
+
+    def _write_soon(
+        self, statement: str, names: Sequence[str], requests: Requests, **values: object
+    ) -> Callable[[], int]:
+        """Request a statement for many requests, and return the way to the number of rows it wrote."""
+        return self.unit.run_soon_for(statement, _columns(names, requests), **values) if requests else int
 
     def _put(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> None:
         """Run a statement that returns nothing for many requests, at the latest with the commit."""

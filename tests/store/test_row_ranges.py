@@ -48,7 +48,7 @@ def test_a_range_of_known_rows_is_deleted(queue: MessageQueue) -> None:
     ring = queue.session.ring_id
     with queue.store.writing() as unit:
         first, *inner, last = ids_of(unit, queue)
-        assert unit.inbox.delete_ranges(ring, [RowRange("acme", inner[0], inner[-1], len(inner))])
+        assert unit.inbox.delete_ranges(ring, [RowRange("acme", inner[0], inner[-1], len(inner))])()
         assert ids_of(unit, queue) == [first, last]
         assert len(ids_of(unit, queue, "globex")) == SENT
 
@@ -63,7 +63,7 @@ def test_a_range_with_other_rows_than_known_is_kept(queue: MessageQueue, more: i
             RowRange("acme", before[0], before[middle - 1], middle + more),
             RowRange("acme", before[middle], before[-1], middle),
         ]
-        assert not unit.inbox.delete_ranges(ring, ranges)
+        assert not unit.inbox.delete_ranges(ring, ranges)()
         assert ids_of(unit, queue) == before[:middle]
 
 

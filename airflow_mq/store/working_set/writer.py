@@ -44,6 +44,22 @@ class AsideRow(NamedTuple):
     arrived: int | None
 
 
+class InnerRows(NamedTuple):
+    """Rows that lay in a single page, which is removed."""
+
+    #: Origin and ids of the rows of each page.
+    by_page: Sequence[tuple[str, list[int]]]
+    #: The rows of each page as a range of ids, which are requested to be deleted.
+    ranges: Sequence[RowRange]
+    #: Whether all were deleted: no other row had an id among those of a page.
+    all_deleted: Callable[[], bool]
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """The rows one by one."""
+        return [(origin, id_) for origin, ids in self.by_page for id_ in ids]
+
+
 @dataclass(frozen=True)
 class ChangedRows:
     """All that a writer stores for one operation: the operation may go on meanwhile, and changes none of it."""
@@ -274,11 +290,15 @@ class Writer:
         :param allow_high: the ring has no high books yet, and may get some now.
         """
         self._write_posted(rows, allow_high)
-        check_floors = self._floors_check(rows, self._write_pages(rows))
+        inner = self._write_pages(rows)
+        check_floors = self._floors_check(rows, inner.ranges)
         self.unit.books.save(self.ring_id, rows.books)
         self.unit.origins.save_groups(self.ring_id, rows.branches)
         self._write_events(rows)
         self.unit.rings.save_state(self.ring_id, rows.state, rows.ticket_floor, rows.look_floor)
+        if not inner.all_deleted():
+            self.unit.inbox.delete(self.ring_id, inner.keys)
+            check_floors = self._floors_check(rows, ())
         check_floors()
 
     def _write_posted(self, rows: ChangedRows, allow_high: bool) -> None:
@@ -289,8 +309,8 @@ class Writer:
         others = [rejoined_row(id_, one) for id_, one in rows.posted.items() if one.note is not None]
         self.unit.inbox.insert_rejoined(self.ring_id, others)
 
-    def _write_pages(self, rows: ChangedRows) -> list[RowRange]:
-        """Write pages and delete those that are removed; return ranges of ids that hold no row now."""
+    def _write_pages(self, rows: ChangedRows) -> InnerRows:
+        """Write pages, and delete those that are removed with their rows; return the rows of these pages alone."""
         inner: list[tuple[str, list[int]]] = []
         edges: set[tuple[str, int, int]] = set()
         loans: set[tuple[str, int, int]] = set()
@@ -303,22 +323,12 @@ class Writer:
             edges |= {(origin, row_ids[0], index), (origin, row_ids[-1], index)}
         self.unit.pages.save(self.ring_id, rows.pages)
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
-        emptied = self._delete_rows(inner)
+        ranges = [RowRange(origin, min(ids), max(ids), len(ids)) for origin, ids in inner if ids]
+        found = InnerRows(inner, ranges, self.unit.inbox.delete_ranges(self.ring_id, ranges))
         self.unit.inbox.delete_shared(self.ring_id, sorted(edges))
         self.unit.payloads.release(rows.references)
         self.unit.loans.release(self.ring_id, sorted(loans))
-        return emptied
-
-    def _delete_rows(self, rows: Sequence[tuple[str, list[int]]]) -> list[RowRange]:
-        """Delete rows that lay in a single page: those of a page at once, where no other row has an id among theirs.
-
-        Return ranges of ids that hold no row now.
-        """
-        ranges = [RowRange(origin, min(row_ids), max(row_ids), len(row_ids)) for origin, row_ids in rows if row_ids]
-        if self.unit.inbox.delete_ranges(self.ring_id, ranges):
-            return ranges
-        self.unit.inbox.delete(self.ring_id, [(origin, row_id) for origin, row_ids in rows for row_id in row_ids])
-        return []
+        return found
 
     def _floors_check(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> Callable[[], None]:
         """Return a check that raises `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page.
