@@ -141,7 +141,6 @@ class Service:
                     except StoreCorrupt:
                         self._finish_commit()
                         raise
-                self._finish_commit()
             self._save(last=True)
         except BaseException:
             self._stop()
@@ -197,7 +196,7 @@ class Service:
         """Return whether to commit before `more` messages, which are expected to take so long."""
         if self._tried and (
             self._tried + more > self.slice_messages
-            or milliseconds >= self.slice_seconds * 1_000
+            or self._is_long(milliseconds)
             or time.monotonic() - self._slice_began > self.slice_seconds
             or self.cache.fetched > HELD
         ):
@@ -207,11 +206,15 @@ class Service:
 
     def reserve(self, most: int, milliseconds: int) -> tuple[int, float]:
         """Reserve room in the slice for messages, as `is_full` does for one; return how many, and until when."""
-        if milliseconds >= self.slice_seconds * 1_000 or self.cache.fetched > HELD:
+        if self._is_long(milliseconds) or self.cache.fetched > HELD:
             return 0, 0.0
         count = max(min(most, self.slice_messages - self._tried), 0)
         self._tried += count
         return count, self._slice_began + self.slice_seconds
+
+    def _is_long(self, milliseconds: int) -> bool:
+        """Return whether messages that are expected to take so long follow a commit."""
+        return milliseconds >= self.slice_seconds * 1_000
 
     def unreserve(self, count: int) -> None:
         """Give back the room of messages that were not tried."""
@@ -219,23 +222,22 @@ class Service:
 
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
         """Between two messages: commit the outcomes if the slice is full."""
-        tried = self._tried
         if self.is_full(more, milliseconds) or not more:
-            follows_long = milliseconds >= self.slice_seconds * 1_000
-            if tried + (more or 1) > self.slice_messages and not follows_long and self._may_save_beside(tried):
+            has_count = self._tried + (more or 1) > self.slice_messages
+            if has_count and not self._is_long(milliseconds) and self._may_save_beside():
                 self._save_beside()
             else:
                 self._save()
             self._tried = more or 1
 
-    def _may_save_beside(self, tried: int) -> bool:
+    def _may_save_beside(self) -> bool:
         """Return whether the slice is large, and the next one needs nothing that its commit changes.
 
         Messages that a processor sent are such, and two slices have to fit in memory.
         """
         return (
             self.session.store.reads_beside_writes
-            and tried >= LEAST_BESIDE
+            and self._tried >= LEAST_BESIDE
             and self.cache.fetched <= HELD // 2
             and not self.working_set.changes.posted
             and not self.session.listeners

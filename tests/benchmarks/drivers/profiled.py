@@ -111,8 +111,7 @@ class Profiled(Driver):
             body()
         seconds, client = time.perf_counter() - start, time.process_time() - client
         # A thread that commits beside the processing has a connection of its own, which is closed by now.
-        server += ended - account.ended_cpu()
-        server, names = account.server_cpu() - server, names_of(store, points)
+        server, names = account.server_cpu() - server + account.ended_cpu() - ended, names_of(store, points)
         statements: Counter[str] = Counter()
         for query, counter in grown(before, account.statements()).items():
             statements[name_of(query, names)] += float(counter["ms"]) / 1000  # type: ignore[assignment]
