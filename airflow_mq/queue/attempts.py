@@ -204,7 +204,7 @@ class Calling(InPlace):
                     room = 0
                     if slices.is_full(1, weights[at - first][0]):
                         processed += self._done(working_set, book, page, at, weights, first)
-                        slices.checkpoint(0)
+                        slices.checkpoint(0, weights[at - first][0])
                         room, until = slices.reserve(stop - at - 1, longest)
                 current_delivery.set(delivery)
                 try:

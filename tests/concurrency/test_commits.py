@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Batch, Delivery, Done, MessageQueue, RingConfig, Weight, batch_processor
+from airflow_mq import Batch, Delivery, Done, LinearWeigher, MessageQueue, RingConfig, Weight, batch_processor
 from airflow_mq.core.errors import StoreError
 from airflow_mq.queue import commits, service
 from airflow_mq.store import parse, upgrade
@@ -233,3 +233,20 @@ def test_small_slice_is_committed_before_the_next_message(queue: MessageQueue, p
 
         queue.service_queues(processor, slice_messages=1)
     assert seen == [(number, number) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("mode", ["callable", "batch"])
+def test_slice_is_committed_before_a_long_message(queue: MessageQueue, begun: list[commits.Commit], mode: str) -> None:
+    """Each message is expected to take longer than a slice may."""
+    queue.admin.change_ring(weigher=LinearWeigher(Weight(1_000, 1), Weight(0, 0)))
+
+    def one(delivery: Delivery) -> None:
+        return None
+
+    def many(batch: Batch) -> None:
+        return None
+
+    processor = one if mode == "callable" else batch_processor(many)
+    assert queue.service_queues(processor, Weight(1 << 40, 1 << 40), slice_messages=1).processed == COUNT
+    assert begun == []
+    assert_done(queue)
