@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from operator import itemgetter, not_
@@ -16,6 +16,9 @@ from ..store.working_set import StoredSet
 from ..store.working_set.payloads import times_by_item
 from .packed import Packed
 from .values import Batch, Facts
+
+#: Bytes of messages that are read at once, while batches of those before them are made.
+AT_ONCE = 2 << 20
 
 
 class PageRuns(NamedTuple):
@@ -34,31 +37,67 @@ def load_batches(
     scales: Scales | None = None,
     packed: bool = False,
 ) -> list[Batch]:
-    """Return a batch for each range of messages, fetched in a few statements.
+    """Return a batch for each range of messages.
+
+    The database reads the next messages while the batches of those before them are made.
 
     :param block: number of the block that holds the messages
     :param scales: predict the time of each message
     :param packed: return payloads as `Packed`, where inbox rows have several messages
     """
-    wanted, loader = [one for one in wanted if one.runs], working_set.loader.payloads
+    found: list[Batch] = []
+    requested: Callable[[], list[Batch]] = list
+    for group in _groups_of([one for one in wanted if one.runs]):
+        next_ = _request_batches(working_set, group, block, scales, packed=packed)
+        working_set.loader.source.start()
+        found += requested()
+        requested = next_
+    return found + requested()
+
+
+def _groups_of(wanted: Iterable[PageRuns]) -> Iterator[list[PageRuns]]:
+    """Divide ranges of messages into groups of about `AT_ONCE` bytes."""
+    group: list[PageRuns] = []
+    size = 0
+    for one in wanted:
+        group.append(one)
+        size += one.page.held(one.runs[0].start, one.runs[-1].stop)
+        if size >= AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _request_batches(
+    working_set: StoredSet, wanted: Sequence[PageRuns], block: int | None, scales: Scales | None, *, packed: bool
+) -> Callable[[], list[Batch]]:
+    """Request the rows of ranges of messages, and return what makes batches of them."""
+    loader = working_set.loader.payloads
     ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
     undivided = [packed and _is_packed(page) for _, page, _ in wanted]
-    heaps = loader.heaps_between(list(compress(ranges, undivided))) if any(undivided) else {}
-    loader.fetch_between(list(compress(ranges, map(not_, undivided))))
-    headers, found = loader.headers_of(ranges), []
-    sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
-    for (book, page, runs), texts, whole in zip(wanted, headers, undivided):
-        attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-        facts = partial(_facts, attempts, page.slices, sent)
-        headers_of = partial(dict[int, Mapping[str, str]], texts)
-        for run in runs:
-            weights = scales.weights(book, page, run.start, run.stop) if scales else ()
-            times = list(map(itemgetter(0), weights))
-            payloads = _packed(page, run, heaps) if whole else page.payloads[run.start : run.stop]
-            found.append(
-                Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
-            )
-    return found
+    heaps_of = loader.heaps_between(list(compress(ranges, undivided)))
+    add_payloads = loader.fetch_between(list(compress(ranges, map(not_, undivided))))
+
+    def batches() -> list[Batch]:
+        heaps = heaps_of()
+        add_payloads()
+        headers, found = loader.headers_of(ranges), []
+        sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
+        for (book, page, runs), texts, whole in zip(wanted, headers, undivided):
+            attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+            facts = partial(_facts, attempts, page.slices, sent)
+            headers_of = partial(dict[int, Mapping[str, str]], texts)
+            for run in runs:
+                weights = scales.weights(book, page, run.start, run.stop) if scales else ()
+                times = list(map(itemgetter(0), weights))
+                payloads = _packed(page, run, heaps) if whole else page.payloads[run.start : run.stop]
+                found.append(
+                    Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
+                )
+        return found
+
+    return batches
 
 
 def _is_packed(page: Page) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import abc, errors
@@ -19,6 +19,7 @@ from psycopg.pq.abc import PGresult
 
 from .bounded import LOST, RV, SUCCESSES, BoundedConnection
 
+T = TypeVar("T")
 #: Executions of a statement before it is prepared, and the most statements that stay prepared.
 PREPARE_AFTER, MOST_PREPARED = 2, 200
 _PARAMETER = re.compile(rb"%\((\w+)\)([sb])")
@@ -74,6 +75,10 @@ class Request:
         return self.result.command_tuples or 0
 
 
+def _nothing() -> None:
+    """Send nothing, or take no answer."""
+
+
 class DirectConnection(BoundedConnection):
     """A connection whose methods call libpq without a cursor, which takes a fifth of the client's time.
 
@@ -100,19 +105,24 @@ class DirectConnection(BoundedConnection):
 
     def flush(self) -> None:
         """Run all statements that were requested."""
+        self.start()
+        self._land()
+
+    def start(self) -> None:
+        """Let the server begin with the statements that were requested; their answers are taken when they are wanted.
+
+        What the server sends meanwhile waits in the buffers of the socket, and the time limit of a statement goes on.
+        """
+        self._land()
         requests, self._unsent = self._unsent, []
-        if not requests:
-            return
-        try:
-            self._run(requests)
-        except errors.InvalidSqlStatementName:
-            # Another statement deallocated those of the session.
-            self._names.clear()
-            if self.pgconn.transaction_status != TransactionStatus.IDLE:
-                if not requests[0].key.text.startswith(b"BEGIN"):
-                    raise
-                self.exchange(self.pgconn.send_query, b"ROLLBACK")
-            self._run(requests)
+        if requests:
+            self._send_off(requests)
+            self._started = requests
+
+    def converse(self, take: Callable[[], T], send: Callable[..., object], *request: Any) -> T:
+        """Send requests after the answers to those that were started, and return what `take` makes of the answers."""
+        self._land()
+        return super().converse(take, send, *request)
 
     def wait(self, gen: abc.PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for an answer to a cursor, whose statement comes after those that were requested."""
@@ -131,19 +141,49 @@ class DirectConnection(BoundedConnection):
         transformer.set_pgresult(None)
         return rows
 
-    def _run(self, requests: Sequence[Request]) -> None:
+    def _land(self) -> None:
+        """Take the answers to the statements that were started."""
+        requests, self._started = self._started, []
+        if not requests:
+            return
+        try:
+            self._take_answers(requests)
+        except errors.InvalidSqlStatementName:
+            # Another statement deallocated those of the session.
+            self._names.clear()
+            if self.pgconn.transaction_status != TransactionStatus.IDLE:
+                if not requests[0].key.text.startswith(b"BEGIN"):
+                    raise
+                self.exchange(self.pgconn.send_query, b"ROLLBACK")
+            self._send_off(requests)
+            self._take_answers(requests)
+
+    def _send_off(self, requests: Sequence[Request]) -> None:
+        """Send requests, several as a pipeline."""
         names = [self._prepared_name(request) for request in requests]
         if len(requests) == 1:
-            requests[0].result = self.exchange(self._send, requests[0], names[0])
+            super().converse(_nothing, self._send, requests[0], names[0])
             return
-        pgconn = self.pgconn
-        pgconn.enter_pipeline_mode()
+        self.pgconn.enter_pipeline_mode()
         try:
-            self.converse(partial(self._take_all, requests), self._send_all, requests, names)
+            super().converse(_nothing, self._send_all, requests, names)
+        except BaseException:
+            self._leave_pipeline()
+            raise
+
+    def _take_answers(self, requests: Sequence[Request]) -> None:
+        if len(requests) == 1:
+            requests[0].result = super().converse(self._take_answer, _nothing)
+            return
+        try:
+            super().converse(partial(self._take_all, requests), _nothing)
         finally:
-            with suppress(psycopg.Error):
-                if pgconn.pipeline_status != PipelineStatus.OFF:
-                    pgconn.exit_pipeline_mode()
+            self._leave_pipeline()
+
+    def _leave_pipeline(self) -> None:
+        with suppress(psycopg.Error):
+            if self.pgconn.pipeline_status != PipelineStatus.OFF:
+                self.pgconn.exit_pipeline_mode()
 
     def _take_all(self, requests: Sequence[Request]) -> None:
         """Give each request of a pipeline its answer; raise the first error."""
@@ -195,6 +235,11 @@ class DirectConnection(BoundedConnection):
     @cached_property
     def _unsent(self) -> list[Request]:
         """Statements that were requested."""
+        return []
+
+    @cached_property
+    def _started(self) -> Sequence[Request]:
+        """Statements that the server works on, or has answered."""
         return []
 
     @cached_property

@@ -98,6 +98,9 @@ class _PlainConnection:
         """Run a statement at once."""
         return _Answered(self.cursor().execute(query, values, binary=True))
 
+    def start(self) -> None:
+        """Do nothing: each statement has run."""
+
     def rows(self, query: bytes, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self.later(query, values).rows()
 

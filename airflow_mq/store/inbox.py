@@ -202,12 +202,12 @@ class Inbox(Repository):
         rows = self._read_soon("mail_between", ("origin", "first", "below"), requests, ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
-    def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
-        """Return the bytes of rows, of which many are large."""
+    def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> Callable[[], list[Heaps]]:
+        """Request the bytes of rows, of which many are large."""
         one_by_one = large and self.unit.aggregates
         by_range = "large_heaps_in_ranges" if one_by_one else "heaps_in_ranges"
-        columns = self._ranged("heaps", by_range, ring, wanted, aggregated=not one_by_one, plain=3)
-        return [Heaps(*own) for own in columns]
+        columns = self._ranged_soon("heaps", by_range, ring, wanted, aggregated=not one_by_one, plain=3)
+        return lambda: [Heaps(*own) for own in columns()]
 
     def delayed_heaps(self, ids: Sequence[int]) -> list[Heaps]:
         """Return the bytes of delayed rows."""
@@ -229,10 +229,14 @@ class Inbox(Repository):
         columns = self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)
         return dict(chain.from_iterable(zip(ids, times) for _, ids, times in columns))
 
-    def _ranged(
+    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> Iterator[list[Any]]:
+        """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted."""
+        return self._ranged_soon(by_id, by_range, ring, wanted)()
+
+    def _ranged_soon(
         self, by_id: str, by_range: str, ring: int, wanted: RowIds, *, aggregated: bool = True, plain: int = 0
-    ) -> Iterator[list[Any]]:
-        """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted.
+    ) -> Callable[[], Iterator[list[Any]]]:
+        """Request such columns.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
 
@@ -242,18 +246,24 @@ class Inbox(Repository):
         ranges = [
             RowRange(origin, own[0], own[-1], len(own)) for origin, own in wanted.items() if len(own) >= MANY_ROWS
         ]
-        rows = self._read(by_range, RowRange._fields, ranges, ring=ring)
-        left = {origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS}
+        rows = self._read_soon(by_range, RowRange._fields, ranges, ring=ring)
+        few = _keys_of({origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS})
+        few_rows = self._read_soon(by_id, ("origin", "id"), few, ring=ring)
         divided = aggregated and self.unit.aggregates
-        for origin, groups in _groups_of(rows, plain) if divided else _one_group_each(rows):
-            own = wanted[origin]
-            found = sorted(chain.from_iterable(columns[0] for columns in groups))
-            if found != own:
-                left[origin] = sorted(set(own).difference(found))
-                groups = [_among(set(own), columns) for columns in groups]
-            yield from ([origin, *columns] for columns in groups if columns[0])
-        keys = [(origin, id_) for origin, own in left.items() for id_ in own]
-        yield from _columns_of(self._read(by_id, ("origin", "id"), keys, ring=ring))
+
+        def columns_of_all() -> Iterator[list[Any]]:
+            left: dict[str, Sequence[int]] = {}
+            for origin, groups in _groups_of(rows(), plain) if divided else _one_group_each(rows()):
+                own = wanted[origin]
+                found = sorted(chain.from_iterable(columns[0] for columns in groups))
+                if found != own:
+                    left[origin] = sorted(set(own).difference(found))
+                    groups = [_among(set(own), columns) for columns in groups]
+                yield from ([origin, *columns] for columns in groups if columns[0])
+            yield from _columns_of(few_rows())
+            yield from _columns_of(self._read(by_id, ("origin", "id"), _keys_of(left), ring=ring))
+
+        return columns_of_all
 
     def arrivals(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""
@@ -392,6 +402,10 @@ class Inbox(Repository):
         """Return delayed rows that refer to external payloads."""
         rows = self.unit.rows("delayed_blobs", ring=ring)
         return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+
+
+def _keys_of(wanted: RowIds) -> list[tuple[str, int]]:
+    return [(origin, id_) for origin, ids in wanted.items() for id_ in ids]
 
 
 def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:

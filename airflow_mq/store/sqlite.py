@@ -83,6 +83,9 @@ class SqliteUnit(Unit):
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
         return self.connection.executemany(self._text(statement), rows).rowcount
 
+    def start(self) -> None:
+        """Do nothing: each statement has run."""
+
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the counter."""
         last: int = self.rows("fresh_ids", count=count)[0][0]

@@ -11,7 +11,7 @@ import pytest
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import StoreCorrupt
 from airflow_mq.core.outcome import Yield
-from airflow_mq.queue import Batch
+from airflow_mq.queue import Batch, batches
 from airflow_mq.queue.packed import Packed, lengths_of, pieces_of
 from airflow_mq.store import codec
 from airflow_mq.store.rows import Heap
@@ -29,9 +29,9 @@ def fill(queue: MessageQueue) -> None:
         queue.enqueue_message("singles", b"%d" % number)
 
 
-def facts(batches: Iterable[Batch]) -> list[Any]:
+def facts(found_in: Iterable[Batch]) -> list[Any]:
     found = []
-    for batch in batches:
+    for batch in found_in:
         payloads = [bytes(payload) for payload in batch.payloads]
         assert list(lengths_of(batch.payloads)) == list(map(len, payloads))
         assert b"".join(pieces_of(batch.payloads)) == b"".join(payloads)
@@ -67,6 +67,26 @@ def test_messages_of_a_block_are_the_same(make_queue: Any) -> None:
     assert facts(packed) == facts(queue.blocks.batches(block.claims))
     assert any(isinstance(batch.payloads, Packed) for batch in packed)
     assert all(not isinstance(batch.payloads, Packed) for batch in packed if batch.origin == "d")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_messages_that_are_read_in_many_parts_are_the_same(
+    make_queue: Any, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    queue = make_queue(ordered=False, max_attempts=5)
+    fill(queue)
+    held = queue.payloads.put(b"external" * 9000)
+    queue.enqueue_messages("d", [held.reference] * 2 + [b"beside"] * 9)
+    # Holes in the pages: claims have several ranges of one page.
+    seen = itertools.count()
+    queue.service_queues(lambda _: Yield("later") if next(seen) % 9 < 3 else None, Weight(10**12, 30_000))
+    block = queue.blocks.plan()
+    found = []
+    for size in (1, 3000, batches.AT_ONCE):
+        monkeypatch.setattr(batches, "AT_ONCE", size)
+        found.append(facts(queue.blocks.batches(block.claims, packed=packed)))
+    assert found[0] == found[1] == found[2]
+    assert sum(len(own[1]) for own in found[0]) == block.messages
 
 
 @pytest.mark.parametrize(("start", "lengths"), [(0, [1, 2, 4]), (0, [1, 3]), (1, [3]), (2, [3, 1]), (3, [1])])

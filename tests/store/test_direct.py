@@ -103,6 +103,67 @@ def test_statements_that_were_dropped_are_not_sent(connection: DirectConnection)
     assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_started_statements_are_answered_when_they_are_wanted(connection: DirectConnection, count: int) -> None:
+    for _ in range(2 * direct.PREPARE_AFTER):
+        started = [connection.later(ONE, {"n": n}) for n in range(count)]
+        connection.start()
+        assert connection.pgconn.transaction_status == TransactionStatus.ACTIVE
+        behind = connection.later(ONE, {"n": 9})
+        assert [request.rows() for request in started] == [[(n,)] for n in range(count)]
+        assert behind.rows() == [(9,)]
+
+
+def test_any_use_of_the_connection_takes_the_answers_of_started_statements(connection: DirectConnection) -> None:
+    for use in (
+        lambda: connection.start(),
+        lambda: connection.execute("SELECT 1"),
+        lambda: connection.copy_in(b"COPY seen FROM STDIN", b"1\n"),
+        lambda: connection.run_prepared(b"INSERT INTO seen SELECT 2", [], []),
+    ):
+        started = connection.later(ONE, {"n": 1})
+        connection.start()
+        use()
+        assert started.result is not None and started.rows() == [(1,)]
+    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (2,)]
+
+
+def test_a_started_answer_larger_than_all_buffers_arrives(connection: DirectConnection) -> None:
+    data = bytes(9_000_000)
+    started = connection.later(b"SELECT %(data)s::bytea || %(data)s::bytea", {"data": data})
+    connection.start()
+    assert connection.rows(ONE, {"n": 1}) == [(1,)]
+    assert started.rows() == [(data + data,)]
+
+
+def test_the_error_of_a_started_statement_is_raised_when_its_answer_is_taken(connection: DirectConnection) -> None:
+    for begin in (b"BEGIN", b"SELECT 1"):
+        connection.later(begin)
+        connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
+        connection.start()
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.run(b"INSERT INTO seen VALUES (1)")
+        connection.forget()
+        connection.run(b"ROLLBACK")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_started_statements_that_the_session_forgot_are_prepared_again(connection: DirectConnection) -> None:
+    for _ in range(2 * direct.PREPARE_AFTER):
+        connection.rows(ONE, {"n": 1})
+    connection.execute("DEALLOCATE ALL")
+    started = connection.later(ONE, {"n": 2})
+    connection.start()
+    assert started.rows() == [(2,)]
+
+
+def test_a_connection_that_ends_after_a_statement_was_started_raises_its_reason(connection: DirectConnection) -> None:
+    started = connection.later(b"SELECT pg_terminate_backend(pg_backend_pid())")
+    connection.start()
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        started.rows()
+
+
 def test_a_connection_that_ends_in_a_pipeline_raises_its_reason(connection: DirectConnection) -> None:
     connection.later(ONE, {"n": 1})
     connection.later(b"SELECT pg_terminate_backend(pg_backend_pid())")

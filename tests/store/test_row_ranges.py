@@ -34,7 +34,7 @@ def test_rows_that_are_wanted_are_read_and_no_others(queue: MessageQueue, step: 
     with queue.store.reading() as unit:
         ids = ids_of(unit, queue)[::step]
         wanted = {"acme": ids, "globex": ids_of(unit, queue, "globex")[:1]}
-        heaps = {id_: bytes(heap) for own in unit.inbox.heaps(ring, wanted) for id_, heap in zip(own.ids, own.heaps)}
+        heaps = {id_: bytes(heap) for own in unit.inbox.heaps(ring, wanted)() for id_, heap in zip(own.ids, own.heaps)}
         assert heaps == {
             **{row_id: b"%d" % (at * step) for at, row_id in enumerate(ids)},
             wanted["globex"][0]: b"of another queue",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, chain
 from typing import Any, cast
 
@@ -25,8 +26,6 @@ from .source import Source
 
 #: Bytes of messages fetched at once for queues that are only likely to need them.
 MOST_BYTES = 4 << 20
-#: Rows of so many bytes on average are fetched without aggregating them.
-LARGE = 4096
 #: Number of messages whose headers are fetched together, where the caller asks for them one by one.
 HEADERS_AT_ONCE = 256
 
@@ -81,20 +80,28 @@ class PayloadLoader:
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
         """Complete the payloads of many pages at once."""
-        self._complete([(origin, page, None) for origin, page in pages])
+        self._complete([(origin, page, None) for origin, page in pages])()
 
-    def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> None:
-        """Complete the payloads of ranges of many pages, without the rows before and behind them."""
+    def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], None]:
+        """Request the payloads of ranges of many pages, without the rows before and behind them; return what adds them.
+
+        Ranges of the same pages that were requested before are to be added before.
+        """
         for _, page, items in wanted:
             _skip_gone(page, items.start)
-        self._complete([(origin, page, items.stop) for origin, page, items in wanted])
+        return self._complete([(origin, page, items.stop) for origin, page, items in wanted])
 
-    def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> None:
-        """Fetch and resolve the messages of many pages before an item of each, or all."""
+    def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> Callable[[], None]:
+        """Request the messages of many pages before an item of each, or all; return what adds them."""
         size = sum(sum(page.lengths[len(page.payloads) : stop]) for _, page, stop in wanted)
-        self._fetch(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted), size)
-        for origin, page, stop in wanted:
-            self._resolve(origin, page, _unresolved(page, stop))
+        keep = self._request(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted), size)
+
+        def add() -> None:
+            keep()
+            for origin, page, stop in wanted:
+                self._resolve(origin, page, _unresolved(page, stop))
+
+        return add
 
     def _resolve(self, origin: str, page: Page, parts: Slices) -> None:
         """Append the payloads of the next stretches of a page; their rows are in the cache."""
@@ -162,26 +169,32 @@ class PayloadLoader:
 
     def _fetch(self, wanted: Mapping[str, Iterable[int]], size: int) -> None:
         """Fetch the payloads of rows that are not in the cache; together they have about `size` bytes."""
-        cached, borrowed = self.cache.payloads, []
+        self._request(wanted, size)()
+
+    def _request(self, wanted: Mapping[str, Iterable[int]], size: int) -> Callable[[], None]:
+        """Request the same, and return what puts it in the cache."""
+        cached = self.cache.payloads
         missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
-        for found in self._heaps(missing, size):
-            borrowed += [(found.origin, id_) for id_ in self.cache.keep_heaps(found)]
-        for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
-            self.cache.keep(id_, [bytes(heap)], len(heap))
+        found = self.source.heaps(missing, size) if missing else list[Heaps]
 
-    def _heaps(self, wanted: RowIds, size: int) -> Iterable[Heaps]:
-        if not wanted:
-            return ()
-        return self.source.heaps(wanted, large=size >= LARGE * sum(map(len, wanted.values())))
+        def keep() -> None:
+            borrowed = [(own.origin, id_) for own in found() for id_ in self.cache.keep_heaps(own)]
+            for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
+                self.cache.keep(id_, [bytes(heap)], len(heap))
 
-    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> dict[int, Heap]:
-        """Return the rows of ranges of many pages by id, their messages undivided; keep the rows' facts only."""
+        return keep
+
+    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], dict[int, Heap]]:
+        """Request the rows of ranges of many pages, by id, their messages undivided; keep the rows' facts only."""
         parts = [(origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted]
         size = sum(sum(page.lengths[items.start : items.stop]) for _, page, items in wanted)
         rows = {origin: sorted(own) for origin, own in _rows_of(parts).items() if own}
+        return partial(self._undivided, self.source.heaps(rows, size) if rows else list[Heaps])
+
+    def _undivided(self, requested: Callable[[], list[Heaps]]) -> dict[int, Heap]:
         found: dict[int, Heap] = {}
         borrowed: list[tuple[str, int]] = []
-        for heaps in self._heaps(rows, size):
+        for heaps in requested():
             self.cache.keep_facts(heaps)
             found.update((row[0], Heap(*row[1:])) for row in heaps.all_rows())
             borrowed += [(heaps.origin, id_) for id_, heap in zip(heaps.ids, heaps.heaps) if not heap]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...core.page import PlainRows
@@ -16,6 +17,8 @@ from ..unit import Unit
 
 #: Number of ids of a look for newcomers that is requested before it is certain to be needed.
 FEW_ROWS = 1_000
+#: Rows of so many bytes on average are read without aggregating them.
+LARGE = 4096
 
 
 class Source:
@@ -187,14 +190,23 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
-        """Return the bytes of rows, of which many are large."""
-        heaps = self._unit.inbox.heaps(self.ring_id, wanted, large=large)
-        if sum(len(own.ids) for own in heaps) < sum(map(len, wanted.values())):
+    def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
+        """Request the bytes of rows by queue, about `size` in total."""
+        rows = sum(map(len, wanted.values()))
+        requested = self._unit.inbox.heaps(self.ring_id, wanted, large=size >= LARGE * rows)
+        return partial(self._heaps_of, wanted, rows, requested)
+
+    def _heaps_of(self, wanted: RowIds, rows: int, requested: Callable[[], list[Heaps]]) -> list[Heaps]:
+        heaps = requested()
+        if sum(len(own.ids) for own in heaps) < rows:
             # Rows that are due have not joined their inboxes.
             found = {id_ for own in heaps for id_ in own.ids}
             heaps += self._unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return heaps
+
+    def start(self) -> None:
+        """Let the database begin with what was requested: see `Unit.start`."""
+        self._unit.start()
 
     def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
         """Return origin, id and borrowed bytes of rows."""
