@@ -57,8 +57,9 @@ ISOLATION = "read committed"
 #: The process that answers; a pooler names another one when it accepts a connection.
 BACKEND = "SELECT pg_backend_pid()"
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
-#: table look large, and the planner may then read it whole for one lookup.
-UNUSED_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+#: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
+#: its result takes time only.
+UNUSED_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_memoize")
 
 
 class PostgresUnit(Unit):
@@ -112,6 +113,9 @@ class PostgresUnit(Unit):
     def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
         given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
         self.connection.later(self._text(statement), given)
+
+    def start(self) -> None:
+        self.connection.start()
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the sequence."""
