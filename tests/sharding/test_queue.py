@@ -9,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -28,9 +29,12 @@ from airflow_mq.core.errors import (
     StoreFull,
     StoreUnreachable,
 )
-from airflow_mq.sharding import members, router
+from airflow_mq.sharding import Layout, members, router
 from airflow_mq.sharding import queue as sharded
+from airflow_mq.sharding.layout import owner_of
+from airflow_mq.sharding.router import adopted
 from airflow_mq.store import parse
+from airflow_mq.store.store import Outgoing
 from tests.sharding.conftest import MakeStores
 
 ORIGINS = [f"o{number}" for number in range(20)]
@@ -324,6 +328,47 @@ def test_an_interrupted_change_is_completed(queue: ShardedQueue, stores: dict[st
         other.enqueue_messages(unsent)
     assert queue.layout().version == 2
     assert served(queue) == {origin: [b"1", b"2"] for origin in ORIGINS}
+
+
+def test_a_change_that_was_overtaken_overwrites_no_newer_layout(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1, "b": 1, "c": 1})
+    reached = []
+
+    def overtake(statement: str) -> None:
+        if statement == "begin" and not reached and _adopted(observer, "a").version == 2:
+            reached.append(other.apply({"a": 1, "b": 1, "c": 3}).version)
+
+    with ShardedQueue(stores) as other, ShardedQueue(stores) as observer:
+        queue.shard("b").store.probe = overtake
+        with pytest.raises(LayoutChanged):
+            queue.apply({"a": 1, "b": 2, "c": 1})
+        queue.shard("b").store.probe = None
+        assert reached and {_adopted(observer, name).version for name in stores} == set(reached)
+
+
+def test_a_change_waits_for_a_send_in_progress_and_pins_its_origin(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1})
+    origin = next(origin for origin in ORIGINS if owner_of(origin, {"a": 1, "b": 8}) == "b")
+    with ShardedQueue(stores, busy_timeout=30) as other, ThreadPoolExecutor(1) as threads:
+        shard = queue.shard("a")
+        ring = shard.session.ring_id
+        with shard.store.writing() as unit:
+            assert unit.shards.fence(ring) is not None
+            change = threads.submit(other.apply, {"a": 1, "b": 8})
+            with pytest.raises(TimeoutError):
+                change.result(0.5)
+            shard.store.send(unit, ring, [Outgoing(origin, 1, 1, False, b"", b"", b"1")])
+        change.result()
+    place = queue.place(origin)
+    assert place.shard == "a" and place.pinned
+    queue.enqueue_message(origin, b"2")
+    assert served(queue) == {origin: [b"1", b"2"]}
+
+
+def _adopted(queue: ShardedQueue, name: str) -> Layout:
+    layout = adopted(queue.shard(name))
+    assert layout is not None
+    return layout
 
 
 def _failing_at(name: str, error: Exception | None = None) -> object:

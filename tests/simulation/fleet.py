@@ -123,12 +123,16 @@ class Fleet:
 
     def take_layouts(self) -> None:
         """Note what the shards have adopted now; of one that a change has locked, what it had adopted before."""
-        now = dict(self.layouts[-1][1]) if self.layouts else {}
+        before = self.layouts[-1][1] if self.layouts else {}
+        now = dict(before)
         with self.scheduler.checking():
             for name, world in self.worlds.items():
                 with suppress(StoreBusy):
                     now[name] = adopted(world.observer)
-        if not self.layouts or self.layouts[-1][1] != now:
+        for name, layout in before.items():
+            if layout is not None and (after := now[name]) is not None and after.version < layout.version:
+                raise Violation("layout", f"shard {name!r} went from version {layout.version} to {after.version}")
+        if not self.layouts or before != now:
             self.layouts.append((self.clock.elapsed, now))
             self.met["layouts adopted"] += 1
 
