@@ -85,12 +85,10 @@ class PostgresUnit(Unit):
         return self.connection.run(self._text(statement), plain(values))
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
-        given = {**values, **{name: list(column) for name, column in columns.items()}}
-        return self.connection.rows(self._text(statement), given)
+        return self.connection.rows(self._text(statement), _with_columns(values, columns))
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
-        return self.connection.run(self._text(statement), given)
+        return self.connection.run(self._text(statement), _with_columns(plain(values), columns))
 
     def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
         return self.connection.later(self._text(statement), values).rows
@@ -98,21 +96,18 @@ class PostgresUnit(Unit):
     def soon_for(
         self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
     ) -> Callable[[], list[Any]]:
-        given = {**values, **{name: list(column) for name, column in columns.items()}}
-        return self.connection.later(self._text(statement), given).rows
+        return self.connection.later(self._text(statement), _with_columns(values, columns)).rows
 
     def run_soon_for(
         self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
     ) -> Callable[[], int]:
-        given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
-        return self.connection.later(self._text(statement), given).count
+        return self.connection.later(self._text(statement), _with_columns(plain(values), columns)).count
 
     def put(self, statement: str, **values: object) -> None:
         self.connection.later(self._text(statement), plain(values))
 
     def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        given = {**plain(values), **{name: list(column) for name, column in columns.items()}}
-        self.connection.later(self._text(statement), given)
+        self.connection.later(self._text(statement), _with_columns(plain(values), columns))
 
     def start(self) -> None:
         self.connection.start()
@@ -174,6 +169,11 @@ class PostgresUnit(Unit):
             raise StoreCorrupt(NO_STATE)
         state, (config, now, oldest, latest) = StateRow(*rows[0][:8]), rows[0][8:]
         return Locked(state, horizon_of(state.marks, None, latest, oldest)[0], config, now)
+
+
+def _with_columns(values: Mapping[str, Any], columns: Mapping[str, Sequence[object]]) -> dict[str, Any]:
+    """Return the parameters of a statement for many requests."""
+    return {**values, **{name: list(column) for name, column in columns.items()}}
 
 
 class PostgresStore(Store[Connection]):

@@ -10,6 +10,10 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
+from airflow_mq.cli import main
+from airflow_mq.queue.service import SLICE
 from tests.cli.conftest import Terminal
 
 HERE = "tests.cli.answers"
@@ -33,6 +37,11 @@ def test_in_json_what_a_processor_prints_is_out_of_the_way(mq: Terminal) -> None
 
     assert said.json["processed"] == 1 and said.json["weight"] == {"time": 1, "size": 3}
     assert said.err == "processing one\n"
+
+
+def test_help_states_the_default_slice(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["service", "--help"])
+    assert f"default: {SLICE}" in capsys.readouterr().out
 
 
 def test_a_limit_and_draining(mq: Terminal) -> None:
