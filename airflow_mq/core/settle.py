@@ -176,11 +176,17 @@ class ClaimSettler:
         #: Whether the claim being settled was planned as ordered.
         self.ordered = True
 
-    def settle(self, claim: Claim, answers: Answers) -> Settlement:
-        """Settle one claim, in the order of its runs."""
+    def settle(
+        self, claim: Claim, answers: Answers, result: Settlement | None = None, *, is_last: bool = True
+    ) -> Settlement:
+        """Settle one claim, in the order of its runs.
+
+        :param result: the result of the runs before these, if the claim is settled in parts; it is added to
+        :param is_last: whether these are the last runs of the claim
+        """
         working_set, book = self.working_set, self.working_set.book(claim.origin)
         self.ordered = working_set.is_ordered(book) if claim.ordered is None else claim.ordered
-        result = Settlement()
+        result = Settlement() if result is None else result
         for run in claim.runs:
             page = working_set.page(claim.origin, run.page)
             if page is None:
@@ -192,7 +198,7 @@ class ClaimSettler:
             self._turn_pages(book, page, run)
         if not book.is_ready and claim.origin not in working_set.circle(claim.origin).unknitted:
             working_set.unknit(book)
-        if result.processed or result.failed or result.expired:
+        if is_last and (result.processed or result.failed or result.expired):
             working_set.note_changed(book)
         return result
 

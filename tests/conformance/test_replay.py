@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from airflow_mq.queue.blocks import settlement
 from airflow_mq.testing.conformance import Replay, replay_files
 from tests.conformance.traces import LONG, TRACES
 from tests.memory import in_memory
@@ -42,6 +43,15 @@ def test_some_runs_replay_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
     differences: list[str] = []
     assert (replay(differences, limit=15, **WAYS[way]), differences) == ((15, 0), [])
+
+
+@pytest.mark.slow
+def test_runs_whose_blocks_are_settled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message is a part of its own."""
+    monkeypatch.setattr(tempfile, "tempdir", in_memory())
+    monkeypatch.setattr(settlement, "PART", 1)
+    differences: list[str] = []
+    assert (replay(differences, limit=100, **WAYS["blocks"]), differences) == ((100, 0), [])
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from airflow_mq.core.errors import (
     UnknownBlock,
 )
 from airflow_mq.core.message import message_id
+from airflow_mq.queue.blocks import settlement
 from airflow_mq.store.working_set.source import Source
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
@@ -159,6 +160,40 @@ def test_each_outcome_is_recorded_as_its_event(queue: MessageQueue, outcome: Out
     assert logged_events(queue) == [(name, "acme", 0, 0)]
     remaining = {"WentBack": [(b"a", "waiting")], "OverweightEnqueued": [(b"a", "set aside")]}.get(name, [])
     assert [(message.payload, message.state) for message in queue.inspect.peek("acme", page=0)] == remaining
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit"])
+@pytest.mark.parametrize("part", [1, 4])
+def test_a_block_settled_in_parts_has_the_same_result(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch, order: str, part: int
+) -> None:
+    """Settle the same block on two rings: at once, and in parts of a few messages, some within a claim."""
+    found = []
+    for name, most in (("whole", settlement.PART), ("parts", part)):
+        monkeypatch.setattr(settlement, "PART", most)
+        queue = make_queue(order=order, heap_size=64, ring=name)
+        for origin in ("acme", "globex", "initech"):
+            queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), number) for number in range(20)])
+        queue.admin.set_origin("globex", ordered=False)
+        block = queue.blocks.plan()
+        outcomes = [Done(), Done(enqueue=[("acme", b"sent"), ("other", b"sent")]), BadFormat(), Yield("later"), Done()]
+        if order == "deficit":
+            outcomes[4] = Done(used=Weight(90, 9))
+        queue.blocks.report(
+            block,
+            [
+                Report(batch.origin, batch.page, item, item, outcomes[(batch.page + item) % 5])
+                for batch in block.batches()
+                for item in range(batch.first, batch.first + len(batch))
+                if batch.origin != "initech" or batch.page % 3
+            ],
+        )
+        served = queue.blocks.settle(block)
+        rest = [states(queue, origin) for origin in ("acme", "globex", "initech", "other")]
+        events = [(event.name, event.address, event.id, event.detail) for event in queue.inspect.events(limit=500)]
+        found.append((served, rest, sorted(events, key=repr), queue.blocks.plan().claims))
+    assert found[0] == found[1]
+    assert found[0][0].processed > 10 and found[0][0].failed and found[0][0].went_back
 
 
 def test_reported_weight_is_used_by_the_next_plan(queue: MessageQueue) -> None:

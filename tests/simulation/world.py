@@ -16,6 +16,7 @@ from unittest import mock
 import psycopg
 
 from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
+from airflow_mq.queue.blocks import settlement
 from airflow_mq.store import parse, upgrade
 from tests.crash.states import TABLES
 
@@ -28,6 +29,9 @@ from .scheduler import Process, Scheduler
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
 #: Seconds that the observer waits for a lock: an actor that holds one does not run meanwhile.
 OBSERVER_PATIENCE = 0.1
+#: A block is settled in parts of two messages if the setup has one of these remainders of 8. No setup of the regressions
+#: has: their cuts keep their places.
+IN_PARTS = (4, 6)
 #: Tables of the caller's own rows.
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
@@ -231,6 +235,8 @@ def simulated_stores(
     with ExitStack() as stack:
         stack.enter_context(simulated_time(clock))
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
+        if setup % 8 in IN_PARTS:
+            stack.enter_context(mock.patch.object(settlement, "PART", 2))
         if store == "sqlite":
             files = {uris[server.name].rpartition("/")[2]: server for server in servers}
             stack.enter_context(simulated_sqlite(scheduler, clock, files))

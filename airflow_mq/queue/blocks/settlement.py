@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
 
 from ...core.characters import quoted
 from ...core.claims import Claim
@@ -26,6 +28,9 @@ from . import measures
 from .block import STATES
 from .plan import VIEWED, claims_of
 from .reports import answers_of
+
+#: Messages that are settled between two writes of a transaction. PostgreSQL ends a transaction that is idle for long.
+PART = 100_000
 
 log = logging.getLogger("airflow_mq.blocks")
 
@@ -122,8 +127,8 @@ class BlockSettler:
         if row.by_hand:
             total = self.settle_by_hand(working_set, claims[0], answers, row.details_json["limit"])
         else:
-            total = Settlement()
-            for claim, settled in zip(claims, self.settle_claims(working_set, claims, answers, row)):
+            total, settlements = Settlement(), self.settle_claims(working_set, claims, answers, row, write=True)
+            for claim, settled in zip(claims, settlements):
                 self._measure(unit, claim.whose, settled, processor_of)
                 total.add(settled)
         weight = row.details_json["overhead"].plus(total.used)
@@ -137,23 +142,35 @@ class BlockSettler:
         return result
 
     def settle_claims(
-        self, working_set: StoredSet, claims: Sequence[Claim], answers: Mapping[str, Answers], row: BlockRow
+        self,
+        working_set: StoredSet,
+        claims: Sequence[Claim],
+        answers: Mapping[str, Answers],
+        row: BlockRow,
+        *,
+        write: bool = False,
     ) -> list[Settlement]:
-        """Give each message of these claims its outcome; return a settlement for each claim."""
+        """Give each message of these claims its outcome; return a settlement for each claim.
+
+        :param write: write the changes of each part but the last one, so that they need not fit in memory together
+        """
         details = row.details_json
         config, limit = working_set.config, details["limit"]
-        working_set.loader.expect(claims, _known_pages(claims, answers))
         begins = bool(details.get("reports_begin"))
         settler = ClaimSettler(working_set, overweight_limit(working_set, limit), claims, reports_begin=begins)
         parts = parts_of(config.service_weight or limit)
-        found = []
-        for claim in claims:
-            result = settler.settle(claim, answers.get(claim.origin, Answers()))
-            book = working_set.book(claim.origin)
-            if details["order"] == "deficit":
-                # The plan charged the planned weight; charge the excess now.
-                charge_overrun(working_set, book, parts(result.overrun))
-            found.append(result)
+        found = [Settlement() for _ in claims]
+        for number, pieces in enumerate(_divided(claims)):
+            if write and number:
+                working_set.changes.block = row.number
+                working_set.save()
+            own = [piece.claim for piece in pieces]
+            working_set.loader.expect(own, _known_pages(own, answers))
+            for at, claim, is_last in pieces:
+                settler.settle(claim, answers.get(claim.origin, Answers()), found[at], is_last=is_last)
+                if is_last and details["order"] == "deficit":
+                    # The plan charged the planned weight; charge the excess now.
+                    charge_overrun(working_set, working_set.book(claim.origin), parts(found[at].overrun))
         return found
 
     def _measure(self, unit: Unit, origin: str, result: Settlement, processor_of: Callable[[str], str] | None) -> None:
@@ -194,6 +211,34 @@ class BlockSettler:
             raise TokenRefused(f"{_fate(row)}; it cannot be {wanted} any more, and nothing was changed")
         plain = dict(row.details_json.get("result", {}))
         return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
+
+
+class _Piece(NamedTuple):
+    """A claim or some of its runs, its index in the block, and whether it has the last one of them."""
+
+    at: int
+    claim: Claim
+    is_last: bool
+
+
+def _divided(claims: Iterable[Claim]) -> Iterator[list[_Piece]]:
+    """Divide the claims of a block into parts of about `PART` messages, in their order."""
+    part: list[_Piece] = []
+    size = 0
+    for at, claim in enumerate(claims):
+        begin = 0
+        for stop, run in enumerate(claim.runs, 1):
+            size += run.count
+            if size >= PART and stop < len(claim.runs):
+                part.append(_Piece(at, replace(claim, runs=claim.runs[begin:stop]), is_last=False))
+                yield part
+                part, size, begin = [], 0, stop
+        part.append(_Piece(at, replace(claim, runs=claim.runs[begin:]) if begin else claim, is_last=True))
+        if size >= PART:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _known_pages(claims: Sequence[Claim], answers: Mapping[str, Answers]) -> set[tuple[str, int]]:
