@@ -32,8 +32,8 @@ from .settlement import BlockSettler, refusal
 
 #: Number of plans for one call if the ring changes while a caller's weigher runs.
 PLANS = 5
-#: Payload bytes that one snapshot fetches for batches.
-FETCHED = 16 << 20
+#: Payload bytes and ranges of messages that one snapshot fetches for batches, about.
+FETCHED, MOST_RUNS = 16 << 20, 256
 
 
 class Blocks:
@@ -203,23 +203,25 @@ class Blocks:
         :param packed: batches may keep their payloads undivided, for readers that need no object for each message
         """
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
-        while runs:
+        begin = 0
+        while begin < len(runs):
             with self.session.snapshot() as (_, working_set):
-                working_set.loader.pages.fetch([(origin, run.page) for origin, run in runs[:256]])
-                now: list[PageRuns] = []
-                later, size = [], 0
-                for origin, run in runs:
-                    page = working_set.pages.get((origin, run.page)) if size < FETCHED and len(now) < 256 else None
-                    if size < FETCHED and len(now) < 256 and page is not None:
-                        now.append(PageRuns(origin, page, list(_stretches(run))))
+                window = runs[begin : begin + MOST_RUNS]
+                working_set.loader.pages.fetch([(origin, run.page) for origin, run in window])
+                wanted: list[PageRuns] = []
+                size = 0
+                for origin, run in window:
+                    if size >= FETCHED:
+                        break
+                    begin += 1
+                    page = working_set.pages.get((origin, run.page))
+                    if page is not None:
+                        wanted.append(PageRuns(origin, page, list(_stretches(run))))
                         size += page.held(run.first, run.first + run.count)
-                    elif size >= FETCHED or len(now) >= 256:
-                        later.append((origin, run))
                 found = load_batches(
-                    working_set, now, block=block, scales=None if packed else Scales(working_set), packed=packed
+                    working_set, wanted, block=block, scales=None if packed else Scales(working_set), packed=packed
                 )
             yield from found
-            runs = later
 
 
 def _plan_holding(planner: Callable[[], Planner]) -> Planned:
