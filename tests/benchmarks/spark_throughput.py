@@ -76,10 +76,14 @@ def blocks_text(samples: Sequence[Sample]) -> Iterator[str]:
 
 def break_even_text(samples: Sequence[Sample]) -> Iterator[str]:
     """Yield the lines on the point from which Spark pays."""
+    samples = _everywhere(samples)
     place = _cost(samples, spark_blocks.IN_PLACE)
     if place is None:
         return
-    yield "Spark pays for blocks of at least so many messages, computed from the smallest and the largest block above:"
+    yield (
+        "Spark pays for blocks of at least so many messages, computed from the smallest and the largest block above that "
+        "all have:"
+    )
     yield ""
     yield f"| where | start, s | µs a message | {' | '.join(f'{work:,} µs of work' for work in WORKS)} |"
     yield f"| --- | ---: | ---: | {' | '.join('---:' for _ in WORKS)} |"
@@ -88,6 +92,14 @@ def break_even_text(samples: Sequence[Sample]) -> Iterator[str]:
         if cost := _cost(samples, name):
             found = [_break_even(place, cost, cores, work / 1e6) for work in WORKS]
             yield f"| {name} | {cost[0]:.1f} | {1e6 * cost[1]:.1f} | {' | '.join(found)} |"
+
+
+def _everywhere(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples of blocks without work whose size was measured in each way."""
+    found = pick(samples, "spark_blocks", work=0)
+    ways = {one["variant"] for one in found}
+    common = {one["count"] for one in found if {o["variant"] for o in found if o["count"] == one["count"]} == ways}
+    return [one for one in found if one["count"] in common]
 
 
 def _cost(samples: Sequence[Sample], variant: str) -> tuple[float, float] | None:
