@@ -190,7 +190,9 @@ def test_a_block_settled_in_parts_has_the_same_result(
         )
         served = queue.blocks.settle(block)
         rest = [states(queue, origin) for origin in ("acme", "globex", "initech", "other")]
-        events = [(event.name, event.address, event.id, event.detail) for event in queue.inspect.events(limit=500)]
+        told = queue.inspect.events(limit=500)
+        assert {event.block for event in told} == {block.id}
+        events = [(event.name, event.address, event.id, event.detail) for event in told]
         found.append((served, rest, sorted(events, key=repr), queue.blocks.plan().claims))
     assert found[0] == found[1]
     assert found[0][0].processed > 10 and found[0][0].failed and found[0][0].went_back
