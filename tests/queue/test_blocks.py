@@ -176,7 +176,8 @@ def test_a_block_settled_in_parts_has_the_same_result(
             queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), number) for number in range(20)])
         queue.admin.set_origin("globex", ordered=False)
         block = queue.blocks.plan()
-        outcomes = [Done(), Done(enqueue=[("acme", b"sent"), ("other", b"sent")]), BadFormat(), Yield("later"), Done()]
+        sending = Done(enqueue=[("acme", b"sent"), ("other", b"sent")])
+        outcomes: list[Outcome] = [Done(), sending, BadFormat(), Yield("later"), Done()]
         if order == "deficit":
             outcomes[4] = Done(used=Weight(90, 9))
         queue.blocks.report(
