@@ -104,18 +104,20 @@ def test_a_service(queue: MessageQueue, kind: str) -> None:
 
 
 class Trips:
-    """Counts round trips to PostgreSQL."""
+    """Counts round trips to PostgreSQL: requests that are sent together, and exchanges of other kinds."""
 
     count = 0
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        converse = DirectConnection.converse
+        for name in ("_send_off", "converse"):
+            monkeypatch.setattr(DirectConnection, name, self._counted(getattr(DirectConnection, name)))
 
+    def _counted(self, send: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:
             self.count += 1
-            return converse(*arguments)
+            return send(*arguments)
 
-        monkeypatch.setattr(DirectConnection, "converse", counted)
+        return counted
 
 
 @pytest.mark.postgres
