@@ -47,7 +47,7 @@ def load_batches(
     """
     found: list[Batch] = []
     requested: Callable[[], list[Batch]] = list
-    for group in _groups_of([one for one in wanted if one.runs]):
+    for group in grouped([one for one in wanted if one.runs], AT_ONCE, _size_of):
         next_ = _request_batches(working_set, group, block, scales, packed=packed)
         working_set.loader.source.start()
         found += requested()
@@ -55,18 +55,23 @@ def load_batches(
     return found + requested()
 
 
-def _groups_of(wanted: Iterable[PageRuns]) -> Iterator[list[PageRuns]]:
-    """Divide ranges of messages into groups of about `AT_ONCE` bytes."""
+def grouped(wanted: Iterable[PageRuns], most: int, size_of: Callable[[PageRuns], int]) -> Iterator[list[PageRuns]]:
+    """Divide ranges of messages into groups of about `most` bytes, as they come."""
     group: list[PageRuns] = []
     size = 0
     for one in wanted:
         group.append(one)
-        size += one.page.held(one.runs[0].start, one.runs[-1].stop)
-        if size >= AT_ONCE:
+        size += size_of(one)
+        if size >= most:
             yield group
             group, size = [], 0
     if group:
         yield group
+
+
+def _size_of(wanted: PageRuns) -> int:
+    """Return the bytes that are read for ranges of messages: from the first to the last of them."""
+    return wanted.page.held(wanted.runs[0].start, wanted.runs[-1].stop)
 
 
 def _request_batches(

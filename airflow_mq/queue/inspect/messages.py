@@ -11,7 +11,7 @@ from ...core.page import ASIDE, PROCESSED, WAITING, Page
 from ...store import codec
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
-from ..batches import PageRuns, load_batches
+from ..batches import PageRuns, grouped, load_batches
 from ..blocks.block import Block
 from ..blocks.reports import answers_of
 from ..values import Batch, Peeked, moment
@@ -100,18 +100,17 @@ def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: i
     names = list(chain.from_iterable(books.values()))
     working_set.loader.inboxes.look_at(names)
     claimed = claimed_by(unit, working_set.ring_id, names)
-    group: list[PageRuns] = []
-    size = 0
-    for own in books.values():
-        left = limit
-        for name in own:
-            for runs in _waiting_runs(working_set, name, left, claimed.get(name, ())):
-                group.append(runs)
-                left, size = left - sum(map(len, runs.runs)), size + runs.page.used
-                if size >= _GROUP:
-                    yield from _dropping(working_set, group, packed=packed)
-                    group, size = [], 0
-    yield from _dropping(working_set, group, packed=packed)
+
+    def all_runs() -> Iterator[PageRuns]:
+        for own in books.values():
+            left = limit
+            for name in own:
+                for runs in _waiting_runs(working_set, name, left, claimed.get(name, ())):
+                    left -= sum(map(len, runs.runs))
+                    yield runs
+
+    for group in grouped(all_runs(), _GROUP, lambda runs: runs.page.used):
+        yield from _dropping(working_set, group, packed=packed)
 
 
 def _waiting_runs(

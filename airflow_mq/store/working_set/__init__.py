@@ -49,8 +49,6 @@ class StoredSet(WorkingSet):
     def save(self) -> None:
         """Write all changes, in a transaction that holds the ring; the operation may go on in it."""
         self._prepared(self.unit)()
-        (tickets, looks), state = self.floors, self.loader.state
-        self.loader.state = state._replace(version=state.version + 1, ticket_floor=tickets, look_floor=looks)
 
     def save_in(self, unit: Unit, locked: Locked, current: str | None = None) -> None:
         """Write all changes in another transaction than that which was read through, and go on reading there.
