@@ -27,6 +27,13 @@ def prepared(connection: DirectConnection) -> int:
     return int(connection.rows(b"SELECT count(*) FROM pg_prepared_statements")[0][0])
 
 
+def prepare_and_forget(connection: DirectConnection) -> None:
+    """Let the connection prepare a statement that its session then forgets."""
+    for _ in range(2 * direct.PREPARE_AFTER):
+        connection.rows(ONE, {"n": 1})
+    connection.execute("DEALLOCATE ALL")
+
+
 def test_each_statement_of_a_pipeline_has_its_own_answer(connection: DirectConnection) -> None:
     for _ in range(2 * direct.PREPARE_AFTER):
         requests = [connection.later(ONE, {"n": n}) for n in range(20)]
@@ -75,13 +82,9 @@ def test_a_transaction_with_an_error_is_not_committed(connection: DirectConnecti
 
 
 def test_statements_that_the_session_forgot_are_prepared_again(connection: DirectConnection) -> None:
-    for _ in range(2 * direct.PREPARE_AFTER):
-        connection.rows(ONE, {"n": 1})
-    connection.execute("DEALLOCATE ALL")
+    prepare_and_forget(connection)
     assert connection.rows(ONE, {"n": 2}) == [(2,)]
-    for _ in range(2 * direct.PREPARE_AFTER):
-        connection.rows(ONE, {"n": 1})
-    connection.execute("DEALLOCATE ALL")
+    prepare_and_forget(connection)
     connection.later(b"BEGIN")
     connection.later(b"INSERT INTO seen VALUES (1)")
     assert connection.rows(ONE, {"n": 3}) == [(3,)]
@@ -149,9 +152,7 @@ def test_the_error_of_a_started_statement_is_raised_when_its_answer_is_taken(con
 
 
 def test_started_statements_that_the_session_forgot_are_prepared_again(connection: DirectConnection) -> None:
-    for _ in range(2 * direct.PREPARE_AFTER):
-        connection.rows(ONE, {"n": 1})
-    connection.execute("DEALLOCATE ALL")
+    prepare_and_forget(connection)
     started = connection.later(ONE, {"n": 2})
     connection.start()
     assert started.rows() == [(2,)]
