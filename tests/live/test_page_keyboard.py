@@ -136,6 +136,20 @@ def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World)
         queue.admin.resume("birch")
 
 
+def test_a_dialog_opens_again_right_after_it_was_closed(seen: Seen) -> None:
+    shown = seen.open("queue", RING, origin="birch", priority="regular")
+    pause = shown.get_by_role("button", name="Pause").element_handle()
+    pause.press("Enter")
+    dialog = seen.page.get_by_role("dialog", name="Pause birch")
+    expect(dialog.get_by_label("Reason")).to_be_focused()
+    # Nothing else of the browser happens between the two clicks.
+    seen.page.evaluate(
+        "async ([cancel, pause]) => { cancel.click(); await null; pause.click(); }",
+        [dialog.get_by_role("button", name="Cancel").element_handle(), pause],
+    )
+    expect(dialog.get_by_label("Reason")).to_be_focused()
+
+
 def test_rows_are_chosen_and_acted_on_by_keyboard(seen: Seen, world: World) -> None:
     shown = seen.open("set-aside", RING)
     first = shown.get_by_role("checkbox", name="Choose heavy-0:0:0")

@@ -21,8 +21,12 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
   const [wrong, setWrong] = useState<string | null>(null);
   const name = useId();
   useEffect(() => element.current?.showModal(), []);
-  // The browser's own close returns the focus.
-  const close = () => element.current?.close();
+  function close() {
+    // The browser's own close returns the focus.
+    element.current?.close();
+    // Its event comes later. A key pressed before it would open a dialog that the event closes.
+    element.current?.dispatchEvent(new Event("close"));
+  }
 
   async function submit() {
     setBusy(true);
@@ -37,7 +41,15 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
   }
 
   return (
-    <dialog ref={element} aria-labelledby={name} onClose={onClose}>
+    <dialog
+      ref={element}
+      aria-labelledby={name}
+      onClose={onClose}
+      onCancel={(event) => {
+        event.preventDefault();
+        close();
+      }}
+    >
       <form
         onSubmit={(event) => {
           event.preventDefault();
