@@ -6,9 +6,13 @@ import contextlib
 import json
 import secrets
 import socket
+import time
 import urllib.error
 import urllib.request
 from typing import Any
+
+#: Pauses before a request is repeated, in seconds.
+PAUSES = (0.1, 0.2, 0.4, 0.8)
 
 
 class AirflowFailed(RuntimeError):
@@ -26,9 +30,32 @@ class Refused(AirflowFailed):
         super().__init__(f"{what}: {status} {text[:2000]}")
         self.status, self.text = status, text
 
+    @property
+    def rolled_back(self) -> bool:
+        """Whether Airflow's metadata database refused the transaction of the request, so that it changed nothing.
+
+        On SQLite this is usual. Airflow reads and then writes in the same transaction. SQLite answers the write with
+        `database is locked` at once if another component wrote in between.
+        """
+        return self.status == 500 and "Database error" in self.text
+
 
 def send(url: str, method: str, path: str, body: object, token: str | None, timeout: float) -> Any:
-    """Send one request to an API on loopback and return its answer; raise `Refused` for an error status."""
+    """Send a request to an API on loopback and return its answer; raise `Refused` for an error status.
+
+    A request whose transaction was rolled back is repeated.
+    """
+    for pause in PAUSES:
+        try:
+            return _send_once(url, method, path, body, token, timeout)
+        except Refused as refusal:
+            if not refusal.rolled_back:
+                raise
+        time.sleep(pause)
+    return _send_once(url, method, path, body, token, timeout)
+
+
+def _send_once(url: str, method: str, path: str, body: object, token: str | None, timeout: float) -> Any:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
