@@ -191,7 +191,9 @@ class OwnSpark(Spark):
 
     def stop(self) -> None:
         if self._context is not None:
-            _quietly("Spark did not stop cleanly", self._context.stop)
+            # PySpark's own `stop` also ends the server that receives accumulators, and waits up to a second for it.
+            # That server is a thread of this process, which ends now.
+            _quietly("Spark did not stop cleanly", self._context._jsc.stop)
 
 
 class RemoteSpark(Spark):
