@@ -18,7 +18,7 @@ from .packed import Packed
 from .values import Batch, Facts
 
 #: Bytes of messages that are read at once, while batches of those before them are made.
-AT_ONCE = 2 << 20
+AT_ONCE = 512 << 10
 
 
 class PageRuns(NamedTuple):

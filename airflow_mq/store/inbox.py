@@ -69,6 +69,8 @@ class Heaps(NamedTuple):
 
 #: Ids of inbox rows by queue, in ascending order.
 RowIds: TypeAlias = "Mapping[str, Sequence[int]]"
+#: Rows that looks at inboxes brought, by queue: as one value where all are of plain messages.
+Looks: TypeAlias = "Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]"
 
 
 class AttributesRow(NamedTuple):
@@ -157,43 +159,55 @@ class Inbox(Repository):
         self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0
     ) -> list[StoredInboxRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
+        return self._after_soon(ring, requests, limit, inline)()
+
+    def _after_soon(
+        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int
+    ) -> Callable[[], list[StoredInboxRow]]:
         columns = "origin", "after"
         if inline:
-            rows = self._read("mail", columns, requests, ring=ring, limit=limit, inline=inline)
+            rows = self._read_soon("mail", columns, requests, ring=ring, limit=limit, inline=inline)
         else:
-            rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
-        return [StoredInboxRow(*row) for row in rows]
+            rows = self._read_soon("mail_heads", columns, requests, ring=ring, limit=limit)
+        return lambda: [StoredInboxRow(*row) for row in rows()]
 
     def looks(
         self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
-    ) -> Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]:
-        """Return the same rows by queue: as one value, if each is of plain messages and has at most `inline` bytes.
+    ) -> Callable[[], Looks]:
+        """Request the same rows by queue: as one value, if each is of plain messages and has at most `inline` bytes.
 
         :param single: queues that are likely to have rows of one plain message only.
         """
-        left = dict(requests)
-        likely = [one for one in requests if one[0] in single] if self.unit.aggregates else []
-        for origin, is_plain, *columns in self._singles(ring, likely, limit, inline):
-            if is_plain:
-                yield origin, _singles(*columns)
-            if is_plain is not False:
-                del left[origin]
-        yield from _looks_of(self.after(ring, list(left.items()), limit, inline), inline)
+        likely = {one[0]: one for one in requests if one[0] in single} if self.unit.aggregates else {}
+        singles = self._singles_soon(ring, list(likely.values()), limit, inline)
+        others = self._after_soon(ring, [one for one in requests if one[0] not in likely], limit, inline)
 
-    def first_looks(
-        self, ring: int, origins: Sequence[str], limit: int, inline: int
-    ) -> Callable[[], Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]]:
+        def found() -> Looks:
+            different = []
+            for origin, is_plain, *columns in singles():
+                if is_plain:
+                    yield origin, _singles(*columns)
+                elif is_plain is False:
+                    different.append(likely[origin])
+            yield from _looks_of(others(), inline)
+            yield from _looks_of(self.after(ring, different, limit, inline), inline)
+
+        return found
+
+    def first_looks(self, ring: int, origins: Sequence[str], limit: int, inline: int) -> Callable[[], Looks]:
         """Request the first rows of queues that lie in no page, in the same form."""
         rows = self._read_soon(
             "first_mail", ("origin",), [(one,) for one in origins], ring=ring, limit=limit, inline=inline
         )
         return lambda: _looks_of([StoredInboxRow(*row) for row in rows()], inline)
 
-    def _singles(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int) -> list[Any]:
+    def _singles_soon(
+        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int
+    ) -> Callable[[], list[Any]]:
         columns = "origin", "after"
         if inline:
-            return self._read("mail_singles", columns, requests, ring=ring, limit=limit, inline=inline)
-        return self._read("mail_single_heads", columns, requests, ring=ring, limit=limit)
+            return self._read_soon("mail_singles", columns, requests, ring=ring, limit=limit, inline=inline)
+        return self._read_soon("mail_single_heads", columns, requests, ring=ring, limit=limit)
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
@@ -433,7 +447,7 @@ def _among(ids: set[int], columns: Sequence[list[Any]]) -> list[list[Any]]:
     return [list(compress(column, kept)) for column in columns]
 
 
-def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]:
+def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Looks:
     """Return rows by queue: as one value, if each is of plain messages."""
     for origin, own in groupby(rows, attrgetter("origin")):
         found = list(own)

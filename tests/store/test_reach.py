@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.queue.values import Batch
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store.inbox import Inbox
+from airflow_mq.store.postgres import PostgresUnit
 from airflow_mq.store.working_set.inbox import Cut
 from airflow_mq.store.working_set.inbox import Inbox as InboxRows
 from airflow_mq.store.working_set.inboxes import PayloadCache
@@ -33,10 +34,15 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def looked(
         self: Inbox, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str]
-    ) -> Iterator[Any]:
-        for origin, found in looks(self, ring, requests, limit, inline, plain):
-            counts.append(len(found.row_ids) if hasattr(found, "row_ids") else sum(row.items for row in found))
-            yield origin, found
+    ) -> Callable[[], Iterator[Any]]:
+        rows = looks(self, ring, requests, limit, inline, plain)
+
+        def counted() -> Iterator[Any]:
+            for origin, found in rows():
+                counts.append(len(found.row_ids) if hasattr(found, "row_ids") else sum(row.items for row in found))
+                yield origin, found
+
+        return counted
 
     def kept(self: PayloadCache, heaps: Any) -> list[int]:
         counts.append(sum(heaps.items) if heaps.items else len(heaps.ids))
@@ -85,16 +91,61 @@ def test_the_end_of_a_block_over_many_queues_does_not_look_at_each_one(
     for number in range(4):
         queue.enqueue_messages((name, b"%d" % number) for name in names_of_origins)
     queue.blocks.release(queue.blocks.plan(limit=Weight(10_000, 1 << 30)))
-    calls = []
+    calls = looks_of(monkeypatch)
+    assert queue.blocks.plan(limit=Weight(1_200, 1 << 30)).messages == 1_200
+    assert sum(calls) <= 800 and len(calls) <= 30, calls
+
+
+def looks_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of queues of each look."""
+    calls: list[int] = []
     looks = Inbox.looks
 
-    def counted(self: Inbox, ring: int, requests: Sequence[tuple[str, int]], *args: Any) -> Iterator[Any]:
+    def counted(self: Inbox, ring: int, requests: Sequence[tuple[str, int]], *args: Any) -> Any:
         calls.append(len(requests))
         return looks(self, ring, requests, *args)
 
     monkeypatch.setattr(Inbox, "looks", counted)
-    assert queue.blocks.plan(limit=Weight(1_200, 1 << 30)).messages == 1_200
-    assert sum(calls) <= 800 and len(calls) <= 30, calls
+    return calls
+
+
+def test_queues_with_as_many_messages_need_no_more_looks(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(1_000):
+        queue.enqueue_messages((f"origin-{at:02}", b"message") for at in range(ORIGINS))
+    calls = looks_of(monkeypatch)
+    assert queue.service_queues(batch_processor(lambda batch: None)).processed == ORIGINS * 1_000
+    # The first queue takes a few, then each one finds the ends of several queues.
+    assert len(calls) <= 5, calls
+
+
+@pytest.mark.postgres
+def test_the_database_reads_the_next_rows_while_a_plan_goes_on(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgrade(parse(pg_uri))
+    begun: list[None] = []
+    start = PostgresUnit.start
+
+    def counted(self: PostgresUnit) -> None:
+        begun.append(None)
+        start(self)
+
+    monkeypatch.setattr(PostgresUnit, "start", counted)
+    with MessageQueue(pg_uri) as queue:
+        for _ in range(1_000):
+            queue.enqueue_messages((f"origin-{at:02}", b"message") for at in range(ORIGINS))
+        block = queue.blocks.plan()
+        assert len(begun) >= 2
+        queue.blocks.release(block)
+        monkeypatch.setattr(PostgresUnit, "pipelines", False)
+        begun.clear()
+        again = queue.blocks.plan()
+        assert not begun
+        assert again.messages == block.messages == ORIGINS * 1_000
+        assert again.claims == block.claims
+        # A block that takes few messages reads none that it does not take.
+        monkeypatch.setattr(PostgresUnit, "pipelines", True)
+        queue.blocks.release(again)
+        queue.blocks.plan(limit=Weight(LIMIT, 1 << 30))
+        assert not begun
 
 
 def test_visits_that_need_several_fetches_share_them(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,8 @@ class Planner:
             working_set.only(self.patterns, self._debt(unit) if config.high else None)
         self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
         if self.weigher is None:
-            working_set.loader.reach.meter = self.meter
+            reach = working_set.loader.reach
+            reach.meter, reach.overlaps = self.meter, unit.pipelines
         self.ledger = Ledger()
         ladder = self.ladder = Ladder(
             working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming

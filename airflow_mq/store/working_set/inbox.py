@@ -75,6 +75,8 @@ class Inbox:
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         self.look = FIRST_LOOK
+        #: Number of rows that looks brought.
+        self.brought = 0
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
@@ -111,6 +113,7 @@ class Inbox:
     def end_look(self, asked: int, brought: int, look: int) -> None:
         """Note how many rows a look asked for and brought, those read before included."""
         self.empty = brought < asked
+        self.brought += brought
         if not self.empty:
             look *= 2
         # What is read again is no more than half of what is new.

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import compress
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress
 from operator import not_
+from typing import NamedTuple
 
 from ...core.changes import Posted
 from ...core.errors import StoreCorrupt
 from ...core.page import InboxRow, PlainRows
 from ...core.priority import told
 from ...core.working_set import WorkingSet
-from ..inbox import Heaps
+from ..inbox import Heaps, Looks
 from ..rows import StoredInboxRow, inbox_row_of, split_heap, split_row
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
-from .reach import Reach
+from .reach import MANY, Reach
 from .source import Source
 
 #: Number of rows fetched at once for queues that are only likely to need them.
@@ -72,6 +73,16 @@ class PayloadCache:
         self.payloads, self.sent_at, self.attributes = {}, {}, {}
 
 
+class _Look(NamedTuple):
+    """A look at inboxes that was requested."""
+
+    origins: Sequence[str]
+    #: New rows wanted of each inbox, and the number of rows to read for that.
+    fresh: int
+    most: int
+    rows: Callable[[], Looks]
+
+
 class InboxLoader:
     """Loads inbox rows that lie in no page yet."""
 
@@ -98,6 +109,10 @@ class InboxLoader:
         self._posted: dict[str, deque[InboxRow]] = {}
         #: Rows that looks brought, their messages and bytes.
         self._brought = [0, 0, 0]
+        #: Rows to read of a queue to come to its end, if it has as many as one of the last look.
+        self._depth = 0
+        #: The look that the database has begun with, whose rows are not taken in yet.
+        self._begun: _Look | None = None
 
     def inbox(self, origin: str) -> Inbox:
         """Return the inbox of an origin."""
@@ -183,15 +198,33 @@ class InboxLoader:
 
     def begin_again(self) -> None:
         """Go on after a save: messages enqueued here are rows like any other now."""
-        self._posted = {}
+        self._posted, self._begun = {}, None
         self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
         for origin, inbox in self.inboxes.items():
             inbox.saved(self.books.stored[origin].cut)
 
     def _fill_ahead(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
-        most = self._rows_left()
-        look, hungry = min(self.inboxes[origin].look, most), [origin]
+        inbox, begun, self._begun = self.inboxes[origin], self._begun, None
+        if begun is not None:
+            self._take_in(begun)
+        while not inbox.rows and not inbox.empty:
+            self._fill(*self._hungry(origin))
+        if self.reach.overlaps and self.reach.room.messages >= MANY:
+            self._begin_next(origin)
+
+    def _begin_next(self, origin: str) -> None:
+        """Let the database begin with the look that the walk needs next, if it empties each queue that it visits."""
+        for other in chain([origin], self.reach.upcoming(origin)):
+            if not self.working_set.books[other].skipped and not self.inbox(other).empty:
+                self._begun = self._request(*self._hungry(other))
+                self.source.start()
+                return
+
+    def _hungry(self, origin: str) -> tuple[list[str], int]:
+        """Return this queue and those the walk will come to that need rows, too, and how many rows to read of each."""
+        first, most, hungry = self.inboxes[origin], self._rows_left(), [origin]
+        look = min(max(first.look, self._depth - first.brought) if first.brought else first.look, most)
         for other in self.reach.upcoming(origin):
             if look * (len(hungry) + 1) > most and len(hungry) > self.reach.spare:
                 break
@@ -199,9 +232,9 @@ class InboxLoader:
                 inbox = self.inbox(other)
                 if inbox.look <= look and not inbox.empty:
                     hungry.append(other)
-        self._fill(hungry, look)
-        if not self.inboxes[origin].rows and not self.inboxes[origin].empty:
-            self._fill_ahead(origin)
+        if first.brought and self.reach.room.messages >= MANY:
+            look = max(look, min(most // len(hungry), LONGEST_LOOK))
+        return hungry, look
 
     def _rows_left(self) -> int:
         """Return how many rows the operation can still take, if they are like those that looks brought."""
@@ -213,10 +246,18 @@ class InboxLoader:
         return max(min(left, MOST_ROWS), FIRST_LOOK)
 
     def _fill(self, hungry: list[str], look: int) -> None:
+        self._take_in(self._request(hungry, look))
+
+    def _request(self, hungry: list[str], look: int) -> _Look:
+        """Request a look at inboxes. Its rows have to be taken in before these inboxes are looked at again."""
         most = look + max(len(self.inboxes[name].read) for name in hungry)
         starts = [(name, self.inboxes[name].start) for name in hungry]
-        counts, single = dict.fromkeys(hungry, 0), {name for name in hungry if self.inboxes[name].single}
-        for name, found in self.source.looks(starts, most, self.inline, single):
+        single = {name for name in hungry if self.inboxes[name].single}
+        return _Look(hungry, look, most, self.source.looks(starts, most, self.inline, single))
+
+    def _take_in(self, look: _Look) -> None:
+        counts = dict.fromkeys(look.origins, 0)
+        for name, found in look.rows():
             inbox = self.inboxes[name]
             inbox.single = isinstance(found, PlainRows) and found.are_single
             if isinstance(found, PlainRows):
@@ -230,8 +271,9 @@ class InboxLoader:
             for row in found:
                 if inbox.add(row) and row.heap:
                     self.cache.keep(row.id, split_row(row, row.heap), row.size)
-        for name in hungry:
-            self.inboxes[name].end_look(most, counts[name], look)
+        for name, count in counts.items():
+            self.inboxes[name].end_look(look.most, count, look.fresh)
+        self._depth = max(self.inboxes[name].brought for name in counts) + 1
 
     def _note_brought(self, *counts: int) -> None:
         self._brought = [before + more for before, more in zip(self._brought, counts)]

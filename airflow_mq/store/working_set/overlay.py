@@ -6,15 +6,17 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from ...core.claims import Claim
-from ...core.page import Page, PlainRows
+from ...core.page import Page
 from ...core.priority import books_of, is_high, origin_of
 from .. import codec
 from ..blocks import ClaimRow
 from ..books import LineRow, TurnsRow
+from ..inbox import Looks
 from ..origins import GroupRow, SettingsRow
 from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
 from ..store import AnyStore, Outgoing
@@ -273,13 +275,13 @@ class Overlay(Source):
 
     def looks(
         self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
-    ) -> Iterable[tuple[str, PlainRows | list[StoredInboxRow]]]:
+    ) -> Callable[[], Looks]:
         own = [one for one in wanted if one[0] in self._rows]
         by_origin: dict[str, list[StoredInboxRow]] = {}
         for row in self.inbox_rows(own, limit, inline) if own else ():
             by_origin.setdefault(row.origin, []).append(row)
-        yield from by_origin.items()
-        yield from super().looks([one for one in wanted if one[0] not in self._rows], limit, inline, single)
+        stored = super().looks([one for one in wanted if one[0] not in self._rows], limit, inline, single)
+        return lambda: chain(by_origin.items(), stored())
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         if self._held is None:

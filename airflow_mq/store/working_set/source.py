@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ...core.page import PlainRows
 from ..blocks import ClaimRow
 from ..books import LineRow, TurnsRow
-from ..inbox import AttributesRow, Heaps, RowIds
+from ..inbox import AttributesRow, Heaps, Looks, RowIds
 from ..origins import GroupRow, SettingsRow
 from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
 from ..store import AnyStore
@@ -168,13 +167,10 @@ class Source:
 
     def looks(
         self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
-    ) -> Iterable[tuple[str, PlainRows | list[StoredInboxRow]]]:
-        """Return the same rows by origin, as one value where all are plain."""
-        requested = self._answer("looks", tuple(origin for origin, _ in wanted), limit)
-        looks: Iterable[tuple[str, PlainRows | list[StoredInboxRow]]] = (
-            self._unit.inbox.looks(self.ring_id, wanted, limit, inline, single) if requested is None else requested
-        )
-        return looks
+    ) -> Callable[[], Looks]:
+        """Request the same rows by origin, as one value where all are plain."""
+        requested = self._expected.pop(("looks", tuple(origin for origin, _ in wanted), limit), None)
+        return requested or self._unit.inbox.looks(self.ring_id, wanted, limit, inline, single)
 
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
