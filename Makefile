@@ -25,6 +25,9 @@ ifeq ($(MAKECMDGOALS),tour)
 EXTRAS := dev
 endif
 
+# Some containers set this. Then every process compiles all modules that it imports, and there are thousands here.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
@@ -160,11 +163,11 @@ export UV_SYSTEM_CERTS="$${UV_SYSTEM_CERTS:-true}" UV_HTTP_TIMEOUT="$${UV_HTTP_T
 export UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1;
 endef
 
-# Should uv be of no use here, pip does the same, only slower.
+# Should uv be of no use here, pip does the same, only slower. By default, uv does not compile the modules, and pip does.
 define install
 @$(uv_env) \
 echo "Installing airflow-mq[$(EXTRAS)] into $(VENV)"; \
-$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt -e '.[$(EXTRAS)]' || { \
+$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -b constraints.txt -e '.[$(EXTRAS)]' || { \
   echo "uv could not do it; trying pip" >&2; \
   $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'; \
 }
