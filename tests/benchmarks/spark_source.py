@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -80,6 +81,11 @@ class Source:
             frame = self.jdbc(self.spark.read, turn).options(fetchsize="10000", **bounds).load()
         frame.select("origin", "payload").write.format("noop").mode("overwrite").save()
 
+    def vacuum(self) -> None:
+        """Vacuum all tables, so that no read meets autovacuum, or is the first to visit new rows."""
+        with psycopg.connect(self.uri, autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE)")
+
     def prepare(self, turn: int) -> None:
         """Make the table and the ring of a turn."""
         with psycopg.connect(self.uri) as connection:
@@ -112,8 +118,12 @@ def measure(server: Server, folder: Path, count: int, size: int, turns: int) -> 
             source.prepare(turn)
             for who in ("ours", "jdbc") if turn % 2 else ("jdbc", "ours"):
                 for way in ("write", "read"):
-                    work = (source.write, (who, turn)) if way == "write" else (source.read, (who, turn, count))
-                    took = measured(lambda work=work: work[0](*work[1]), server.pid)  # type: ignore[misc]
+                    if way == "write":
+                        work = partial(source.write, who, turn)
+                    else:
+                        source.vacuum()
+                        work = partial(source.read, who, turn, count)
+                    took = measured(work, server.pid)
                     print(f"source, turn {turn}, {who} {way}: {took}", flush=True)
                     if turn:
                         found.append(

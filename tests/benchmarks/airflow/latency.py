@@ -139,7 +139,8 @@ def report(
         "",
         f"{pool['tasks']:,} mapped tasks of one DAG fill a pool of {SLOTS} slots. Then a task of another DAG is queued in the"
         f" same pool. It began after {pool['seconds']:.0f} s, and {pool['before']:,.0f} of the {pool['tasks']:,} tasks began"
-        f" before it: the scheduler orders tasks by priority weight, logical date and map index. The pool began"
+        f" before it: the scheduler orders the tasks that it has found ready by priority weight, logical date and map index."
+        f" The pool began"
         f" {rate:.2f} tasks/s. It works through {FLOOD:,} tasks at this rate in {FLOOD / rate / 86_400:.1f} days. This is a"
         " linear extrapolation.",
         "",
