@@ -210,3 +210,42 @@ def test_a_long_name_loses_its_middle() -> None:
     assert fitted("acme", 6) == "acme  "
     assert fitted("tenant-17/orders/of-long-ago", 17) == "tenant-1…long-ago"
     assert [fitted("漢字漢字漢字", width) for width in (1, 2, 5)] == ["…", "… ", "漢…字"]
+
+
+def test_a_heading_names_the_search_once_its_queues_are_shown(uri: str) -> None:
+    from airflow_mq.cli.top.drawing import frame
+    from airflow_mq.cli.top.view import View, Wish
+    from airflow_mq.queue.inspect.top import Watcher
+
+    view = View()
+
+    def screen() -> str:
+        return "\n".join(line.plain for line in frame(view, uri, 80, 24))
+
+    with MessageQueue(uri) as queue:
+        watcher = Watcher(queue.session)
+        view.see(watcher.look())
+        assert [view.press(key) for key in ("/", "q", "u", "i", "enter")][-1] == Wish("look")
+        # A key still acts on the queue that the screen shows.
+        assert "(qui)" not in screen() and "▸   1 loud" in screen()
+        assert view.press("e") == Wish("explain", "loud")
+        view.press("x")
+        view.see(watcher.look(search="qui"))
+        assert "queue (qui)" in screen() and "loud" not in screen().split("blocks")[0]
+        assert view.press("e") == Wish("explain", "quiet")
+
+
+def test_a_frozen_view_shows_what_is_searched_for(uri: str) -> None:
+    from airflow_mq.cli.top.view import View
+    from airflow_mq.queue.inspect.top import Watcher
+
+    view = View()
+    with MessageQueue(uri) as queue:
+        watcher = Watcher(queue.session)
+        view.see(watcher.look())
+        view.press(" ")
+        before = view.look
+        view.see(watcher.look())
+        assert view.look is before
+        view.see(watcher.look(search="qui"))
+        assert [turn.origin for turn in view.turns] == ["quiet"]

@@ -89,7 +89,7 @@ def _print_frame(session: Session, args: Namespace) -> None:
 
     with session.queue() as queue:
         look = Watcher(queue.session).look(args.limit, search=args.search, sort=args.sort)
-    print_frame(look, session.where or "", args.search, args.sort)
+    print_frame(look, session.where or "")
 
 
 def as_plain(look: Look, store: str | None) -> dict[str, object]:

@@ -137,15 +137,14 @@ def ring(look: Look, width: int, rows: int, marks: Marks = UNICODE, view: View |
     """Return a heading, and a line for each ready queue from the head on."""
     first = view.first if view is not None else 0
     turns = look.turns[first : first + rows]
-    sort = view.sort if view is not None else "turn"
     columns = _Columns(width, [queue_name(one.origin, one.priority) for one in turns])
-    lines = [columns.heading(sort, view.search if view is not None else "")]
+    lines = [columns.heading(look)]
     most = max((one.messages for one in look.turns), default=0)
     for place, turn in enumerate(turns, start=first):
-        selected = view is not None and view.pointing and place == view.cursor
-        lines.append(columns.row(place, turn, most, look, marks, selected, sort))
+        selected = view is not None and place == view.cursor
+        lines.append(columns.row(place, turn, most, look, marks, selected))
     if not turns:
-        nothing = _NO_MATCH if view is not None and view.search else _EMPTY
+        nothing = _NO_MATCH if look.search else _EMPTY
         lines.append(_line(width, (f"  {nothing}", "dim")))
     return lines
 
@@ -167,25 +166,25 @@ class _Columns:
         self.name = min(max(longest, 12), max(left * 2 // 5, min(left - 12, 24), 12))
         self.bar = max(left - self.name - 2, 4)
 
-    def heading(self, sort: str, search: str) -> Text:
-        turn = "turn" if sort == "turn" else "    "
-        title = f"queue ({search})" if search else "queue"
+    def heading(self, look: Look) -> Text:
+        turn = "turn" if look.sort == "turn" else "    "
+        title = f"queue ({look.search})" if look.search else "queue"
         cells = [f" {turn} ", set_cell_size(shown(title), self.name)]
         if self.bar:
             cells.append("  " + " " * self.bar)
         cells.append(" messages")
         cells += ["    bytes"] if self.has_bytes else []
         cells += ["  oldest"] if self.has_age else []
-        cells += ["  " + ("" if sort == "turn" else f"by {sort}")] if self.has_note else []
+        cells += ["  " + ("" if look.sort == "turn" else f"by {look.sort}")] if self.has_note else []
         return _line(self.width, ("".join(cells).ljust(self.width), "bold reverse"))
 
-    def row(self, place: int, turn: QueueState, most: int, look: Look, marks: Marks, selected: bool, sort: str) -> Text:
-        line = Text()
+    def row(self, place: int, turn: QueueState, most: int, look: Look, marks: Marks, selected: bool) -> Text:
+        line, by_turn = Text(), look.sort == "turn"
         cursor = marks.cursor if selected else " "
-        at = f"{place + 1:>4,}" if sort == "turn" else "    "
-        line.append(f"{cursor}{at} ", "bold" if place == 0 and sort == "turn" else "dim")
+        at = f"{place + 1:>4,}" if by_turn else "    "
+        line.append(f"{cursor}{at} ", "bold" if place == 0 and by_turn else "dim")
         name = fitted(queue_name(shown(turn.origin), turn.priority), self.name)
-        line.append(name, "bold" if place == 0 and sort == "turn" else "")
+        line.append(name, "bold" if place == 0 and by_turn else "")
         if self.bar:
             line.append("  ")
             line.append_text(_arc(turn, most, self.bar, marks))

@@ -12,7 +12,6 @@ from rich.text import Text
 from ...core.message import read_number
 from ...queue.inspect.top import Look
 from .drawing import ASCII, UNICODE, Marks, blocks, header, ring, waits
-from .view import View
 
 #: Width of a frame without a terminal and without COLUMNS.
 _WIDTH = 100
@@ -28,14 +27,13 @@ def marks_of(stream: TextIO) -> Marks:
     return UNICODE
 
 
-def print_frame(look: Look, store: str, search: str, sort: str) -> None:
+def print_frame(look: Look, store: str) -> None:
     """Print a frame, as wide as the terminal if there is one."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if not sys.stdout.isatty():
         console.width = read_number(os.environ.get("COLUMNS", ""), _WIDEST) or _WIDTH
     width, marks = console.width, marks_of(sys.stdout)
-    view = View(look, search=search, sort=sort, pointing=False)
-    lines = [*header(look, store, width), Text(), *ring(look, width, len(look.turns), marks, view)]
+    lines = [*header(look, store, width), Text(), *ring(look, width, len(look.turns), marks)]
     lines += [Text(), *blocks(look, width, 10, marks), Text(), *waits(look, width, 10)]
     with console.capture() as captured:
         for line in lines:

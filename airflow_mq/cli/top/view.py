@@ -39,8 +39,6 @@ class View:
     search: str = ""
     sort: str = SORTS[0]
     frozen: bool = False
-    #: Whether there is a cursor.
-    pointing: bool = True
     #: `ring`, `search` or `pause` (a text is being typed), `resume` (yes or no), or `text` (something to read).
     mode: str = "ring"
     typed: str = ""
@@ -72,9 +70,9 @@ class View:
         return min(max(self._stood, 0), max(len(self.turns) - 1, 0))
 
     def see(self, look: Look) -> None:
-        """Show a new snapshot, unless the view is frozen."""
-        self.trouble = ""
-        if not self.frozen or self.look is None:
+        """Show a new snapshot, unless the view is frozen and shows what was searched for."""
+        self.trouble, before = "", self.look
+        if not self.frozen or before is None or (look.search, look.sort) != (before.search, before.sort):
             self.look = look
             self._go(self.cursor)
 

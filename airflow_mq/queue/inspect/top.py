@@ -43,6 +43,9 @@ class Look:
     ring: str
     order: str
     limit: Weight | None
+    #: The text that the names of the queues contain, and their order.
+    search: str
+    sort: str
     #: The queues, the head first, or in the requested order.
     turns: Sequence[QueueState]
     #: The queues that wait longest.
@@ -133,25 +136,17 @@ class Watcher:
         waiting = [states[name] for name in oldest if name in states and states[name].oldest]
         turns = [state for state in turns if state.in_ring or sort != "turn"]
         waiting.sort(key=lambda state: (state.oldest, state.origin))
-        return self._look_of(working_set, turns, waiting[:waits], latest, paused)
-
-    def _look_of(
-        self,
-        working_set: StoredSet,
-        turns: Sequence[QueueState],
-        waits: Sequence[QueueState],
-        blocks: Sequence[Block],
-        paused: int,
-    ) -> Look:
-        now, config = working_set.now, working_set.config
+        config = working_set.config
         return Look(
             at=moment(now),
-            ring=self.session.ring,
+            ring=session.ring,
             order=config.order,
             limit=config.service_weight,
+            search=search,
+            sort=sort,
             turns=turns,
-            waits=waits,
-            blocks=blocks,
+            waits=waiting[:waits],
+            blocks=latest,
             paused=paused,
             totals=self._totals,
             rate_in=self._rates.rate_in(now),
