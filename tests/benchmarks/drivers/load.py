@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import c_int64
 from dataclasses import dataclass
 from typing import Any
@@ -50,24 +50,38 @@ def run(side: Side, seconds: float, rate: int, every: float) -> dict[str, Any]:
     sent = context.Array(c_int64, SINGLE_CLIENTS + 1, lock=False)
     start = time.monotonic() + 1
     half = rate / 2
-    works: list[tuple[Any, ...]] = [
-        (_single, side, sent, number, half / SINGLE_CLIENTS, start, seconds) for number in range(SINGLE_CLIENTS)
-    ]
-    works.append((_bulk, side, sent, SINGLE_CLIENTS, half, start, seconds))
-    works += [(_kept, side.keep)] if side.keep else []
-    processes = [context.Process(target=_in_child, args=work, daemon=True) for work in works]
+    works: dict[str, tuple[Any, ...]] = {
+        f"single sends {number}": (_single, side, sent, number, half / SINGLE_CLIENTS, start, seconds)
+        for number in range(SINGLE_CLIENTS)
+    }
+    works["bulk calls"] = (_bulk, side, sent, SINGLE_CLIENTS, half, start, seconds)
+    if side.keep:
+        works["housekeeping"] = (_kept, side.keep)
+    processes = [context.Process(target=_in_child, name=name, args=work, daemon=True) for name, work in works.items()]
     for process in processes:
         process.start()
     try:
-        return {"windows": _consume(side.connect_consumer(), sent, start, seconds, every)}
+        windows = []
+        for window in _consume(side.connect_consumer(), sent, start, seconds, every):
+            _check(processes)
+            windows.append(window)
+        return {"windows": windows}
     finally:
         for process in processes:
             process.terminate()
             process.join()
 
 
-def _consume(consume: Callable[[], Sequence[int]], sent: Any, start: float, seconds: float, every: float) -> list[Any]:
-    windows: list[dict[str, float]] = []
+def _check(processes: Sequence[Any]) -> None:
+    """Raise an error if a process ended with one: the load would go on without its part."""
+    for process in processes:
+        if process.exitcode:
+            raise RuntimeError(f"the process of {process.name} ended with exit code {process.exitcode}")
+
+
+def _consume(
+    consume: Callable[[], Sequence[int]], sent: Any, start: float, seconds: float, every: float
+) -> Iterator[dict[str, float]]:
     latencies, before, cpu, at = array("d"), 0, time.process_time(), 0.0
     time.sleep(max(0.0, start - time.monotonic()))
     while at < seconds - every / 2:
@@ -77,12 +91,15 @@ def _consume(consume: Callable[[], Sequence[int]], sent: Any, start: float, seco
         latencies.extend([(now - stamp) / 1e6 for stamp in stamps])
         if (passed := time.monotonic() - start) >= at + every:
             total, spent = sum(sent), time.process_time()
-            windows.append(
-                {"at": passed, "seconds": passed - at, "in": total - before, "cpu": spent - cpu, **_ranks(latencies)}
-            )
+            yield {
+                "at": passed,
+                "seconds": passed - at,
+                "in": total - before,
+                "cpu": spent - cpu,
+                **_ranks(latencies),
+            }
             latencies, before, cpu, at = array("d"), total, spent, passed
         time.sleep(max(0.0, begun + ROUND - time.monotonic()))
-    return windows
 
 
 def _ranks(latencies: array[float]) -> dict[str, float]:

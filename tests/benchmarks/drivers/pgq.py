@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 import psycopg
@@ -62,9 +63,11 @@ class Pgq(Driver):
                 row = cursor.execute("SELECT pgq.current_event_table('bench')", prepare=True).fetchone()
                 assert row
                 table = sql.Identifier(*row[0].split("."))
-                with cursor.copy(sql.SQL("COPY {} (ev_type, ev_data) FROM STDIN").format(table)) as copy:
+                # The time of an event has no default.
+                now = datetime.now(timezone.utc)
+                with cursor.copy(sql.SQL("COPY {} (ev_time, ev_type, ev_data) FROM STDIN").format(table)) as copy:
                     for message in todo:
-                        copy.write_row(("bench", message))
+                        copy.write_row((now, "bench", message))
 
         return send
 
