@@ -14,6 +14,7 @@ from airflow.models.dag import DagModel
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import Field, WithJsonSchema, WrapValidator
+from sqlalchemy.exc import OperationalError
 
 from airflow_mq.core import message as core
 from airflow_mq.core.errors import InvalidInput, Refused
@@ -46,6 +47,10 @@ DECIDING = 60.0
 NOT_STARTED = (
     "cannot trigger the DAG {} ({}): it must exist without import errors and have the params of "
     "dags/overweight_by_hand.py; [airflow_mq] overweight_dag names it"
+)
+
+NOT_STORED = (
+    "Airflow's metadata database is busy or does not answer: a run of {} may be missing; look for it, then try again"
 )
 
 
@@ -260,6 +265,9 @@ def _triggered(dag_id: str, conf: dict[str, str | int], user: str, note: str) ->
     noted = {"note": note} if note and "note" in signature(trigger_dag).parameters else {}
     try:
         run = trigger_dag(dag_id, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=user, conf=conf, **noted)
+    except OperationalError as error:
+        log.warning("could not trigger %s for %s: %s", dag_id, user, error.orig)
+        raise HTTPException(503, NOT_STORED.format(dag_id)) from None
     except (AirflowException, ValueError) as error:
         log.warning("could not trigger %s for %s: %s", dag_id, user, error)
         raise HTTPException(409, NOT_STARTED.format(dag_id, type(error).__name__)) from None

@@ -29,7 +29,7 @@ ENVIRONMENT_FILE = "env.sh"
 #: Airflow's own default; another free port is used where it is taken and none was asked for.
 USUAL_PORT = 8080
 #: Seconds for the DAG files to be read once.
-PARSE_SECONDS = 60.0
+PARSE_SECONDS = 180.0
 #: Variables of the caller that the components keep: connections, variables, and our configuration.
 KEPT = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__AIRFLOW_MQ__")
 

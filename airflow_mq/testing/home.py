@@ -20,8 +20,11 @@ SETTINGS = {
     "core.load_examples": "False",
     "core.executor": "LocalExecutor",
     "core.dags_are_paused_at_creation": "True",
+    # A busy machine may take longer than half a minute to import a DAG.
+    "core.dagbag_import_timeout": "300",
     "core.min_serialized_dag_update_interval": "0",
     "core.simple_auth_manager_users": f"{USER}:admin",
+    "dag_processor.dag_file_processor_timeout": "300",
     "dag_processor.refresh_interval": "5",
     "dag_processor.bundle_refresh_check_interval": "2",
     "dag_processor.min_file_process_interval": "5",
@@ -111,7 +114,8 @@ class AirflowHome:
 
     def _database(self) -> dict[str, str]:
         if self.metadata == "sqlite":
-            return {"database.sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}"}
+            # A writer waits for another one so long; SQLite's own default is 5 s.
+            return {"database.sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}?timeout=30"}
         # One driver for synchronous and asynchronous access: psycopg 3, a dependency of this package.
         address = "postgresql+psycopg://" + self.metadata.partition("://")[2]
         return {"database.sql_alchemy_conn": address, "database.sql_alchemy_conn_async": address}

@@ -33,7 +33,8 @@ from .watchman import end_sessions, members
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 #: Names of the components in /monitor/health.
 HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
-START_SECONDS = 180.0
+#: Seconds to start, to run a command and to parse a file; a busy machine needs minutes for all components.
+START_SECONDS = 600.0
 STOP_SECONDS = 15.0
 #: Seconds that processes get to end before they are killed.
 PATIENCE = 5.0

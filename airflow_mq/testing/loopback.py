@@ -34,7 +34,7 @@ class Refused(AirflowFailed):
     def rolled_back(self) -> bool:
         """Whether Airflow's metadata database refused the transaction of the request, so that it changed nothing.
 
-        On SQLite this is usual. Airflow reads and then writes in the same transaction. SQLite answers the write with
+        On SQLite this is usual. If Airflow reads and then writes in the same transaction, SQLite answers the write with
         `database is locked` at once if another component wrote in between.
         """
         return self.status == 500 and "Database error" in self.text

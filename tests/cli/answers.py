@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 from airflow_mq import BadFormat, Batch, Delivery, Overweight, Weight, Yield
 
 NOT_A_FUNCTION = 17
@@ -9,6 +12,10 @@ NOT_A_FUNCTION = 17
 
 def done(delivery: Delivery) -> None:
     print("processing", delivery.payload.decode())
+
+
+def ended_meanwhile(delivery: Delivery) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def not_now(delivery: Delivery) -> Yield:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -24,11 +25,13 @@ COUNT = ORIGINS * EACH
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[commits.Commit]:
     """Let small slices commit as large ones do; return the commits that a thread began."""
     monkeypatch.setattr(service, "LEAST_BESIDE", 1)
-    found: list[commits.Commit] = []
+    found: list[Any] = []
     begin = commits.Commits.begin
 
     def noting(self: commits.Commits) -> commits.Commit:
-        found.append(begin(self))
+        # Counted before the thread can come to the statement at which a test waits for it.
+        found.append(None)
+        found[-1] = begin(self)
         return found[-1]
 
     monkeypatch.setattr(commits.Commits, "begin", noting)
@@ -104,7 +107,7 @@ def held_back(statement: str, until: Callable[[], bool], happened: list[bool]) -
 
     def probe(name: str) -> None:
         if name == statement and in_commit_thread():
-            give_up = time.monotonic() + 0.3
+            give_up = time.monotonic() + 1.0
             while not until() and time.monotonic() < give_up:
                 time.sleep(0.001)
             happened.append(until())
@@ -119,15 +122,14 @@ def test_next_slice_is_read_before_the_commit(
     """Reads of the next slice still show rows that the thread is about to delete; senders add more meanwhile."""
     tried: list[bytes] = []
     beside: list[bool] = []
-    with MessageQueue(pg_uri, "small") as sender:
+    with MessageQueue(pg_uri, "small") as sender, ThreadPoolExecutor(1) as thread:
+        thread.submit(len, sender).result()
 
         def processor(delivery: Delivery) -> None:
             tried.append(delivery.payload)
             if begun and len(tried) % SLICE == 1:
                 # Not as a message of this processor.
-                send = threading.Thread(target=sender.enqueue_message, args=(delivery.origin, b"late %d" % len(tried)))
-                send.start()
-                send.join()
+                thread.submit(sender.enqueue_message, delivery.origin, b"late %d" % len(tried)).result()
 
         queue.store.probe = held_back(statement, lambda: len(tried) % SLICE >= 2, beside)
         done = queue.service_queues(processor, slice_messages=SLICE)

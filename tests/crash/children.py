@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from airflow_mq import MessageQueue
 
 #: Seconds after which a child counts as hung.
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @dataclass

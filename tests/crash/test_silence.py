@@ -61,7 +61,7 @@ def stopped_planner(uri: str, at: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("at", ["insert_block", "commit"])
 def test_stopped_planner_loses_its_lock(pg_uri: str, at: str) -> None:
-    address = replace(parse(pg_uri), idle_in_transaction_session_timeout=1)
+    address = replace(parse(pg_uri), idle_in_transaction_session_timeout=5)
     with MessageQueue(pg_uri, busy_timeout=0.2) as queue:
         queue.enqueue_message("a", b"x")
         with stopped_planner(address.uri, at):
@@ -117,8 +117,8 @@ def test_stream_of_messages_has_no_statement_timeout(pg_uri: str) -> None:
 
 # Silent servers.
 
-#: One second for a statement, two for its answer, one for an unanswered cancel, and time for a busy machine.
-SOON = 15.0
+#: Three seconds for a statement, two for its answer, one for an unanswered cancel, and time for a busy machine.
+SOON = 40.0
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def wire(pg_uri: str) -> Iterator[Proxy]:
     with MessageQueue(pg_uri) as queue:
         queue.enqueue_messages("a", [b"x" * 100] * 50)
     with Proxy(pg_uri) as proxy:
-        proxy.uri += "?statement_timeout=1&connect_timeout=2"
+        proxy.uri += "?statement_timeout=3&connect_timeout=6"
         yield proxy
 
 

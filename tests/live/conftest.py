@@ -31,7 +31,7 @@ REPOSITORY = HERE.parents[1]
 #: What these tests have otherwise in the repository's DAGs: a processor that writes down, a net that is soon there.
 CHANGES = {
     "processing_rules.py": ("airflow_mq.examples.simple:log", "tests.live.processors:slow"),
-    "event_driven_block.py": ("timedelta(minutes=5)", "timedelta(seconds=20)"),
+    "event_driven_block.py": ("timedelta(minutes=5)", "timedelta(seconds=60)"),
 }
 
 
@@ -77,6 +77,16 @@ class World:
         ]
         with self.queue(ring) as queue:
             queue.enqueue_messages(pairs)
+
+    @contextlib.contextmanager
+    def holding(self, ring: str, number: int) -> Iterator[None]:
+        """Let the processor of this message not end."""
+        bar = processors.bar_of(self.diary, ring, number)
+        bar.touch()
+        try:
+            yield
+        finally:
+            bar.unlink()
 
     def processed(self, ring: str) -> Counter[int]:
         """How often each number was processed."""

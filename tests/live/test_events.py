@@ -20,7 +20,7 @@ def world(world: World) -> Iterator[World]:
     world.airflow.unpause(DAG)
     yield world
     # Between two runs: a run of a paused DAG stands still.
-    give_up = time.monotonic() + 180
+    give_up = time.monotonic() + 600
     while time.monotonic() < give_up:
         if not active(world):
             world.airflow.unpause(DAG, paused=True)

@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "first-steps.md"
 #: The environment of the tests has it all.
 INSTALLS = re.compile(r"^(python -m venv|pip install) ")
 DEV = "airflow-mq dev"
-START_SECONDS, BLOCK_SECONDS = 240, 240
+START_SECONDS, BLOCK_SECONDS = 800, 600
 
 
 class Reader:

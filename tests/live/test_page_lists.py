@@ -130,9 +130,9 @@ def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> N
     expect(shown.get_by_role("button", name="Requeue all with this error…: TimeoutError")).to_be_visible()
     with world.queue("page-failed") as queue:
         assert [one.error for one in queue.set_aside.list(errors=True)] == ["TimeoutError"]
+        # The list still shows the message until it is refreshed; the dialog does not.
+        seen.page.route("**/set-aside?limit=*", lambda route: route.abort())
         queue.set_aside.requeue_all("meanwhile", error="TimeoutError")
-    # The list still shows the message until it is refreshed; the dialog does not.
-    seen.page.route("**/set-aside?limit=*", lambda route: route.abort())
     shown.get_by_role("button", name="Requeue all with this error…: TimeoutError").click()
     expect(dialog.get_by_text("No message is set aside with this error now.")).to_be_visible()
     expect(dialog.get_by_role("button", name="Requeue 0 messages")).to_have_attribute("aria-disabled", "true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -432,15 +433,28 @@ def test_listing_filters_are_fast_with_100_000_messages(make_queue: Maker) -> No
     queue = make_queue(service_weight=Weight(600_000, 1 << 40))
     queue.enqueue_messages(((f"o{number % 2000:05}", b"%d" % number) for number in range(100_000)), weight=HEAVY)
     block = settle(queue)
-    began = time.monotonic()
-    assert len(queue.set_aside.list(limit=200_000)) == 100_000
-    all_of_them, began = time.monotonic() - began, time.monotonic()
-    for wanted in (
-        {}, {"origin": "o01999"}, {"block": block}, {"arrived": block}, {"reason": "attempts"}, {"older_than": 3600},
-        {"after": Address("o01990", 0, 0)}, {"reason": "swept"},
-    ):  # fmt: skip
-        queue.set_aside.list(**wanted)  # type: ignore[arg-type]
-    assert time.monotonic() - began < all_of_them, "eight short lists take longer than a whole one"
+
+    def whole() -> None:
+        assert len(queue.set_aside.list(limit=200_000)) == 100_000
+
+    def short() -> None:
+        for wanted in (
+            {}, {"origin": "o01999"}, {"block": block}, {"arrived": block}, {"reason": "attempts"}, {"older_than": 3600},
+            {"after": Address("o01990", 0, 0)}, {"reason": "swept"},
+        ):  # fmt: skip
+            queue.set_aside.list(**wanted)  # type: ignore[arg-type]
+
+    assert shortest(short) < shortest(whole), "eight short lists take longer than a whole one"
+
+
+def shortest(work: Callable[[], None]) -> float:
+    """Return the least seconds of three runs: another process may use the processors in one of them."""
+    found = []
+    for _ in range(3):
+        began = time.monotonic()
+        work()
+        found.append(time.monotonic() - began)
+    return min(found)
 
 
 def test_requeued_high_message_stays_high(queue: MessageQueue) -> None:

@@ -25,8 +25,8 @@ from .conftest import Maker
 class Running:
     """A worker in a thread of its own."""
 
-    def __init__(self, of: MessageQueue, fails: int = 0) -> None:
-        self.address, self.ring, self.fails = of.store.address, of.ring, fails
+    def __init__(self, of: MessageQueue, fails: int = 0, patience: float = 5.0) -> None:
+        self.address, self.ring, self.fails, self.patience = of.store.address, of.ring, fails, patience
         self.seen: list[bytes] = []
         self.stop = threading.Event()
         #: While it is set, the processor goes on with its message.
@@ -35,7 +35,7 @@ class Running:
         self.thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
-        with MessageQueue(self.address, self.ring, busy_timeout=0.2) as queue:
+        with MessageQueue(self.address, self.ring, busy_timeout=self.patience) as queue:
             self.total = queue.service_forever(self._process, Weight(1_000, 1 << 20), stop=self.stop)
 
     def _process(self, delivery: Delivery) -> None:
@@ -54,8 +54,8 @@ class Running:
 
 
 @contextmanager
-def running(of: MessageQueue, fails: int = 0) -> Iterator[Running]:
-    worker = Running(of, fails)
+def running(of: MessageQueue, fails: int = 0, patience: float = 5.0) -> Iterator[Running]:
+    worker = Running(of, fails, patience)
     worker.thread.start()
     try:
         yield worker
@@ -89,8 +89,8 @@ def test_a_delayed_message_is_processed_when_it_is_due(queue: MessageQueue) -> N
 
 
 def test_a_second_worker_takes_over(queue: MessageQueue) -> None:
-    with running(queue) as second:
-        with running(queue) as first:
+    with running(queue, patience=0.2) as second:
+        with running(queue, patience=0.2) as first:
             queue.enqueue_message("acme", b"1")
             deadline = time.monotonic() + 30
             while not first.seen + second.seen:
@@ -116,6 +116,7 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
 
 def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "SERVICE_LEASE", 0.15)
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
     started, renewed = [], []
     start, renew = Ticker.start, Rings.renew_lease
     monkeypatch.setattr(Ticker, "start", lambda ticker: (started.append(ticker), start(ticker)))
@@ -125,6 +126,7 @@ def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypat
             queue.enqueue_message("acme", b"%d" % number)
             worker.wait(number + 1)
         assert len(started) == 1
+        eventually(lambda: len(queue) == 0)
         renewed.clear()
         worker.pause.set()
         queue.enqueue_message("acme", b"slow")

@@ -53,6 +53,14 @@ def queue(stores: dict[str, str]) -> Iterator[ShardedQueue]:
         assert not any(queue.check().values())
 
 
+@pytest.fixture
+def patient(stores: dict[str, str]) -> Iterator[ShardedQueue]:
+    """Yield a queue that waits for many senders: SQLite serves who asks at the right moment."""
+    with ShardedQueue(stores, busy_timeout=60.0) as queue:
+        yield queue
+        assert not any(queue.check().values())
+
+
 def served(queue: ShardedQueue, limit: Weight | None = None) -> dict[str, list[bytes]]:
     """Service all shards; return the payloads of each origin in order."""
     found: dict[str, list[bytes]] = defaultdict(list)
@@ -543,9 +551,9 @@ def test_an_address_is_parsed_at_once() -> None:
 # Concurrent senders.
 
 
-def test_senders_and_changes_at_once(queue: ShardedQueue, stores: dict[str, str]) -> None:
+def test_senders_and_changes_at_once(patient: ShardedQueue, stores: dict[str, str]) -> None:
     """Threads with their own routers send while the layout changes and shards drain."""
-    queue.apply({"a": 1})
+    patient.apply({"a": 1})
     origins, each, done = ORIGINS[:6], 60, threading.Event()
     problems: list[BaseException] = []
 
@@ -566,15 +574,15 @@ def test_senders_and_changes_at_once(queue: ShardedQueue, stores: dict[str, str]
     while any(thread.is_alive() for thread in threads) or not done.is_set():
         if not any(thread.is_alive() for thread in threads):
             done.set()
-        queue.apply({**dict.fromkeys(queue.layout().shards, 0), **layouts[turn % 4]})
+        patient.apply({**dict.fromkeys(patient.layout().shards, 0), **layouts[turn % 4]})
         turn += 1
-        for shard in queue.shards:
-            queue.shard(shard).service_queues(
+        for shard in patient.shards:
+            patient.shard(shard).service_queues(
                 lambda delivery: found[delivery.origin].append(int(delivery.payload)), Weight(40, 1 << 30)
             )
     assert problems == []
-    for shard in queue.shards:
-        queue.shard(shard).service_queues(lambda delivery: found[delivery.origin].append(int(delivery.payload)))
+    for shard in patient.shards:
+        patient.shard(shard).service_queues(lambda delivery: found[delivery.origin].append(int(delivery.payload)))
     assert found == {origin: list(range(each)) for origin in origins}
 
 
@@ -591,20 +599,20 @@ with ShardedQueue(stores, busy_timeout=60.0) as queue:
 
 @pytest.mark.concurrency
 @pytest.mark.slow
-def test_processes_send_while_the_layout_changes(queue: ShardedQueue, stores: dict[str, str]) -> None:
+def test_processes_send_while_the_layout_changes(patient: ShardedQueue, stores: dict[str, str]) -> None:
     """Each process remembers places of its own; no message of an origin overtakes another."""
     each, origins = 40, ORIGINS[:2]
-    queue.apply({"a": 1})
+    patient.apply({"a": 1})
     words = [f"{name}={uri}" for name, uri in stores.items()]
     senders = [subprocess.Popen([sys.executable, "-c", SENDER, origin, str(each), *words]) for origin in origins]
     found: dict[str, list[int]] = defaultdict(list)
     layouts = [{"a": 0, "b": 1, "c": 0}, {"a": 0, "b": 0, "c": 1}, {"a": 1, "b": 0, "c": 0}]
     turn = 0
     while any(sender.poll() is None for sender in senders):
-        queue.apply(layouts[turn % 3])
+        patient.apply(layouts[turn % 3])
         turn += 1
-        serve_all(queue, found)
-    serve_all(queue, found)
+        serve_all(patient, found)
+    serve_all(patient, found)
     assert [sender.returncode for sender in senders] == [0] * len(senders)
     for origin in origins:
         assert found[origin] == [number for number in range(each) for _ in range(2)]

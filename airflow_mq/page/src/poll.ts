@@ -5,6 +5,8 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { ApiError } from "./api";
 
 const SLOWEST = 60_000;
+/** Seconds before what is read once is first read again after a failure; each failure doubles them. */
+const FIRST_RETRY = 2;
 
 /** The typed text, once typing pauses. */
 export function useSettled(value: string, millis = 250): string {
@@ -47,14 +49,18 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
     let timer: ReturnType<typeof setTimeout> | undefined;
     let failures = 0;
     let asking = false;
+    let changed = false;
+    let answered = false;
 
     async function ask() {
       clearTimeout(timer);
       if (asking || stop.signal.aborted) return;
       asking = true;
+      changed = false;
       try {
         const data = await loader.current(stop.signal);
         failures = 0;
+        answered = true;
         if (!stop.signal.aborted) setState({ key, data, error: null, at: Date.now() });
       } catch (error) {
         failures += 1;
@@ -64,17 +70,27 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
             return { key, data: kept.data, at: kept.at, error: error as Error };
           });
         // A rejected request stays rejected until the request changes.
-        if (error instanceof ApiError && [400, 401, 403, 404, 422].includes(error.status)) failures = 10;
+        if (error instanceof ApiError && [400, 401, 403, 404, 422].includes(error.status)) {
+          failures = 10;
+          answered = true;
+        }
       }
       asking = false;
-      if (seconds !== null && !stop.signal.aborted && !document.hidden)
-        timer = setTimeout(ask, Math.min(seconds * 1000 * 2 ** failures, Math.max(SLOWEST, seconds * 1000)));
+      // The response may be older than the user's action.
+      if (changed) return void ask();
+      // What is read once is read until there is an answer.
+      const pause = seconds ?? (answered ? null : FIRST_RETRY);
+      if (pause !== null && !stop.signal.aborted && !document.hidden)
+        timer = setTimeout(ask, Math.min(pause * 1000 * 2 ** failures, Math.max(SLOWEST, pause * 1000)));
     }
 
     const seen = () => {
       if (!document.hidden) void ask();
     };
-    again.current = () => void ask();
+    again.current = () => {
+      changed = asking;
+      void ask();
+    };
     document.addEventListener("visibilitychange", seen);
     void ask();
     return () => {

@@ -330,6 +330,20 @@ def test_unknown_dag_is_an_error(ask: Ask, ring: MessageQueue, monkeypatch: pyte
     assert data.status_code == 409 and "no_such_dag" in data.json()["detail"]
 
 
+def test_a_busy_database_of_airflow_is_named(ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    def trigger(dag_id: str, **_: object) -> None:
+        raise OperationalError("INSERT INTO dag_run", {"conf": "acme"}, Exception("database is locked"))
+
+    monkeypatch.setattr("airflow_mq.api.set_aside.trigger_dag", trigger)
+    aside(ring, "acme")
+    (row,) = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"]
+    data = ask("admin", "POST", f"{of(ring)}/set-aside/execute", json={"address": row["address"]})
+    assert data.status_code == 503 and "try again" in data.json()["detail"]
+    assert "INSERT" not in data.text
+
+
 def known_to_airflow(folder: Path, text: str) -> None:
     """Have Airflow's database know a DAG."""
     try:

@@ -35,9 +35,6 @@ REPOSITORY = HERE.parents[2]
 #: Airflow notices a dead task within seconds, and is quiet otherwise.
 SETTINGS = {
     "core.xcom_backend": "tests.live.faults.xcoms.UnreliableXCom",
-    # A busy machine may take longer than half a minute to import a DAG.
-    "core.dagbag_import_timeout": "300",
-    "dag_processor.dag_file_processor_timeout": "300",
     "dag_processor.min_file_process_interval": "3600",
     "scheduler.task_instance_heartbeat_timeout": "15",
     "scheduler.task_instance_heartbeat_timeout_detection_interval": "1",

@@ -19,18 +19,20 @@ export const PausedBadge = ({ paused: pause }: { paused: Pause }) => (
 
 export function PauseButton({ origin, pause, paths, onDone }: { origin: string; pause: Pause | null; paths: boolean; onDone: () => void }) {
   const here = useHere();
-  const [open, setOpen] = useState(false);
+  // The dialog of the moment of the click: the state of the origin may change while it is open.
+  const [open, setOpen] = useState<{ pause: Pause | null } | null>(null);
+  const close = () => setOpen(null);
   const refusal = here.refusal("write");
   return (
     <>
-      <Action refusal={refusal} onClick={() => setOpen(true)}>
+      <Action refusal={refusal} onClick={() => setOpen({ pause })}>
         {pause ? "Resume" : "Pause"}
       </Action>
       {open &&
-        (pause ? (
-          <Resume origin={origin} pause={pause} onDone={onDone} onClose={() => setOpen(false)} />
+        (open.pause ? (
+          <Resume origin={origin} pause={open.pause} onDone={onDone} onClose={close} />
         ) : (
-          <PauseForm origin={origin} paths={paths} onDone={onDone} onClose={() => setOpen(false)} />
+          <PauseForm origin={origin} paths={paths} onDone={onDone} onClose={close} />
         ))}
     </>
   );
