@@ -174,7 +174,7 @@ def test_server_silent_at_a_commit_raises_commit_in_doubt(wire: Proxy, pg_uri: s
 
 
 def test_within_bounds_all_calls_of_a_thread(wire: Proxy) -> None:
-    with MessageQueue(wire.uri.replace("statement_timeout=1", "statement_timeout=300")) as queue:
+    with MessageQueue(wire.uri.replace("statement_timeout=3", "statement_timeout=300")) as queue:
         wire.fall_silent()
         with soon(), within(0.5), pytest.raises(StoreUnreachable):
             queue.footprint("a")
