@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from airflow_mq import Weight, Yield
 from tests.live.conftest import World
@@ -137,6 +137,30 @@ def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> N
     expect(dialog.get_by_text("No message is set aside with this error now.")).to_be_visible()
     expect(dialog.get_by_role("button", name="Requeue 0 messages")).to_have_attribute("aria-disabled", "true")
     seen.wrong.clear()  # the browser itself reports the requests that failed
+
+
+def test_a_list_that_is_being_read_is_read_again_after_an_action(seen: Seen, world: World) -> None:
+    world.make_ring("page-overtaken", service_weight=Weight(50, 50_000), max_attempts=1)
+    with world.queue("page-overtaken") as queue:
+        queue.enqueue_message("shop", b"{}")
+        queue.service_queues(lambda delivery: Yield("KeyError"))
+    shown = seen.open("set-aside", "page-overtaken")
+    requeue = shown.get_by_role("button", name="Requeue all with this error…: KeyError")
+    expect(requeue).to_be_visible()
+    # The list is read, and its response comes after the action.
+    held: list[Route] = []
+    seen.page.route("**/set-aside?limit=*", lambda route: held.append(route))
+    while not held:
+        seen.page.wait_for_timeout(100)
+    before = held[0].fetch()
+    seen.page.unroute("**/set-aside?limit=*")
+    # From now on, the page reads nothing by the clock.
+    seen.page.evaluate("window.setTimeout = () => 0")
+    requeue.click()
+    seen.confirm("Requeue 1 message", reason="the processor is fixed")
+    expect(shown.get_by_text("1 message requeued.")).to_be_visible()
+    held[0].fulfill(response=before)
+    expect(requeue).to_have_count(0)
 
 
 def test_no_view_shows_an_invisible_character(seen: Seen, world: World) -> None:
