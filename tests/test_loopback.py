@@ -12,7 +12,8 @@ import pytest
 from airflow_mq.testing import loopback
 from airflow_mq.testing.loopback import Refused, send
 
-LOCKED = (500, {"detail": {"reason": "Database error", "message": "Serious error"}})
+LOCKED = (500, {"detail": {"reason": "Database error", "orig_error": "database is locked"}})
+LOST = (500, {"detail": {"reason": "Database error", "orig_error": "server closed the connection unexpectedly"}})
 DEFECT = (500, {"detail": "Internal Server Error"})
 TAKEN = (409, {"detail": {"reason": "Unique constraint violation"}})
 CREATED = (200, {"id": 1})
@@ -72,7 +73,7 @@ def test_a_request_is_not_repeated_for_ever(api: Api) -> None:
     assert api.asked == 3
 
 
-@pytest.mark.parametrize("answer", [DEFECT, TAKEN])
+@pytest.mark.parametrize("answer", [DEFECT, TAKEN, LOST])
 def test_another_error_is_raised_at_once(api: Api, answer: tuple[int, object]) -> None:
     api.answers = [answer]
     with pytest.raises(Refused, match=str(answer[0])):

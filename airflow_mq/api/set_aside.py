@@ -50,7 +50,8 @@ NOT_STARTED = (
 )
 
 NOT_STORED = (
-    "Airflow's metadata database is busy or does not answer: a run of {} may be missing; look for it, then try again"
+    "Airflow's metadata database reported an error: a run of {} may or may not have been created; look at its runs "
+    "before you try again"
 )
 
 
@@ -244,9 +245,7 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Exec
     if message.weight is not None:
         conf |= {"time_limit": message.weight.time, "size_limit": message.weight.size}
     run_id = _triggered(dag_id, conf, user.name, body.note)
-    dag = DagModel.get_current(dag_id)
-    paused = dag is not None and bool(dag.is_paused)
-    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=paused)
+    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=_is_paused(dag_id))
 
 
 def _waiting(queue: MessageQueue, address: core.Address) -> SetAside:
@@ -274,6 +273,16 @@ def _triggered(dag_id: str, conf: dict[str, str | int], user: str, note: str) ->
     if run is None:
         raise HTTPException(409, f"Airflow did not create a run of {dag_id}")
     return str(run.run_id)
+
+
+def _is_paused(dag_id: str) -> bool:
+    """Return whether a DAG is paused; its run was created, so an error of the database is none of the request."""
+    try:
+        dag = DagModel.get_current(dag_id)
+    except OperationalError as error:
+        log.warning("could not read whether %s is paused: %s", dag_id, error.orig)
+        return False
+    return dag is not None and bool(dag.is_paused)
 
 
 @router.post("/set-aside/requeue", dependencies=WRITING)

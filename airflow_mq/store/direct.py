@@ -117,7 +117,6 @@ class DirectConnection(BoundedConnection):
         requests, self._unsent = self._unsent, []
         if requests:
             self._send_off(requests)
-            self._started = requests
 
     def converse(self, take: Callable[[], T], send: Callable[..., object], *request: Any) -> T:
         """Send requests after the answers to those that were started, and return what `take` makes of the answers."""
@@ -156,18 +155,21 @@ class DirectConnection(BoundedConnection):
                     raise
                 self.exchange(self.pgconn.send_query, b"ROLLBACK")
             self._send_off(requests)
+            self._started = []
             self._take_answers(requests)
 
     def _send_off(self, requests: Sequence[Request]) -> None:
-        """Send requests, several as a pipeline."""
+        """Send requests, several as a pipeline; their answers are to be taken from then on, also after an interrupt."""
         names = [self._prepared_name(request) for request in requests]
-        if len(requests) == 1:
-            super().converse(_nothing, self._send, requests[0], names[0])
-            return
-        self.pgconn.enter_pipeline_mode()
+        self._started = requests
         try:
-            super().converse(_nothing, self._send_all, requests, names)
+            if len(requests) == 1:
+                super().converse(_nothing, self._send, requests[0], names[0])
+            else:
+                self.pgconn.enter_pipeline_mode()
+                super().converse(_nothing, self._send_all, requests, names)
         except BaseException:
+            self._started = []
             self._leave_pipeline()
             raise
 

@@ -32,12 +32,12 @@ class Refused(AirflowFailed):
 
     @property
     def rolled_back(self) -> bool:
-        """Whether Airflow's metadata database refused the transaction of the request, so that it changed nothing.
+        """Whether Airflow's metadata database on SQLite was locked, so that the request changed nothing.
 
-        On SQLite this is usual. If Airflow reads and then writes in the same transaction, SQLite answers the write with
-        `database is locked` at once if another component wrote in between.
+        If Airflow reads and then writes in the same transaction, SQLite refuses the write at once if another component
+        wrote in between. Airflow names the error of the database if `api.expose_stacktrace` is set.
         """
-        return self.status == 500 and "Database error" in self.text
+        return self.status == 500 and "database is locked" in self.text
 
 
 def send(url: str, method: str, path: str, body: object, token: str | None, timeout: float) -> Any:

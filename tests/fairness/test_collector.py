@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 
@@ -15,6 +16,15 @@ def test_the_collector_goes_on_after_an_error() -> None:
         assert not gc.isenabled()
         raise ValueError("damaged")
     assert gc.isenabled()
+
+
+def test_the_collector_goes_on_in_a_child_that_is_forked_meanwhile() -> None:
+    with without_collector():
+        pid = os.fork()
+        if pid == 0:
+            os._exit(not gc.isenabled())
+        assert os.waitpid(pid, 0)[1] == 0
+        assert not gc.isenabled()
 
 
 def test_a_collector_that_was_off_stays_off() -> None:

@@ -5,8 +5,8 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { ApiError } from "./api";
 
 const SLOWEST = 60_000;
-/** Seconds before what is read once is first read again after a failure; each failure doubles them. */
-const FIRST_RETRY = 2;
+/** Seconds, doubled by each failure, before what is read once is read again. */
+const RETRY = 1;
 
 /** The typed text, once typing pauses. */
 export function useSettled(value: string, millis = 250): string {
@@ -37,8 +37,12 @@ export type Polled<T> = {
 
 type State<T> = { key: string; data: T | null; error: Error | null; at: number | null };
 
-/** @param key identifies the request: when it changes, the old response is dropped */
-export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T>, seconds: number | null): Polled<T> {
+/**
+ * @param key identifies the request: when it changes, the old response is dropped
+ * @param seconds between two readings; null to read once
+ * @param retries what is read once is read again after a failure, until there is a response
+ */
+export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T>, seconds: number | null, retries = true): Polled<T> {
   const [state, setState] = useState<State<T>>({ key, data: null, error: null, at: null });
   const loader = useRef(load);
   loader.current = load;
@@ -78,8 +82,7 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
       asking = false;
       // The response may be older than the user's action.
       if (changed) return void ask();
-      // What is read once is read until there is an answer.
-      const pause = seconds ?? (answered ? null : FIRST_RETRY);
+      const pause = seconds ?? (answered || !retries ? null : RETRY);
       if (pause !== null && !stop.signal.aborted && !document.hidden)
         timer = setTimeout(ask, Math.min(pause * 1000 * 2 ** failures, Math.max(SLOWEST, pause * 1000)));
     }
@@ -89,6 +92,7 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
     };
     again.current = () => {
       changed = asking;
+      answered = false;
       void ask();
     };
     document.addEventListener("visibilitychange", seen);

@@ -17,7 +17,7 @@ from ..inbox import Heaps, Looks
 from ..rows import StoredInboxRow, inbox_row_of, split_heap, split_row
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
-from .reach import MANY, Reach
+from .reach import Reach
 from .source import Source
 
 #: Number of rows fetched at once for queues that are only likely to need them.
@@ -210,7 +210,7 @@ class InboxLoader:
             self._take_in(begun)
         while not inbox.rows and not inbox.empty:
             self._fill(*self._hungry(origin))
-        if self.reach.overlaps and self.reach.room.messages >= MANY:
+        if self.reach.overlaps and self.reach.takes_many:
             self._begin_next(origin)
 
     def _begin_next(self, origin: str) -> None:
@@ -224,7 +224,7 @@ class InboxLoader:
     def _hungry(self, origin: str) -> tuple[list[str], int]:
         """Return this queue and those the walk will come to that need rows, too, and how many rows to read of each."""
         first, most, hungry = self.inboxes[origin], self._rows_left(), [origin]
-        look = min(max(first.look, self._depth - first.brought) if first.brought else first.look, most)
+        look = min(max(first.look, self._depth - first.brought) if first.brought else first.look, most, LONGEST_LOOK)
         for other in self.reach.upcoming(origin):
             if look * (len(hungry) + 1) > most and len(hungry) > self.reach.spare:
                 break
@@ -232,7 +232,7 @@ class InboxLoader:
                 inbox = self.inbox(other)
                 if inbox.look <= look and not inbox.empty:
                     hungry.append(other)
-        if first.brought and self.reach.room.messages >= MANY:
+        if first.brought and self.reach.takes_many:
             look = max(look, min(most // len(hungry), LONGEST_LOOK))
         return hungry, look
 

@@ -51,6 +51,11 @@ class Reach:
         )
 
     @property
+    def takes_many(self) -> bool:
+        """Whether the meter can pay for many messages; unknown without a meter."""
+        return self.meter is not None and self.room.messages >= MANY
+
+    @property
     def spare(self) -> int:
         """Number of queues to read ahead for even if the meter cannot pay for them."""
         return len(self._working_set.books) // SPARE

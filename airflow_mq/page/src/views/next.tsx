@@ -29,7 +29,7 @@ function Forecast({ overview }: { overview: Overview }) {
   const [settings, setSettings] = useState<Settings>({ factor: UNCHANGED, shares: {}, order: "", blocks: 5 });
   const asked = useSettled(JSON.stringify(request(settings, overview.limit)), 300);
   const key = JSON.stringify([here.conn, here.ring, asked]);
-  const answer = usePoll<{ blocks: ForecastBlock[] }>(key, (signal) => here.post("dry-run", JSON.parse(asked), signal), null);
+  const answer = usePoll<{ blocks: ForecastBlock[] }>(key, (signal) => here.post("dry-run", JSON.parse(asked), signal), null, false);
   const last = useLast(answer.data);
   return (
     <>
