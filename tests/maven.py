@@ -13,6 +13,7 @@ import urllib.request
 import uuid
 import xml.etree.ElementTree as ElementTree
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 CENTRAL = "https://repo.maven.apache.org/maven2"
@@ -23,9 +24,9 @@ def fetch_jar(folder: Path, path: str, checksum: str) -> Path:
     jar = folder / path.rpartition("/")[2]
     if jar.exists() and _sum(jar.read_bytes()) == checksum:
         return jar
-    data = _local(path) or _fetched(f"{_repository()}/{path}")
-    if _sum(data) != checksum:
-        raise RuntimeError(f"{path} has not the checksum that it should have; is the mirror sound?")
+    data = _local(path)
+    if data is None or _sum(data) != checksum:
+        data = _fetched(f"{_repository()}/{path}", checksum)
     # Written beside it and put in its place at once: other processes fetch at the same time.
     beside = jar.with_suffix(f".{os.getpid()}-{uuid.uuid4().hex}")
     beside.write_bytes(data)
@@ -43,17 +44,22 @@ def _local(path: str) -> bytes | None:
     return None
 
 
-def _fetched(address: str) -> bytes:
-    for attempt in range(4):
+def _fetched(address: str, checksum: str) -> bytes:
+    """Fetch a file; try again if the repository fails or returns something else."""
+    problem: Exception | None = None
+    for attempt in range(6):
+        if attempt:
+            time.sleep(2**attempt)
         try:
             with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - a repository that was configured
                 data: bytes = answer.read()
-                return data
-        except OSError:
-            if attempt == 3:
-                raise
-            time.sleep(2**attempt)
-    raise AssertionError
+        except (OSError, HTTPException) as error:
+            problem = error
+            continue
+        if _sum(data) == checksum:
+            return data
+        problem = ValueError("it has not the checksum that it should have; is the mirror sound?")
+    raise RuntimeError(f"could not fetch {address}: {problem}") from problem
 
 
 def _repository() -> str:

@@ -96,7 +96,7 @@ def test_build_is_reproducible(tmp_path: Path) -> None:
         copy = shutil.copytree if (PAGE / name).is_dir() else shutil.copy
         copy(PAGE / name, tmp_path / name)
     environment = node(tmp_path)
-    for command in (["npm", "ci", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
+    for command in (["npm", "ci", "--no-audit", "--no-fund", "--fetch-retries=5"], ["npm", "run", "build"]):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "src" / "types.ts").read_bytes() == (PAGE / "src" / "types.ts").read_bytes(), REBUILD

@@ -177,5 +177,5 @@ def test_import_loads_neither_airflow_nor_spark_nor_a_database() -> None:
     )
     runs = [subprocess.check_output([sys.executable, "-c", code], text=True).split() for _ in range(5)]
 
-    assert min(float(took) for took, *_ in runs) < 0.02
+    assert min(float(took) for took, *_ in runs) < 0.06
     assert not {"airflow", "pyspark", "psycopg", "sqlite3", "pyarrow"} & set(runs[0])

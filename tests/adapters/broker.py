@@ -82,7 +82,7 @@ def broker(folder: Path) -> Iterator[str]:
 
 
 def _wait_for(server: subprocess.Popen[bytes], port: int, folder: Path) -> None:
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         if server.poll() is not None:
             break

@@ -51,7 +51,7 @@ class Cluster:
 
         topic = name or f"t-{uuid.uuid4().hex[:12]}"
         admin = AdminClient({"bootstrap.servers": self.server})
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
         return topic
 
     def send(self, topic: str, records: Sequence[tuple[str | bytes | None, bytes | None, Any]]) -> None:
@@ -290,7 +290,7 @@ def test_a_topic_made_anew_is_another(queue: MessageQueue, cluster: Cluster) -> 
     cluster.send(topic, [("acme", b"1", None)])
     assert take(queue, cluster.topics(topic)).count == 1
     admin = AdminClient({"bootstrap.servers": cluster.server})
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(120)
     _until_gone(admin, topic)
     cluster.make(name=topic)
     cluster.send(topic, [("acme", b"2", None)])

@@ -13,7 +13,7 @@ from airflow_mq.queue.admin import insert_ring
 from airflow_mq.queue.values import Report
 from airflow_mq.store import parse, upgrade
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 HEAVY = Weight(5_000, 0)
 GARBAGE = [

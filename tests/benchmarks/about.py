@@ -15,7 +15,7 @@ import psutil
 
 BIAS = """
 These figures were taken by the authors of one of the contenders, on one machine, which client and
-server share. What we know of that leans one way or the other:
+server share. Known biases in either direction:
 
 - The peers do more than this measure asks of them, and other things than this queue does: they are
   job queues with retries, schedules, priorities and notifications for each row. Their own published
@@ -27,18 +27,19 @@ server share. What we know of that leans one way or the other:
 - Each queue is driven in its own language, with the settings that its documentation calls fastest and
   the batch sizes that were the fastest of those tried (1,000 and 10,000; 300 to 10,000 where it
   fetches). An expert in one of them may make it faster; the drivers are short.
-- What takes a process to start, to connect and to make up the messages is not counted for anybody.
-- Slower queues get fewer messages, so that each takes about as long; larger tables would not help them.
+- The time to start a process, to connect and to create the messages is not counted for any queue.
+- Slower queues get fewer messages, so that each takes about as long. The effect of larger tables on them
+  was not measured.
 - River and pg-boss keep what is done for a day or a week. Here it is deleted at once, through their
-  public interfaces, because the time of everybody counts until the last row is deleted. For river the
+  public interfaces, because the time of each queue counts until the last row is deleted. For river the
   time until all is acknowledged is in the raw samples (`acknowledged`).
 - pgqueuer keeps a log row of each job, as this queue keeps packed events; neither is deleted.
 - The bare table is no queue: it has no order by origin, no retry, no record, and forgets what a dying
   client had taken. It is given in two forms, because the usual one is not the fastest.
 - Databases are copies of prepared ones, so each run starts with cold shared buffers and a warm file
-  cache, for everybody alike. Prepared databases are filled with `synchronous_commit` off; everything
+  cache, for every queue. Prepared databases are filled with `synchronous_commit` off; everything
   that is measured runs with it on.
-- The vacuum after the last row counts for everybody. Autovacuum is on, except where the write-ahead log
+- The vacuum after the last row counts for every queue. Autovacuum is on, except where the write-ahead log
   is measured, so that it counts the same work each time.
 """
 

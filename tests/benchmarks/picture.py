@@ -120,8 +120,8 @@ def _bars(axis: Any, title: str, bars: Sequence[Bar], mark: float | None = None)
 
 
 def _ratios(axis: Any, found: Sequence[Row]) -> None:
-    """How each bound was kept: right of the line it was, by so much; left of it, it was missed."""
-    axis.set_title("Bounds: right of the line is kept (logarithmic)", loc="left", fontsize=11, fontweight="bold")
+    """By how much each target is met, right of the line, or missed, left of it."""
+    axis.set_title("Targets: right of the line is met (logarithmic)", loc="left", fontsize=11, fontweight="bold")
     axis.spines[["top", "right"]].set_visible(False)
     judged = [row for row in found if row.bound and row.ratio][::-1]
     for place, row in enumerate(judged):

@@ -11,6 +11,7 @@ from tests.benchmarks.about import BIAS, table
 from tests.benchmarks.measures import latency, profile, storage
 from tests.benchmarks.picture import draw
 from tests.benchmarks.rows import Row
+from tests.benchmarks.sizes import SIZES, Sizes
 from tests.benchmarks.stats import Figure, Sample, pick, rates
 from tests.benchmarks.targets import rows
 
@@ -44,8 +45,11 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
     met = sum(bool(row.met) for row in judged)
     parts = [
         "# Speed, measured",
-        f"{met} of {len(judged)} bounds are kept. Made on {about['date']} by\n\n    {about['command']}\n",
-        "Each figure is the median of interleaved runs on one PostgreSQL server; ratios are ratios of medians. "
+        f"We meet {met} of our {len(judged)} performance targets. Made on {about['date']} by\n\n    {about['command']}\n",
+        *([f"Measured apart: {about['apart']}."] if about.get("apart") else []),
+        "Most figures are medians of interleaved runs on one PostgreSQL server, and ratios are ratios of medians. The "
+        "flood, the profile and the mixed load are one run of each. A call of many messages is packed into one row for each "
+        "origin, where a peer writes a row for each message: the ratios of bulk calls come from that. "
         "All samples are in `raw.json`; this page and the picture are made from them alone "
         "(`python -m tests.benchmarks --report FOLDER` makes them again).",
         "![The figures](report.png)",
@@ -56,7 +60,8 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
         "## Bulk in and out",
         _rates(samples, ("bulk_in", "out")),
         "## Single sends, one transaction each",
-        _rates(samples, ("single_in",)),
+        "A ratio of the table above compares turns that alternated. So this queue has a line beside each other one.",
+        _rates(_beside(samples), ("single_in",)),
         "## Calls of ten messages, one transaction each",
         _rates(samples, ("ten_in",)),
         latency.section(samples),
@@ -66,15 +71,41 @@ def _text(about: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[R
         _seconds(samples),
         storage.section(samples),
         profile.section(samples),
+        "## Sizes",
+        table(_sizes(SIZES[about["sizes"]])),
         "## Machine, server, contenders",
         table(about["machine"]),
         table(about["server"]),
         table(about["contenders"]),
         *([f"Could not be had here: {_missing(about)}."] if about["missing"] else []),
-        "## What leans",
+        "## Known biases",
         BIAS.strip(),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _sizes(sizes: Sizes) -> dict[str, str]:
+    """Return the counts behind the figures."""
+    return {
+        "bulk calls, calls of ten, out": f"{sizes.bulk:,} messages, {sizes.rounds} rounds; a slower queue gets fewer, at "
+        f"least {sizes.least:,}",
+        "single sends": f"{sizes.turns} turns of {sizes.turn:,} messages for each two queues, {sizes.turn * 4:,} with 32 "
+        "clients",
+        "block": f"{sizes.block:,} messages; few are {sizes.few:,}, many {sizes.many:,}, a crowd {sizes.crowd:,} origins",
+        "latency": f"{sizes.load:,} messages a second from {latency.CLIENTS} clients for {sizes.load_seconds} s, "
+        f"{sizes.loads} runs",
+        "flood": f"{sizes.flood:,} messages; of a peer in order of arrival at most {sizes.flood_peers:,}",
+        "profile": f"{sizes.profiled_single:,} single sends, {sizes.profiled:,} messages otherwise",
+        "mixed load": f"{sizes.rate:,} messages a second, half of them in single sends; one consumer of each queue",
+    }
+
+
+def _beside(samples: Sequence[Sample]) -> list[Sample]:
+    """Return single sends, those of ours named by the queue that took turns with it."""
+    return [
+        {**s, "variant": f"{s['variant']}, beside {s['beside']}"} if s["contender"] == "ours" else s
+        for s in pick(samples, "single_in")
+    ]
 
 
 def _missing(about: Mapping[str, Any]) -> str:
@@ -89,7 +120,10 @@ def _failures(samples: Sequence[Sample]) -> str:
 def _targets(found: Sequence[Row]) -> str:
     lines = ["| | what | target | measured | |", "|---|---|---|---|---|"]
     for row in found:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f} {row.unit}" + (f" ({row.detail})" if row.detail else "")
+        ratio = "-"
+        if row.ratio is not None:
+            shown = f"{row.ratio:,.0f}" if row.ratio >= 100 else f"{row.ratio:.2f}"
+            ratio = f"{shown} {row.unit}" + (f" ({row.detail})" if row.detail else "")
         lines.append(f"| {row.group} | {row.what} | {row.target} | {ratio} | {row.verdict} |")
     return "\n".join(lines)
 
@@ -119,7 +153,7 @@ def _log(samples: Sequence[Sample]) -> str:
         "Bytes for each message, until its last row is deleted and vacuumed. A checkpoint comes just before; "
         "with “checkpoint between”, one more after the last message was sent.",
         "",
-        "| contender | how | checkpoint between | bytes | least to most | runs | in | out | vacuum | page images |",
+        "| contender | how | checkpoint between | bytes | least to most | runs | in | out | vacuum | full-page images (count) |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for _, contender, variant in _kinds(samples, ("life",)):

@@ -78,7 +78,7 @@ FULL = Sizes(
     flood=1_000_000,
     flood_peers=100_000,
     storage=30,
-    profiled_single=5_000,
+    profiled_single=20_000,
     profiled=200_000,
     minutes=10,
     rate=5_000,
@@ -113,3 +113,4 @@ QUICK = Sizes(
     minutes=0.5,
     rate=1_000,
 )
+SIZES = {sizes.name: sizes for sizes in (FULL, QUICK)}

@@ -85,8 +85,9 @@ def break_even_text(samples: Sequence[Sample]) -> Iterator[str]:
     if place is None:
         return
     yield (
-        "Spark pays for blocks of at least so many messages, computed from the smallest and the largest block above that "
-        "all have:"
+        "Below this number of messages a block in place is faster; computed from the smallest and the largest block above "
+        "that all have, one run of each. One worker of one core has no more cores than a block in place, so work does not "
+        "move its threshold. All workers share two cores with PostgreSQL and the driver."
     )
     yield ""
     yield f"| where | start, s | µs a message | {' | '.join(f'{work:,} µs of work' for work in WORKS)} |"
@@ -118,14 +119,14 @@ def _cost(samples: Sequence[Sample], variant: str) -> tuple[float, float] | None
 
 def _break_even(place: tuple[float, float], cost: tuple[float, float], cores: int, work: float) -> str:
     saved = place[1] + work - cost[1] - work / cores
-    return f"{max(0.0, cost[0] - place[0]) / saved:,.0f}" if saved > 0 else "never"
+    return f"{float(f'{max(0.0, cost[0] - place[0]) / saved:.2g}'):,.0f}" if saved > 0 else "never"
 
 
 def bounds_text(samples: Sequence[Sample]) -> Iterator[str]:
-    """Yield the rows with their bounds."""
-    yield "## Bounds"
+    """Yield the rows with their targets."""
+    yield "## Targets"
     yield ""
-    yield "| what | figure | bound | |"
+    yield "| what | figure | target | |"
     yield "| --- | ---: | ---: | --- |"
     for row in rows(samples):
         yield f"| {row.what} | {row.ratio:.1f} | {row.target.removesuffix(' x')} | {row.verdict} |"

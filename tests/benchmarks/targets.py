@@ -190,7 +190,13 @@ def _planning(samples: Sequence[Sample]) -> list[Row]:
         whole = values(pick(samples, "baseline", "ours", variant=name, payloads=True), "seconds")
         bare = values(pick(samples, "baseline", "ours", variant=name, payloads=False), "seconds")
         found += [
-            Row("plan", f"{name}, against reading the mail and walking its lengths", ratio(plan, whole), 3, False),
-            Row("plan", f"{name}, against reading and walking lengths alone", ratio(plan, bare)),
+            Row(
+                "plan",
+                f"{name}, against reading the inbox rows and walking their lengths",
+                ratio(plan, whole),
+                3,
+                False,
+            ),
+            Row("plan", f"{name}, against reading and walking the lengths alone", ratio(plan, bare)),
         ]
     return found

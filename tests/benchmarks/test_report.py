@@ -26,6 +26,7 @@ SAMPLES = [
 ABOUT = {
     "date": "today",
     "command": "this",
+    "sizes": "quick",
     "machine": {},
     "server": {},
     "contenders": {},

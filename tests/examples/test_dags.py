@@ -96,7 +96,7 @@ def test_a_dag_is_imported_quickly_and_quietly(imported: Imported, name: str) ->
     found = imported[name]
     assert set(found["dags"]) == EXPECTED[name]
     assert not found["pyspark"]
-    assert found["seconds"] < 2, "of the processor's time, however many there are beside it"
+    assert found["seconds"] < 5, "of the processor's time, however many there are beside it"
 
 
 @pytest.mark.airflow

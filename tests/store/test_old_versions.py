@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from airflow_mq import MessageQueue, batch_processor
 from airflow_mq.queue.values import Batch
@@ -31,6 +32,10 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 def watcher(pg_uri: str) -> Iterator[psycopg.Connection[tuple[int]]]:
     upgrade(parse(pg_uri))
     with psycopg.connect(pg_uri, autocommit=True) as connection:
+        # Autovacuum reads pages, too.
+        for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'airflow_mq'").fetchall():
+            table = sql.Identifier("airflow_mq", name)
+            connection.execute(sql.SQL("ALTER TABLE {} SET (autovacuum_enabled = off)").format(table))
         yield connection
 
 

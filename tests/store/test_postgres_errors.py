@@ -52,7 +52,7 @@ def set_for_all(uri: str, setting: str) -> None:
 
 
 def wrong(uri: str, what: str) -> str:
-    address = replace(parse(uri), connect_timeout=1)
+    address = replace(parse(uri), connect_timeout=30)
     changed: dict[str, dict[str, Any]] = {
         "password": {"password": CANARY},
         "user": {"user": "nobody", "password": CANARY},
@@ -265,7 +265,7 @@ def test_a_full_disk_before_the_commit_is_not_in_doubt(pg_uri: str) -> None:
 def test_busy_takes_no_longer_than_the_busy_timeout(store_uri: str) -> None:
     """The lease ends shortly before the time is over, and then another transaction holds the row: one time-out."""
     upgrade(parse(store_uri))
-    patience = 6.0
+    patience = 12.0
     with MessageQueue(store_uri) as holder, MessageQueue(store_uri, busy_timeout=patience) as queue:
         token = b"t" * 16
         with holder.store.writing() as unit:
@@ -277,7 +277,7 @@ def test_busy_takes_no_longer_than_the_busy_timeout(store_uri: str) -> None:
             # A thread has a connection of its own.
             len(holder)
             ready.set()
-            time.sleep(patience * 0.7)
+            time.sleep(patience * 0.5)
             with holder.store.writing() as unit:
                 unit.lock(holder.session.ring_id)
                 held.set()
@@ -294,7 +294,7 @@ def test_busy_takes_no_longer_than_the_busy_timeout(store_uri: str) -> None:
         finally:
             over.set()
             thread.join()
-        assert held.is_set() and patience * 0.9 <= took < patience * 1.5
+        assert held.is_set() and patience * 0.9 <= took < patience * 1.9
 
 
 @pytest.mark.parametrize(

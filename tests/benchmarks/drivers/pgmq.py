@@ -34,6 +34,12 @@ SEND_BATCH = "SELECT * FROM pgmq.send_batch('bench', %s::text[]::jsonb[])"
 READ = "SELECT msg_id, message::text FROM pgmq.read('bench', 600, %s)"
 POLL = "SELECT msg_id, message::text FROM pgmq.read_with_poll('bench', 600, %s, 5, %s)"
 DELETE = "SELECT count(*) FROM pgmq.delete('bench', %s::bigint[])"
+SEND_GROUPED = "SELECT * FROM pgmq.send_batch('bench', %s::text[]::jsonb[], %s::text[]::jsonb[])"
+READ_GROUPED = "SELECT msg_id, message::text, headers->>'x-pgmq-group' FROM pgmq.read_grouped_rr('bench', 600, %s)"
+
+
+def _group(name: str) -> str:
+    return json.dumps({"x-pgmq-group": name})
 
 
 class Pgmq(Driver):
@@ -78,6 +84,29 @@ class Pgmq(Driver):
                     cursor.execute(DELETE, ([row[0] for row in rows],), prepare=True)
         return {"waits": waits}
 
+    # -- a flood, by groups --
+
+    def flood(self, count: int, call: int = 1_000) -> None:
+        """Send so many messages of one group, then one of another."""
+        todo = self.make(count)
+        with self.connection.cursor() as cursor:
+            for chunk in chunks(todo, call):
+                cursor.execute(SEND_GROUPED, (chunk, [_group("loud")] * len(chunk)), prepare=True)
+            cursor.execute(SEND_GROUPED, (todo[:1], [_group("quiet")]), prepare=True)
+
+    def until_quiet(self, block: int) -> dict[str, float]:
+        """Read the groups in turn, so many messages at a time, until one is of the quiet group."""
+        before = 0
+        with stopwatch() as told, self.connection.cursor(binary=True) as cursor:
+            while rows := cursor.execute(READ_GROUPED, (block,), prepare=True).fetchall():
+                cursor.execute(DELETE, ([row[0] for row in rows],), prepare=True)
+                groups = [row[2] for row in rows]
+                if "quiet" in groups:
+                    before += groups.index("quiet")
+                    break
+                before += len(rows)
+        return {**told, "before": before}
+
     def connect_sender(self) -> Send:
         cursor = psycopg.connect(self.dsn, autocommit=True).cursor()
 
@@ -98,7 +127,7 @@ class Pgmq(Driver):
 
         return send
 
-    def _connect_consumer(self, batch: int = 5000) -> Callable[[], Sequence[int]]:
+    def _connect_consumer(self, batch: int = 20_000) -> Callable[[], Sequence[int]]:
         cursor = psycopg.connect(self.dsn, autocommit=True).cursor(binary=True)
 
         def consume() -> Sequence[int]:

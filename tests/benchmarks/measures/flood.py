@@ -1,7 +1,8 @@
 """Many messages of one origin, then one of a quiet origin: what is handled before the quiet one.
 
 The peers hand out messages in the order of arrival, so the quiet message is the last one. They get a smaller flood, and
-the row extrapolates their seconds in proportion.
+the row extrapolates their seconds in proportion. pgmq can also read groups in turn, which is measured with the whole
+flood: each read looks at all messages.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.benchmarks.stats import Figure, Sample, pick
 BLOCK = 10_000
 #: Peers that stand for the others; the rest have the same order.
 SHOWN = ("pgmq", "river", "procrastinate")
+GROUPED = "groups in turn"
 
 
 def flood(lab: Lab, contenders: list[Contender]) -> None:
@@ -29,6 +31,8 @@ def flood(lab: Lab, contenders: list[Contender]) -> None:
                 _ours(lab)
             elif contender is not BARE and contender.name in SHOWN:
                 _peer(lab, contender)
+                if contender.name == "pgmq":
+                    _grouped(lab, contender)
 
 
 def _ours(lab: Lab) -> None:
@@ -53,6 +57,13 @@ def _peer(lab: Lab, contender: Contender) -> None:
         lab.note("flood", contender.name, "", seconds=seconds, count=count, before=count - 1, whole=lab.sizes.flood)
 
 
+def _grouped(lab: Lab, contender: Contender) -> None:
+    with lab.clone(empty(lab, contender), contender) as (_, driver):
+        driver("flood", count=lab.sizes.flood)
+        told = driver("until_quiet", block=BLOCK)
+        lab.note("flood", contender.name, GROUPED, count=lab.sizes.flood, whole=lab.sizes.flood, **told)
+
+
 def rows(samples: Sequence[Sample]) -> list[Row]:
     """Show our blocks, and the seconds of each as a part of ours."""
     ours = pick(samples, "flood", "ours")
@@ -71,11 +82,20 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
         )
     ]
     for contender in SHOWN:
-        taken = pick(samples, "flood", contender)
+        taken = pick(samples, "flood", contender, variant="")
         theirs = Figure.of(s["seconds"] / s["count"] * s["whole"] for s in taken)
         if theirs:
             detail = f"{theirs.median:,.0f} s, all messages before it; extrapolated from {taken[0]['count']:,}"
             found.append(
-                Row("flood", f"seconds of {contender}, against ours", theirs.median / own.median, detail=detail)
+                Row(
+                    "flood",
+                    f"seconds of {contender} in order of arrival, against ours",
+                    theirs.median / own.median,
+                    detail=detail,
+                )
             )
+    for sample in pick(samples, "flood", variant=GROUPED):
+        what = f"seconds of {sample['contender']} that reads {GROUPED}, {BLOCK:,} at a time, against ours"
+        detail = f"{sample['seconds']:.2f} s, {sample['before']:,} messages before it"
+        found.append(Row("flood", what, sample["seconds"] / own.median, detail=detail))
     return found

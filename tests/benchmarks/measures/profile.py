@@ -31,8 +31,7 @@ def profile(lab: Lab, contenders: list[Contender]) -> None:
         return
     for variant, order in ORDERS.items():
         lab.say(f"profile: {variant}")
-        singles = order["do"] == "single" or order.get("call") == 1
-        count = lab.sizes.profiled_single if singles else lab.sizes.profiled
+        count = lab.sizes.profiled_single if order["do"] == "single" else lab.sizes.profiled
         _ask(lab, "profile", variant, count=count, **order)
     lab.say("profile: physical limits")
     _ask(lab, "limits", "", do="limits", count=lab.sizes.profiled)

@@ -182,11 +182,12 @@ def _size_row(sizes: Sequence[Sample], whose: str, is_ours: bool) -> Row:
     grown = sum(at_end.get(part, 0.0) for part in ("tables", "toast", "indexes"))
     return Row(
         "sustained",
-        f"{whose}: largest size beside what may not be vacuumed, the last sixth against the second",
+        f"{whose}: estimated size without dead rows, the peak of the last sixth against that of the second",
         most[1] / most[0] if most[0] else None,
         1.2 if is_ours else None,
         at_least=False,
-        detail=f"{most[1] / (1 << 20):,.1f} of {grown / (1 << 20):,.0f} MiB, {at_end.get('dead', 0):,.0f} dead rows",
+        detail=f"{most[1] / (1 << 20):,.1f} MiB; at the end {grown / (1 << 20):,.0f} MiB with "
+        f"{at_end.get('dead', 0):,.0f} dead rows",
     )
 
 
