@@ -149,11 +149,17 @@ def test_a_list_that_is_being_read_is_read_again_after_an_action(seen: Seen, wor
     expect(requeue).to_be_visible()
     # The list is read, and its response comes after the action.
     held: list[Route] = []
-    seen.page.route("**/set-aside?limit=*", lambda route: held.append(route))
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    seen.page.route("**/set-aside?limit=*", hold_the_first)
     while not held:
         seen.page.wait_for_timeout(100)
     before = held[0].fetch()
-    seen.page.unroute("**/set-aside?limit=*")
     # From now on, the page reads nothing by the clock.
     seen.page.evaluate("window.setTimeout = () => 0")
     requeue.click()
