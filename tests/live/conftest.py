@@ -81,12 +81,12 @@ class World:
     @contextlib.contextmanager
     def holding(self, ring: str, number: int) -> Iterator[None]:
         """Let the processor of this message not end."""
-        bar = processors.bar_of(self.diary, ring, number)
-        bar.touch()
+        gate = processors.gate_of(self.diary, ring, number)
+        gate.close()
         try:
             yield
         finally:
-            bar.unlink()
+            gate.open()
 
     def processed(self, ring: str) -> Counter[int]:
         """How often each number was processed."""

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.live.faults.gates import Gate
+
 VARIABLE = "MQ_TEST_DIARY"
 
 
@@ -15,17 +17,16 @@ def slow(payload: bytes, origin: str) -> None:
     """Take a tenth of a second, or as many seconds as the message asks for, and wait while a test holds the message."""
     said = json.loads(payload)
     time.sleep(said.get("seconds", 0.1))
-    bar = bar_of(Path(os.environ[VARIABLE]), said["ring"], said["number"])
-    while bar.exists():
-        time.sleep(0.05)
+    diary = Path(os.environ[VARIABLE])
+    gate_of(diary, said["ring"], said["number"]).pass_through()
     line = json.dumps({"ring": said["ring"], "origin": origin, "number": said["number"], "pid": os.getpid()})
-    with Path(os.environ[VARIABLE]).open("a") as diary:
-        diary.write(line + "\n")
+    with diary.open("a") as file:
+        file.write(line + "\n")
 
 
-def bar_of(diary: Path, ring: str, number: int) -> Path:
-    """Return the file that holds a message while it exists."""
-    return diary.with_name(f"{ring}-{number}.held")
+def gate_of(diary: Path, ring: str, number: int) -> Gate:
+    """Return the gate of a message."""
+    return Gate(diary.parent, ring, f"message-{number}")
 
 
 def read(diary: Path, ring: str) -> list[dict[str, Any]]:
