@@ -68,6 +68,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         404: "Not found, or no longer there",
         409: "In use, or decided by another request",
         422: "Invalid request",
-        503: "The store does not answer, has another schema version, or would take too long; or Airflow's failed",
+        503: "The store does not answer, has another schema version, or would take too long; or Airflow's database "
+        "failed",
     }.items()
 }

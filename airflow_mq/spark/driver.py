@@ -190,16 +190,11 @@ class OwnSpark(Spark):
             _quietly("the jobs could not be cancelled", self._context.cancelAllJobs)
 
     def stop(self) -> None:
-        if self._context is not None:
+        # A processor may have stopped it already.
+        if self._context is not None and self._context._jsc is not None:
             # PySpark's own `stop` also ends the server that receives accumulators, and waits up to a second for it.
             # That server is a thread of this process, which ends now.
-            _quietly("Spark did not stop cleanly", self._end_context)
-
-    def _end_context(self) -> None:
-        assert self._context is not None
-        # A processor may have stopped it.
-        if self._context._jsc is not None:
-            self._context._jsc.stop()
+            _quietly("Spark did not stop cleanly", self._context._jsc.stop)
 
 
 class RemoteSpark(Spark):
