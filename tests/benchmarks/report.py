@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.benchmarks.about import BIAS, table
 from tests.benchmarks.measures import latency, profile, storage
+from tests.benchmarks.measures.single import turn_of
 from tests.benchmarks.picture import draw
 from tests.benchmarks.rows import Row
 from tests.benchmarks.sizes import SIZES, Sizes
@@ -89,7 +90,7 @@ def _sizes(sizes: Sizes) -> dict[str, str]:
     return {
         "bulk calls, calls of ten, out": f"{sizes.bulk:,} messages, {sizes.rounds} rounds; a slower queue gets fewer, at "
         f"least {sizes.least:,}",
-        "single sends": f"{sizes.turns} turns of {sizes.turn:,} messages for each two queues, {sizes.turn * 4:,} with 32 "
+        "single sends": f"{sizes.turns} turns of {sizes.turn:,} messages for each two queues, {turn_of(sizes, 32):,} with 32 "
         "clients",
         "block": f"{sizes.block:,} messages; few are {sizes.few:,}, many {sizes.many:,}, a crowd {sizes.crowd:,} origins",
         "latency": f"{sizes.load:,} messages a second from {latency.CLIENTS} clients for {sizes.load_seconds} s, "

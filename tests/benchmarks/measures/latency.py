@@ -110,7 +110,7 @@ def _best(samples: Sequence[Sample], share: str) -> tuple[str, str] | None:
     kinds = {(s["contender"], s["variant"]) for s in pick(samples, "latency") if s["contender"] not in NOT_PEERS}
 
     def median(kind: tuple[str, str]) -> float:
-        figure = Figure.of(s[share] for s in pick(samples, "latency", kind[0], variant=kind[1]))
+        figure = values(pick(samples, "latency", kind[0], variant=kind[1]), share)
         assert figure
         return figure.median
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from tests.benchmarks.contenders import OURS, Contender
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.measures.throughput import empty
+from tests.benchmarks.sizes import Sizes
 
 CLIENTS = (1, 8, 32)
 
@@ -16,6 +17,11 @@ def single(lab: Lab, contenders: list[Contender]) -> None:
     for other in contenders:
         if other is not OURS:
             _take_turns(lab, [one for one in contenders if one in (OURS, other)], other.name)
+
+
+def turn_of(sizes: Sizes, clients: int) -> int:
+    """Return the messages of a turn: many clients send for as long as few."""
+    return sizes.turn * max(1, clients // 8)
 
 
 def named(clients: int) -> str:
@@ -31,8 +37,7 @@ def _take_turns(lab: Lab, contenders: list[Contender], beside: str) -> None:
             name = named(clients)
             lab.say(f"single in, {name}: {', '.join(contender.name for contender in contenders)}")
             lab.checkpoint()
-            # Many clients send for as long as few.
-            count = lab.sizes.turn * max(1, clients // 8)
+            count = turn_of(lab.sizes, clients)
             # The first turn connects and warms up; it does not count.
             for turn in range(-1, lab.sizes.turns):
                 for contender, driver in drivers if turn % 2 else drivers[::-1]:
