@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -675,3 +676,23 @@ def test_ring_without_service_weight_requires_a_limit(make_queue: Maker) -> None
     answer(queue, block)
     done = queue.blocks.settle(block)
     assert (done.processed, done.set_aside) == (1, 1)
+
+
+def test_backoff_outlasts_a_block_settled_in_parts(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settlement, "PART", 3)
+    queue = make_queue(backoff=3600.0, heap_size=64)
+    queue.admin.set_origin("acme", ordered=False)
+    queue.enqueue_messages("acme", [b"message %d" % number for number in range(20)])
+    block = queue.blocks.plan()
+    outcomes = itertools.chain([Yield("later")], itertools.repeat(Done()))
+    queue.blocks.report(
+        block,
+        [
+            Report(batch.origin, batch.page, item, item, next(outcomes))
+            for batch in block.batches()
+            for item in range(batch.first, batch.first + len(batch))
+        ],
+    )
+    served = queue.blocks.settle(block)
+    assert (served.processed, served.went_back) == (19, 1)
+    assert not queue.blocks.plan().claims
