@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields
 
-from ..core.errors import Busy, StoreBusy, StoreUnreachable, TokenRefused
+from ..core.errors import Busy, CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused
 from ..core.weight import ZERO
 from .inspect.inspect import Inspect
 from .session import RingSession
@@ -65,9 +65,11 @@ class Worker:
             if not self._has_messages():
                 return False
             done = self.service(self.tenure)
-        except (Busy, StoreBusy, StoreUnreachable, TokenRefused) as error:
+        except (Busy, CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused) as error:
             log.warning("could not service ring %r: %s; trying again", self.session.ring, error)
             self._pause = LONGEST_PAUSE
+            if isinstance(error, (CommitInDoubt, StoreUnreachable)):
+                self.stop.wait(LONGEST_PAUSE)
             return False
         self.total = sum_of(self.total, done)
         return is_productive(done)

@@ -6,15 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
+from airflow_mq.core.errors import CommitInDoubt
 from airflow_mq.queue import Delivery, Serviced, walk
 from airflow_mq.queue.service import service_ring
+from airflow_mq.queue.session import RingSession
 from airflow_mq.queue.tenure import Tenure
 from airflow_mq.store.rings import Rings
+from airflow_mq.store.rows import Locked
 from airflow_mq.store.working_set import FEW_ROWS
 from airflow_mq.ticker import Ticker
 from tests.waiting import eventually
@@ -261,3 +265,20 @@ def test_a_burst_is_longer_than_the_look_that_comes_with_the_pulse(queue: Messag
         service()
         assert not tenure.has_messages()
     assert len(seen) == len(set(seen)) == count + 1
+
+
+def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_lease, failures = RingSession.take_lease, iter([CommitInDoubt("the answer was lost")])
+
+    def taking(self: RingSession, *given: Any, **more: Any) -> Locked:
+        locked = take_lease(self, *given, **more)
+        for error in failures:
+            self._given_up.add(given[0])
+            raise error
+        return locked
+
+    monkeypatch.setattr(RingSession, "take_lease", taking)
+    queue.enqueue_message("acme", b"first")
+    with running(queue) as worker:
+        worker.wait(1)
+    assert worker.seen == [b"first"]
