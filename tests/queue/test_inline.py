@@ -10,6 +10,7 @@ from airflow_mq import Corrupt, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.core.config import ORDERS
 from airflow_mq.core.errors import InvalidInput, InvalidWeight
 from airflow_mq.queue import Inline, batch_processor
+from airflow_mq.store.working_set.inbox import Inbox
 from tests.queue.conftest import Maker
 
 LIGHT = Weight(10, 1_000)
@@ -146,3 +147,21 @@ def test_invalid_inline_arguments_are_rejected(queue: MessageQueue) -> None:
     with pytest.raises(InvalidInput, match="expected Inline"):
         queue.enqueue_message("a", b"x", inline=print)  # type: ignore[arg-type]
     assert queue.footprint("a").count == 0
+
+
+def test_inline_reads_few_of_the_messages_that_wait(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(500):
+        queue.enqueue_message("a", b"%d" % number)
+    cut: list[int] = []
+    take, take_part = Inbox.take, Inbox._take_part
+
+    def counting(self: Inbox, *given: Any) -> Any:
+        taken = take_part(self, *given)
+        cut.append(len(taken.row_ids))
+        return taken
+
+    monkeypatch.setattr(Inbox, "_take_part", counting)
+    monkeypatch.setattr(Inbox, "take", lambda self: (cut.append(1), take(self))[1])
+    inline, seen = executing(queue)
+    assert queue.enqueue_message("a", b"x", inline=inline).executed == 0
+    assert not seen and sum(cut) < 100

@@ -22,7 +22,6 @@ from ...core.priority import told
 from ...core.service import Ladder, OneByOne, overweight_limit
 from ...core.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
-from ...store.working_set import LoadOptions
 from ..attempts import BatchProcessor, Processor, deliver
 from ..service import Service
 from ..session import RingSession
@@ -71,8 +70,6 @@ def execute_inline(session: RingSession, inline: Inline, book: str, payload: byt
 class _Once(Service):
     """A call of servicing that tries one message."""
 
-    options = LoadOptions()
-
     def __init__(self, session: RingSession, inline: Inline) -> None:
         super().__init__(session, inline.processor, inline.weight, 1, 60.0, None)
         self.inline, self.tried = inline, False
@@ -98,9 +95,8 @@ class _Once(Service):
         return len(waiting) == 1 and working_set.payloads(name, waiting[0][0])[waiting[0][1]] == payload
 
     def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
-        """Yield the waiting messages of a queue."""
-        while self.working_set.pull(book):
-            pass
+        """Yield the first waiting messages of a queue: at least two, if it has them."""
+        self.working_set.pull_some(book, 2)
         for index in range(book.begin, book.end):
             page = self.working_set.page(book.origin, index)
             for item, mark in enumerate(page.marks if page is not None else b""):
