@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,10 @@ from ..store import Store, StoreAddress, parse
 T = TypeVar("T")
 #: Seconds for which a shard that did not answer is not asked again: calls fail at once instead of waiting.
 REST = 1.0
+#: Most threads of a shard. A second one starts only while a call, for example a long service, occupies the first.
+THREADS = 4
+#: Whether this thread is one of a shard.
+_thread = threading.local()
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Gathered(Generic[T]):
 
 
 class Member:
-    """One shard: its queue, and a thread that works on it beside other shards. As a context, it yields the queue."""
+    """One shard: its queue, and threads that work on it beside other shards. As a context, it yields the queue."""
 
     def __init__(
         self, name: str, store: str | StoreAddress | Store[Any], ring: str, options: Mapping[str, Any]
@@ -50,6 +55,8 @@ class Member:
         self._lock = threading.Lock()
         self._queue: MessageQueue | None = None
         self._worker: ThreadPoolExecutor | None = None
+        #: The process that has started the threads: a forked child has none of them.
+        self._worker_process = 0
         self._resting_until, self._cause = 0.0, StoreUnreachable()
         #: Called with each queue that is opened.
         self.on_open: Callable[[MessageQueue], None] = lambda queue: None
@@ -94,10 +101,12 @@ class Member:
             return function(queue)
 
     def submit(self, function: Callable[[MessageQueue], T]) -> Future[T]:
-        """Call a function with the queue of the shard, in the shard's own thread."""
+        """Call a function with the queue of the shard, in a thread of the shard."""
         with self._lock:
-            if self._worker is None:
-                self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"airflow-mq-{self.name}")
+            if self._worker is None or self._worker_process != os.getpid():
+                prefix = f"airflow-mq-{self.name}"
+                self._worker = ThreadPoolExecutor(THREADS, prefix, _note_thread)
+                self._worker_process = os.getpid()
         return self._worker.submit(copy_context().run, self.call, function)
 
     def close(self) -> None:
@@ -124,15 +133,22 @@ class Members(dict[str, Member]):
             ) from None
 
     def gather(self, calls: Mapping[str, Callable[[MessageQueue], T]]) -> Gathered[T]:
-        """Call a function for each named shard, all at once; one call runs in this thread."""
+        """Call a function for each named shard, all at once; one call runs in this thread.
+
+        In a thread of a shard, all calls run one after the other: its threads may all wait for such calls.
+        """
         members = {name: self.named(name) for name in calls}
-        if len(calls) == 1:
+        if len(calls) == 1 or getattr(_thread, "is_of_shard", False):
             return _collected({name: _immediate(members[name], call) for name, call in calls.items()})
         return _collected({name: members[name].submit(call) for name, call in calls.items()})
 
     def each(self, function: Callable[[MessageQueue], T], names: Iterable[str] | None = None) -> Gathered[T]:
         """Call one function for all shards, or for those with these names."""
         return self.gather(dict.fromkeys(self if names is None else names, function))
+
+
+def _note_thread() -> None:
+    _thread.is_of_shard = True
 
 
 def _immediate(member: Member, function: Callable[[MessageQueue], T]) -> Future[T]:

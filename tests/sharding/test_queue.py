@@ -8,10 +8,11 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import TypeVar
 
 import pytest
 
@@ -29,13 +30,16 @@ from airflow_mq.core.errors import (
     StoreFull,
     StoreUnreachable,
 )
+from airflow_mq.queue import Delivery
 from airflow_mq.sharding import members, router
 from airflow_mq.sharding import queue as sharded
 from airflow_mq.sharding.layout import owner_of
 from airflow_mq.store import parse
 from airflow_mq.store.store import Outgoing
+from tests.crash.children import end_child, start_child
 from tests.sharding.conftest import MakeStores
 
+T = TypeVar("T")
 ORIGINS = [f"o{number}" for number in range(20)]
 #: Nothing listens on the discard port of this machine.
 DOWN = "postgresql://mq:secret-word@127.0.0.1:9/db?connect_timeout=1"
@@ -623,3 +627,47 @@ def test_processes_send_while_the_layout_changes(patient: ShardedQueue, stores: 
 def serve_all(queue: ShardedQueue, found: dict[str, list[int]]) -> None:
     for shard in queue.shards:
         queue.shard(shard).service_queues(lambda delivery: found[delivery.origin].append(int(delivery.payload)))
+
+
+def test_a_call_within_a_call_of_all_shards_returns(queue: ShardedQueue, stores: dict[str, str]) -> None:
+    queue.apply({"a": 1, "b": 1})
+    with ShardedQueue(stores, busy_timeout=0.5) as fresh:
+        done = in_time(lambda: fresh.each(lambda shard: fresh.footprint("o1").count))
+        assert set(done.all().values()) == {0}
+
+
+def test_a_long_service_holds_up_no_sender(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1})
+    for origin in ORIGINS:
+        queue.enqueue_message(origin, b"first")
+    is_serviced, is_sent = threading.Event(), threading.Event()
+
+    def process(delivery: Delivery) -> None:
+        is_serviced.set()
+        assert is_sent.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        service = pool.submit(queue.service_queues, process)
+        assert is_serviced.wait(30)
+        in_time(lambda: queue.enqueue_messages([(origin, b"second") for origin in ORIGINS]))
+        is_sent.set()
+        service.result(60).all()
+
+
+def test_a_forked_child_calls_all_shards(queue: ShardedQueue) -> None:
+    queue.apply({"a": 1, "b": 1})
+    assert set(queue.each(len).all().values()) == {0}
+
+    def be_child() -> None:
+        in_time(lambda: queue.each(len).all())
+
+    ended = end_child(start_child(be_child))
+    assert not ended.error
+    assert set(queue.each(len).all().values()) == {0}
+
+
+def in_time(call: Callable[[], T]) -> T:
+    """Return what a call returns in another thread; fail if it takes too long."""
+    found: Future[T] = Future()
+    threading.Thread(target=lambda: found.set_result(call()), daemon=True).start()
+    return found.result(30)
