@@ -25,7 +25,7 @@ server share. Known biases in either direction:
 - A message of 128 bytes is 128 bytes of payload for this queue and the bare table, with the origin
   beside it. Queues of JSON get a JSON text of 128 bytes with the origin in it, which is a little less.
 - Each queue is driven in its own language, with the settings that its documentation calls fastest and
-  the batch sizes that were the fastest of those tried (1,000 and 10,000; 300 to 10,000 where it
+  the batch sizes that were the fastest of those tried (1,000 and 10,000; 300 to 50,000 where it
   fetches). An expert in one of them may make it faster; the drivers are short.
 - The time to start a process, to connect and to create the messages is not counted for any queue.
 - Slower queues get fewer messages, so that each takes about as long. The effect of larger tables on them
