@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from .. import tracing
@@ -393,15 +395,26 @@ def _user() -> str:
 
 def holder_name(what: str, actor: str) -> str:
     """Return the name of a holder of the ring, for waiting processes; `_is_dead` reads it."""
-    return f"{what} by {actor}, process {os.getpid()} on {socket.gethostname()}"
+    return f"{what} by {actor}, process {os.getpid()} on {_machine(os.getpid())}"
+
+
+@cache
+def _machine(process: int) -> str:
+    """Return the name of the machine of this process, with what tells apart machines and containers of one name."""
+    name = socket.gethostname()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
+        return f"{name} (boot {boot}, {os.readlink('/proc/self/ns/pid')})"
+    except OSError:
+        return name
 
 
 def _is_dead(holder: str) -> bool:
-    """Return whether a holder was a process of this machine that has ended."""
+    """Return whether a holder was a process of this machine, or of this container, that has ended."""
     _, _, place = holder.rpartition(", process ")
-    pid, _, host = place.partition(" on ")
+    pid, _, machine = place.partition(" on ")
     process = read_number(pid, MOST_PID)
-    if host != socket.gethostname() or not process:
+    if machine != _machine(os.getpid()) or not process:
         return False
     try:
         os.kill(process, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +14,11 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import CommitInDoubt
+from airflow_mq.core.errors import Busy, CommitInDoubt
+from airflow_mq.core.message import MOST_PID
 from airflow_mq.queue import Delivery, Serviced, walk
 from airflow_mq.queue.service import service_ring
-from airflow_mq.queue.session import RingSession
+from airflow_mq.queue.session import RingSession, holder_name
 from airflow_mq.queue.tenure import Tenure
 from airflow_mq.store.rings import Rings
 from airflow_mq.store.rows import Locked
@@ -282,3 +285,21 @@ def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatc
     with running(queue) as worker:
         worker.wait(1)
     assert worker.seen == [b"first"]
+
+
+@pytest.mark.parametrize(("own", "taken"), [("pid:[1]", False), (None, True)])
+def test_only_a_process_of_this_namespace_counts_as_dead(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, own: str | None, taken: bool
+) -> None:
+    holder = holder_name("serviced", "x").replace(f"process {os.getpid()} ", f"process {MOST_PID} ")
+    if own is not None:
+        holder = re.sub(r"pid:\[\d+\]", own, holder)
+    with queue.store.writing() as unit:
+        unit.rings.take_lease(queue.session.ring_id, b"t" * 16, unit.now() + 60_000_000, holder)
+    queue.enqueue_message("acme", b"first")
+    with MessageQueue(queue.store.address, queue.ring, busy_timeout=0.1) as other:
+        if taken:
+            assert other.service_queues(lambda delivery: None).processed == 1
+        else:
+            with pytest.raises(Busy, match="serviced by x, process"):
+                other.service_queues(lambda delivery: None)
