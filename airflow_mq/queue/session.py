@@ -400,7 +400,7 @@ def holder_name(what: str, actor: str) -> str:
 
 @cache
 def _machine(process: int) -> str:
-    """Return the name of the machine of this process, with what tells apart machines and containers of one name."""
+    """Return the name of the machine of this process, with what distinguishes machines and containers of one name."""
     name = socket.gethostname()
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]

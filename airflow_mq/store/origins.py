@@ -104,6 +104,11 @@ class Origins(Repository):
         """Return what was measured of processors' work, of one processor if given."""
         return [MeasureRow(*row) for row in self.unit.rows("measure", ring=ring, processor=processor)]
 
+    def measure_of(self, ring: int, processor: str, origin: str) -> MeasureRow | None:
+        """Return what was measured of a processor's work for one origin."""
+        rows = self.unit.rows("measure_of", ring=ring, processor=processor, origin=origin)
+        return MeasureRow(*rows[0]) if rows else None
+
     def save_measure(self, ring: int, processor: str, origin: str, data: object) -> None:
         """Write what was measured of a processor's work."""
         self.unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=data)

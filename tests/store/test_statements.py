@@ -256,6 +256,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "resume": {"origin": "a"},
     "set_standing": {"origin": "a", "settings": "{}", "guaranteed": False},
     "measure": {"processor": None},
+    "measure_of": {"processor": "", "origin": "a"},
     "save_measure": {"processor": "", "origin": "a", "data": "{}"},
 }  # fmt: skip
 

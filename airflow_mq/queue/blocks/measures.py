@@ -36,8 +36,8 @@ def remember(
     """Add measured weights of messages of one origin; return the factor by which predictions are off, if they are."""
     if not measured:
         return None
-    known = [row for row in unit.origins.measures(ring, processor) if row.origin == origin]
-    sums = _sums(known[0].data) if known else dict.fromkeys(_SUMS, 0)
+    known = unit.origins.measure_of(ring, processor, origin)
+    sums = dict.fromkeys(_SUMS, 0) if known is None else _sums(known.data)
     for length, used, predicted in measured:
         fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, predicted[0])
         for name, value in zip(_SUMS, fresh):
