@@ -400,7 +400,10 @@ def holder_name(what: str, actor: str) -> str:
 
 @cache
 def _machine(process: int) -> str:
-    """Return the name of the machine of this process, with what distinguishes machines and containers of one name."""
+    """Return the name of the machine of this process, with what distinguishes machines and containers of one name.
+
+    :param process: number of this process; a forked child may have a namespace of its own.
+    """
     name = socket.gethostname()
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]

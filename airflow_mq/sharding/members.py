@@ -55,8 +55,7 @@ class Member:
         self._lock = threading.Lock()
         self._queue: MessageQueue | None = None
         self._worker: ThreadPoolExecutor | None = None
-        #: The process that has started the threads: a forked child has none of them.
-        self._worker_process = 0
+        self._pid = os.getpid()
         self._resting_until, self._cause = 0.0, StoreUnreachable()
         #: Called with each queue that is opened.
         self.on_open: Callable[[MessageQueue], None] = lambda queue: None
@@ -103,10 +102,11 @@ class Member:
     def submit(self, function: Callable[[MessageQueue], T]) -> Future[T]:
         """Call a function with the queue of the shard, in a thread of the shard."""
         with self._lock:
-            if self._worker is None or self._worker_process != os.getpid():
-                prefix = f"airflow-mq-{self.name}"
-                self._worker = ThreadPoolExecutor(THREADS, prefix, _note_thread)
-                self._worker_process = os.getpid()
+            if self._pid != os.getpid():
+                # A forked child has none of its parent's threads.
+                self._worker, self._pid = None, os.getpid()
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(THREADS, f"airflow-mq-{self.name}", _note_thread)
         return self._worker.submit(copy_context().run, self.call, function)
 
     def close(self) -> None:

@@ -667,7 +667,14 @@ def test_a_forked_child_calls_all_shards(queue: ShardedQueue) -> None:
 
 
 def in_time(call: Callable[[], T]) -> T:
-    """Return what a call returns in another thread; fail if it takes too long."""
+    """Return what a call returns in another thread, or raise its error; fail if it takes too long."""
     found: Future[T] = Future()
-    threading.Thread(target=lambda: found.set_result(call()), daemon=True).start()
+
+    def run() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
     return found.result(30)

@@ -44,6 +44,7 @@ class StoredBook:
         #: Which rows of the inbox lie in stored pages.
         self.cut = Cut(row.floor, frozenset(codec.unpack_numbers(row.ahead)[0] if row.ahead else ()))
         self.ticket = row.ticket
+        self.wake_at = row.wake_at
 
 
 class BookLoader:

@@ -175,8 +175,7 @@ class _Collector:
             book, stored = self.book(origin), self.stored[origin]
             stored.ticket = tickets.get(origin, stored.ticket) if book.is_ready else None
             ahead = codec.pack_numbers(sorted(stored.cut.ahead)) if stored.cut.ahead else b""
-            # A later save of the same operation keeps the wait that this one stores.
-            stored.row = stored.row._replace(wake_at=waits.get(origin, stored.row.wake_at))
+            stored.wake_at = waits.get(origin, stored.wake_at)
             rows.append(
                 BookRow(
                     origin,
@@ -189,7 +188,8 @@ class _Collector:
                     book.deficit,
                     stored.cut.floor,
                     ahead,
-                    *stored.row[10:],
+                    stored.wake_at,
+                    *stored.row[11:],
                 )
             )
         return rows
