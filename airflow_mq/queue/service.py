@@ -39,7 +39,8 @@ log = logging.getLogger("airflow_mq.service")
 
 #: Messages after which a service commits its results by default.
 SLICE = 20_000
-#: Bytes of messages that a service holds in memory; then it commits its results, however few.
+#: Bytes of messages that a service fetches; then it commits its results, however few, and forgets the payloads of other
+#: queues than the current one.
 HELD = 64 << 20
 _TAKEN_OVER = (
     "the ring was taken over while a message was processed for longer than the lease: outcomes since the last commit "
@@ -279,7 +280,9 @@ class Service:
         if locked.state.lease_token != self.token:
             raise TokenRefused(_TAKEN_OVER)
         self._count()
-        return self.working_set.prepare(unit, locked, self.current)
+        write = self.working_set.prepare(unit, locked, self.current)
+        self.working_set.loader.keep_payloads(HELD, self.current)
+        return write
 
     def _begin_slice(self) -> None:
         self._tried, self._slice_began = 0, time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,33 @@ from airflow_mq.core.errors import Busy, RecursiveDisallowed
 from airflow_mq.store import sqlite
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
+
+
+@pytest.mark.parametrize("size", [60_000, 1_900])
+def test_a_service_forgets_the_payloads_of_queues_that_went_back(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("airflow_mq.queue.service.HELD", 4 << 20)
+    count = (32 << 20) // size
+    queue.enqueue_messages((f"o{number:05}", bytes(size)) for number in range(count))
+    tries = 0
+
+    def refuse(delivery: Delivery) -> Yield:
+        nonlocal tries
+        tries += 1
+        assert len(delivery.payload) == size
+        return Yield()
+
+    tracemalloc.start()
+    try:
+        result = queue.service_queues(refuse)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tries, result.went_back) == (count, count)
+    # Two slices, what is read ahead, and what is known of each queue.
+    assert peak < (14 << 20) + count * 3_150
+    assert len(queue) == count
 
 
 @pytest.mark.parametrize("answer", [None, True, Done()])

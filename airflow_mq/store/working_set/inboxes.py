@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 1024
 
 
 class PayloadCache:
-    """Rows that were fetched with their payloads, by id, and how many bytes were fetched since the last save."""
+    """Rows that were fetched with their payloads, by id."""
 
     def __init__(self) -> None:
         #: The messages of each row; of a row of one message often that message.
@@ -37,7 +37,13 @@ class PayloadCache:
         #: Times of sending, and attributes that are not empty, of the rows whose facts came with their payloads.
         self.sent_at: dict[int, int | None] = {}
         self.attributes: dict[int, bytes] = {}
-        self.fetched = 0
+        #: Bytes that were fetched since the last save, and before it since all rows were forgotten.
+        self.fetched, self._fetched_before = 0, 0
+
+    @property
+    def kept(self) -> int:
+        """Bytes of payloads that may be in memory: all that were fetched since the rows were last forgotten."""
+        return self._fetched_before + self.fetched
 
     def keep(self, id_: int, payloads: Sequence[bytes], size: int) -> None:
         """Keep the payloads of a row that was fetched."""
@@ -71,6 +77,12 @@ class PayloadCache:
     def clear(self) -> None:
         """Forget all rows. Batches that were made of them keep their facts."""
         self.payloads, self.sent_at, self.attributes = {}, {}, {}
+        self._fetched_before = 0
+
+    def begin_again(self) -> None:
+        """Count from here on what is fetched, after a save."""
+        self._fetched_before += self.fetched
+        self.fetched = 0
 
 
 class _Look(NamedTuple):
@@ -202,6 +214,10 @@ class InboxLoader:
         self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
         for origin, inbox in self.inboxes.items():
             inbox.saved(self.books.stored[origin].cut)
+
+    def forget_all_but(self, current: str | None) -> None:
+        """Forget what was read of all queues but this one, after a save: a look begins again behind what is cut."""
+        self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if origin == current}
 
     def _fill_ahead(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""

@@ -169,6 +169,19 @@ class StoreLoader:
         self.payloads.begin_again()
         self.inboxes.begin_again()
 
+    def keep_payloads(self, most: int, current: str | None) -> None:
+        """Forget the payloads of all queues but this one, if more bytes than these were fetched since the last time.
+
+        Everything is stored. A queue that is serviced once more reads its payloads again.
+        """
+        if self.cache.kept <= most:
+            return
+        for (origin, _), page in self.working_set.pages.items():
+            if page is not None and origin != current:
+                page.payloads, page.resolved = [], 0
+        self.cache.clear()
+        self.inboxes.forget_all_but(current)
+
     def rename_posted(self, ids: Mapping[int, int]) -> None:
         """Use the final ids of messages that this operation enqueued."""
         for origin in {posted.origin for posted in self.working_set.changes.posted.values()}:

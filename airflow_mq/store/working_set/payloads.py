@@ -280,7 +280,7 @@ class PayloadLoader:
 
     def begin_again(self) -> None:
         """Go on after a save: all rows are stored now."""
-        self.cache.fetched = 0
+        self.cache.begin_again()
         self._posted, self._headers, self._sent_at = {}, {}, {}
 
 
