@@ -28,6 +28,8 @@ from .rows import (
 
 #: From so many rows of a queue on, a range of ids is read.
 MANY_ROWS = 8
+#: Rows and bytes that one lock of a ring moves from the delayed messages into their queues.
+MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
 #: The beginning of the year 2000 in microseconds since 1970.
 _YEAR_2000 = 946_684_800_000_000
 #: Above every name of an origin, which has at most 255 bytes.
@@ -390,8 +392,8 @@ class Inbox(Repository):
     # Delayed rows.
 
     def due(self, ring: int, now: int) -> list[StoredInboxRow]:
-        """Return due rows of all queues, without bytes."""
-        return [StoredInboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now)]
+        """Return the due rows that the next lock of the ring moves into their queues, without bytes."""
+        return [StoredInboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now, **MOST_DUE)]
 
     def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
         """Return due rows of these queues, without bytes."""

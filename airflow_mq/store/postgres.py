@@ -28,6 +28,7 @@ from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, seconds_left
 from .direct import DirectConnection
 from .horizon import horizon_of
+from .inbox import MOST_DUE
 from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, plain, translating
@@ -362,7 +363,7 @@ class PostgresStore(Store[Connection]):
             self.connection().run(WAKE, {"channel": wake_channel(self.address.schema, ring)})
 
     def sleeper(self, ring: int) -> Sleeper:
-        return Notifications(partial(connect, self.address, patience=math.inf), wake_channel(self.address.schema, ring))
+        return Notifications(partial(connect, self.address), wake_channel(self.address.schema, ring))
 
     @cached_property
     def _woken(self) -> dict[int, float]:
@@ -391,7 +392,7 @@ class PostgresStore(Store[Connection]):
         connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        unit.put("promote_due", ring=ring, now=now)
+        unit.put("promote_due", ring=ring, now=now, **MOST_DUE)
 
 
 def wake_channel(schema: str, ring: int) -> str:

@@ -272,7 +272,7 @@ class SqliteStore(Store[sqlite3.Connection]):
         due = [row.id for row in unit.inbox.due(ring, now)]
         if due:
             unit.run_for("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})
-            unit.run("delete_due", ring=ring, now=now)
+            unit.run_for("delete_due", {"id": due})
 
 
 def configure(connection: sqlite3.Connection) -> None:

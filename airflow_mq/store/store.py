@@ -125,7 +125,7 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        """Move due rows into their queues; requires the ring lock."""
+        """Move the first due rows into their queues; requires the ring lock. The next lock moves more of them."""
 
     def rest(self) -> None:
         """Let other processes write, where a store has one writer at a time and this process writes repeatedly."""

@@ -19,6 +19,7 @@ from airflow_mq.core.errors import (
     MessageTooLong,
 )
 from airflow_mq.queue import Enqueued
+from airflow_mq.store.inbox import MOST_DUE
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 
@@ -238,6 +239,24 @@ def test_delayed_messages_join_in_order(queue: MessageQueue, clock: Clock) -> No
     seen = serve(queue)
     for origin in ("o0", "o1", "o2"):
         assert [pair for pair in seen if pair[0] == origin] == [pair for pair in pairs if pair[0] == origin]
+
+
+@pytest.mark.parametrize("most", [{"most": 2}, {"most_size": 2}])
+def test_due_messages_join_in_parts(
+    queue: MessageQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch, most: dict[str, int]
+) -> None:
+    monkeypatch.setattr("airflow_mq.store.inbox.MOST_DUE", MOST_DUE | most)
+    monkeypatch.setattr("airflow_mq.store.postgres.MOST_DUE", MOST_DUE | most)
+    for payload in b"12345":
+        queue.enqueue_message("acme", bytes([payload]), not_before=0.5)
+    clock.advance(0.5)
+    block = queue.blocks.plan()
+    assert [batch.payloads for batch in block.batches()] == [[b"1", b"2"]]
+    queue.blocks.release(block)
+    seen = []
+    while len(queue):
+        seen += [payload for _, payload in serve(queue)]
+    assert seen == [b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_key_of_a_delayed_message_is_accepted_once(queue: MessageQueue, clock: Clock) -> None:

@@ -135,6 +135,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
     "mail_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
     "delayed_origins_from": {"first": "", "below": "\U0010ffff", "limit": 100},
+    "due": {"most": 128, "most_size": LATE},
+    "promote_due": {"most": 128, "most_size": LATE},
     "delayed_from": {"due": NOW, "after": 100, "limit": 256},
     "every_book": {"after": "o00100", "limit": 1000},
     "kept_pages": {"origin": "o00100", "page": 0, "only": None, "limit": 256},

@@ -669,9 +669,14 @@ INSERT INTO {s}delayed (due, size, items, ring, more, origin, lengths, attribute
 VALUES (:due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
 -- name: due
--- Return due rows of all queues, without bytes.
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
-WHERE d.ring = :ring AND d.due <= :now ORDER BY d.due, d.id
+-- Return the due rows that the next lock of the ring moves into their queues, without bytes.
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM (
+    SELECT f.*, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
+        SELECT due, id, origin, size, items, more, lengths, attributes FROM {s}delayed
+        WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
+    ) f
+) d
+WHERE d.earlier < :most_size ORDER BY d.due, d.id
 
 -- name: due_mail
 -- Return due rows of these queues, without bytes.
@@ -689,16 +694,20 @@ SELECT :id, d.size, d.items, d.ring, d.more, d.origin, d.lengths, d.attributes, 
 WHERE d.id = :was
 
 -- name: promote_due (postgres)
--- Move due rows into their queues as if they were sent now. Requires the ring lock.
-WITH due AS (
-    DELETE FROM {s}delayed d WHERE d.ring = :ring AND d.due <= :now RETURNING d.*
+-- Move the first due rows into their queues as if they were sent now. Requires the ring lock.
+WITH first AS (
+    SELECT f.id, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
+        SELECT due, id, size FROM {s}delayed WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
+    ) f
+), due AS (
+    DELETE FROM {s}delayed d USING first f WHERE d.id = f.id AND f.earlier < :most_size RETURNING d.*
 )
 INSERT INTO {s}mail (size, items, ring, more, origin, lengths, attributes, heap, refers)
 SELECT size, items, ring, more, origin, lengths, attributes, heap, attributes <> '' FROM due ORDER BY due, id
 
 -- name: delete_due (sqlite)
 -- Delete the delayed rows that joined their queues.
-DELETE FROM {s}delayed WHERE ring = :ring AND due <= :now
+DELETE FROM {s}delayed WHERE id = :id
 
 -- name: delayed_from
 -- Return delayed rows after a due time and id, with bytes.
