@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields
 
-from ..core.errors import Busy, CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused
+from ..core.errors import Busy, CommitInDoubt, MessageQueueError, StoreBusy, StoreUnreachable, TokenRefused
 from ..core.weight import ZERO
 from .inspect.inspect import Inspect
 from .session import RingSession
@@ -48,8 +48,15 @@ class Worker:
             # Listen first: then no message falls between the first read and the first sleep.
             sleeper.sleep(0)
             while not self.stop.is_set():
-                if self._is_productive():
-                    self._active_at = time.monotonic()
+                try:
+                    if self._is_productive():
+                        self._active_at = time.monotonic()
+                        continue
+                except (Busy, StoreBusy, TokenRefused) as error:
+                    self._try_later(error)
+                except (CommitInDoubt, StoreUnreachable) as error:
+                    self._try_later(error)
+                    self.stop.wait(LONGEST_PAUSE)
                     continue
                 if sleeper.sleep(self._pause):
                     self._active_at = time.monotonic()
@@ -61,18 +68,15 @@ class Worker:
 
     def _is_productive(self) -> bool:
         """Service the ring if there may be messages; return whether anything came of it."""
-        try:
-            if not self._has_messages():
-                return False
-            done = self.service(self.tenure)
-        except (Busy, CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused) as error:
-            log.warning("could not service ring %r: %s; trying again", self.session.ring, error)
-            self._pause = LONGEST_PAUSE
-            if isinstance(error, (CommitInDoubt, StoreUnreachable)):
-                self.stop.wait(LONGEST_PAUSE)
+        if not self._has_messages():
             return False
+        done = self.service(self.tenure)
         self.total = sum_of(self.total, done)
         return is_productive(done)
+
+    def _try_later(self, error: MessageQueueError) -> None:
+        log.warning("could not service ring %r: %s; trying again", self.session.ring, error)
+        self._pause = LONGEST_PAUSE
 
     def _has_messages(self) -> bool:
         """Read the newest inbox row and the next delayed one; after a long pause, the ready queues too."""
