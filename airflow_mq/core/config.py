@@ -74,6 +74,7 @@ class RingConfig:
     max_attempts: int | None = None
     #: Seconds until a message that went back is tried again; doubled after each attempt, up to `backoff_most`.
     backoff: float = 0.0
+    #: The longest such time in seconds.
     backoff_most: float = 3_600.0
     #: Bytes above which a message is set aside although it would fit; None: no limit.
     max_message_size: int | None = None
@@ -88,8 +89,9 @@ class RingConfig:
     set_aside_expires: float | None = None
     #: Whether housekeeping discards messages that no processor could read: set aside after too many attempts.
     discard_unreadable: bool = False
-    #: Limits of the number of origins with stored messages: of the ring, and of each first part of a path.
+    #: Largest number of origins with stored messages in the ring; None: no limit.
     max_origins: int | None = None
+    #: Largest number of origins with stored messages for each first part of a path; None: no limit.
     max_origins_per_group: int | None = None
     #: Whether senders may use origins with characters that are invisible or change the direction of text.
     invisible_origins: bool = False

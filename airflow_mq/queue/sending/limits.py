@@ -35,13 +35,13 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
         room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)
-        _refuse(fresh, room, config.max_origins, "max_origins", "this ring")
+        _refuse(fresh, room, config.max_origins, "max_origins", "the ring")
     if config.max_origins_per_group is not None:
         most = config.max_origins_per_group
         for group in sorted({group_of(origin) for origin in fresh}):
             there = _count(unit, ring, [(group, group + _ABOVE), (f"{group}/", group + _BELOW)], most)
             mine = [origin for origin in fresh if group_of(origin) == group]
-            _refuse(mine, most - there, most, "max_origins_per_group", f"{group!r} in this ring")
+            _refuse(mine, most - there, most, "max_origins_per_group", f"the group {group!r}")
 
 
 def _unknown(unit: Unit, ring: int, origins: Sequence[str]) -> list[str]:
@@ -62,6 +62,6 @@ def _count(unit: Unit, ring: int, ranges: Sequence[tuple[str, str]], most: int) 
 def _refuse(fresh: Sequence[str], room: int, most: int, setting: str, whose: str) -> None:
     if len(fresh) > max(room, 0):
         raise TooManyOrigins(
-            f"{whose} takes {most:,} origins at a time, and {fresh[max(room, 0)][:80]!r} would be one more; nothing of "
-            f"this call was stored: wait until other queues are empty, use fewer origins, or raise {setting}"
+            f"{whose} has reached its limit of {most:,} origins: {fresh[max(room, 0)][:80]!r} would be one more, and "
+            f"nothing of this call was stored; wait until other queues are empty, use fewer origins, or raise {setting}"
         )
