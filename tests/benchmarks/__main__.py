@@ -24,6 +24,7 @@ from tests.benchmarks.measures.flood import flood
 from tests.benchmarks.measures.inspection import inspection
 from tests.benchmarks.measures.latency import latency
 from tests.benchmarks.measures.life import life
+from tests.benchmarks.measures.memory import memory
 from tests.benchmarks.measures.planning import planning
 from tests.benchmarks.measures.profile import profile
 from tests.benchmarks.measures.sharded import sharded
@@ -47,6 +48,7 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "passed": passed,
     "plan": planning,
     "inspect": inspection,
+    "memory": memory,
     "latency": latency,
     "flood": flood,
     "sharded": sharded,

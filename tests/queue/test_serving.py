@@ -37,8 +37,8 @@ from tests.queue.conftest import Maker, logged_events, serve
 def test_a_service_forgets_the_payloads_of_queues_that_went_back(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("airflow_mq.queue.service.HELD", 4 << 20)
-    count = (32 << 20) // size
+    monkeypatch.setattr("airflow_mq.queue.service.HELD", 2 << 20)
+    count = (16 << 20) // size
     queue.enqueue_messages((f"o{number:05}", bytes(size)) for number in range(count))
     tries = 0
 
@@ -56,7 +56,7 @@ def test_a_service_forgets_the_payloads_of_queues_that_went_back(
         tracemalloc.stop()
     assert (tries, result.went_back) == (count, count)
     # Two slices, what is read ahead, and what is known of each queue.
-    assert peak < (14 << 20) + count * 3_150
+    assert peak < (10 << 20) + count * 3_150
     assert len(queue) == count
 
 

@@ -88,6 +88,10 @@ class Ours(Driver):
             for origin in map(origin_of, range(first, last)):
                 self._send(origin, list(islice(payloads, min(call, each - start))))
 
+    def fill_large(self, queues: int, size: int) -> None:
+        """Send one large message to each of so many origins."""
+        self.queue.enqueue_messages((origin_of(number), bytes(size)) for number in range(queues))
+
     def fill_many(self, each: int, first: int, last: int, many: int = 1000) -> None:
         """Enqueue in calls that each go to many origins."""
         payloads = self._payloads()
@@ -209,6 +213,16 @@ class Ours(Driver):
                 pass
         return {**told, "count": seen}
 
+    def out_at(self, mode: str) -> dict[str, float]:
+        """Service all, as one call or one block, or let every queue go back; return the largest memory so far."""
+        if mode == "went back":
+            told = {"count": self.queue.service_queues(lambda delivery: Yield()).went_back}
+        elif mode == "one block":
+            told = {"count": int(self._one_block(None)["count"])}
+        else:
+            told = self.out_all(0, mode)
+        return {**told, "memory": largest_memory()}
+
     def _out_in_blocks(self) -> dict[str, float]:
         seen = 0
         with stopwatch() as told:
@@ -327,8 +341,7 @@ class Ours(Driver):
             found = ways[step]()
         if step == "first":
             self.queue.blocks.release(found)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return {**told, "memory": memory, "partial": bool(getattr(found, "partial", False))}
+        return {**told, "memory": largest_memory(), "partial": bool(getattr(found, "partial", False))}
 
     def waiting(self) -> dict[str, int]:
         return {"count": sum(footprint.count for footprint in self._footprints())}
@@ -338,6 +351,11 @@ class Ours(Driver):
         while page := self.queue.footprints(after=after, limit=1000):
             yield from (footprint for _, footprint in page)
             after = page[-1][0]
+
+
+def largest_memory() -> float:
+    """Return the largest memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
