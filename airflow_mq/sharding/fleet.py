@@ -27,16 +27,16 @@ class Costs:
     """CPU time of a message in microseconds, without the processor's own work.
 
     The defaults are medians of the benchmark's measure `sharded` on one server: messages of 128 bytes, sent in calls of
-    1,000 to 100 origins, or one by one; serviced by a batch processor; PostgreSQL 18, two cores of an Intel Xeon.
+    1,000 to 100 origins, or one by one; serviced by a batch processor; PostgreSQL 18, two cores of an AMD EPYC.
     """
 
-    server_in: float = 1.2
-    server_out: float = 1.8
-    client_in: float = 0.9
-    client_out: float = 4.2
+    server_in: float = 1.9
+    server_out: float = 2.2
+    client_in: float = 1.4
+    client_out: float = 4.6
     #: The same for a message that is sent alone, in a transaction of its own.
-    server_single: float = 144.0
-    client_single: float = 69.0
+    server_single: float = 190.0
+    client_single: float = 95.0
     source: str = "measure `sharded` of the benchmark, one server, 128 bytes; --report takes your own figures"
 
     @classmethod

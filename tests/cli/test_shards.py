@@ -82,8 +82,8 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_single_sends_count_apart() -> None:
     """The example of the documentation."""
     fleet = fleet_of(Load(200_000, 20_000, single_percent=5), Costs())
-    assert (fleet.servers, round(fleet.server_use, 2), round(fleet.sender_cores, 2)) == (2, 0.25, 0.86)
-    assert fleet_of(Load(200_000, single_percent=20), Costs()).servers == 4
+    assert (fleet.servers, round(fleet.server_use, 2), round(fleet.sender_cores, 2)) == (2, 0.34, 1.22)
+    assert fleet_of(Load(200_000, single_percent=20), Costs()).servers == 5
     with pytest.raises(InvalidInput, match="single sends"):
         fleet_of(Load(1, single_percent=101), Costs())
 
