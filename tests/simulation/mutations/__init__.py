@@ -106,7 +106,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "due message is copied into its queue", "store/sqlite.py",
-        '            unit.run("delete_due", ring=ring, now=now)\n', "",
+        '            unit.run_for("delete_due", {"id": due})\n', "",
     ),
     _bug(
         "delayed message joins its queue early", "queue/session.py",
