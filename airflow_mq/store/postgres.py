@@ -23,12 +23,11 @@ from ..core.errors import (
     StoreError,
     StoreUnreachable,
 )
-from . import wire
+from . import inbox, wire
 from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, seconds_left
 from .direct import DirectConnection
 from .horizon import horizon_of
-from .inbox import MOST_DUE
 from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, plain, translating
@@ -392,7 +391,7 @@ class PostgresStore(Store[Connection]):
         connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        unit.put("promote_due", ring=ring, now=now, **MOST_DUE)
+        unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
 
 
 def wake_channel(schema: str, ring: int) -> str:

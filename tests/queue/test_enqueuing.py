@@ -246,7 +246,6 @@ def test_due_messages_join_in_parts(
     queue: MessageQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch, most: dict[str, int]
 ) -> None:
     monkeypatch.setattr("airflow_mq.store.inbox.MOST_DUE", MOST_DUE | most)
-    monkeypatch.setattr("airflow_mq.store.postgres.MOST_DUE", MOST_DUE | most)
     for payload in b"12345":
         queue.enqueue_message("acme", bytes([payload]), not_before=0.5)
     clock.advance(0.5)

@@ -668,15 +668,19 @@ VALUES (:id, :due, :size, :items, :ring, :more, :origin, :lengths, :attributes, 
 INSERT INTO {s}delayed (due, size, items, ring, more, origin, lengths, attributes, heap)
 VALUES (:due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
+-- part: first_due
+-- The first due rows of a ring, with the bytes of those before each.
+SELECT f.id, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
+        SELECT due, id, size FROM {s}delayed WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
+    ) f
+
 -- name: due
 -- Return the due rows that the next lock of the ring moves into their queues, without bytes.
 SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM (
-    SELECT f.*, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
-        SELECT due, id, origin, size, items, more, lengths, attributes FROM {s}delayed
-        WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
-    ) f
-) d
-WHERE d.earlier < :most_size ORDER BY d.due, d.id
+    {part first_due}
+) f
+JOIN {s}delayed d ON d.id = f.id
+WHERE f.earlier < :most_size ORDER BY d.due, d.id
 
 -- name: due_mail
 -- Return due rows of these queues, without bytes.
@@ -696,9 +700,7 @@ WHERE d.id = :was
 -- name: promote_due (postgres)
 -- Move the first due rows into their queues as if they were sent now. Requires the ring lock.
 WITH first AS (
-    SELECT f.id, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
-        SELECT due, id, size FROM {s}delayed WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
-    ) f
+    {part first_due}
 ), due AS (
     DELETE FROM {s}delayed d USING first f WHERE d.id = f.id AND f.earlier < :most_size RETURNING d.*
 )
