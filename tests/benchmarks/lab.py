@@ -146,12 +146,8 @@ class Lab:
         used["server"] = sum(seconds - before.get(pid, 0.0) for pid, seconds in self._server_seconds().items())
 
     def _server_seconds(self) -> dict[int, float]:
-        """Seconds of each process of the server, by the scheduler's clock: that of `ps` counts in hundredths."""
-        found = {}
-        for process in psutil.Process(self.server.pid).children():
-            with contextlib.suppress(OSError):
-                found[process.pid] = int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9
-        return found
+        children = psutil.Process(self.server.pid).children()
+        return {child.pid: seconds for child in children if (seconds := seconds_of(child.pid))}
 
     def checkpoint(self) -> None:
         self._execute(self.server.dsn, "CHECKPOINT")
@@ -193,3 +189,11 @@ class Lab:
                 statement = sql.Composed([sql.SQL(statement)])  # type: ignore[arg-type]
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+
+def seconds_of(process: int) -> float:
+    """Return the CPU seconds of a process by the scheduler's clock, 0 if it has ended; `ps` counts in hundredths."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return 0.0

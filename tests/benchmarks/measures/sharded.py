@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,7 +20,7 @@ from airflow_mq.core.weight import UNLIMITED
 from airflow_mq.store import parse, upgrade
 from tests.benchmarks.contenders import Contender
 from tests.benchmarks.drivers.common import messages
-from tests.benchmarks.lab import SETTINGS, Lab
+from tests.benchmarks.lab import SETTINGS, Lab, seconds_of
 from tests.benchmarks.rows import Row, ratio
 from tests.benchmarks.stats import Figure, Sample, pick
 from tests.postgres_server import Server, running_postgres
@@ -70,15 +69,12 @@ def _measured(servers: Sequence[Server], count: int, work: Callable[[], object])
 
 
 def _cpu(servers: Sequence[Server]) -> float:
-    """Return the CPU seconds of the servers' processes so far, with those that have ended.
-
-    The scheduler counts those of living processes in nanoseconds, and the system those of ended ones in hundredths.
-    """
+    """Return the CPU seconds of the servers' processes so far; those that have ended count in hundredths."""
     total = 0.0
     for server in servers:
         main = psutil.Process(server.pid)
         for process in (main, *main.children()):
-            total += int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9
+            total += seconds_of(process.pid)
         own = main.cpu_times()
         total += own.children_user + own.children_system
     return total
