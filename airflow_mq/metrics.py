@@ -1,7 +1,7 @@
 """Metrics, sent through Airflow to StatsD, DogStatsD or OpenTelemetry, as `[metrics]` of Airflow's configuration sets.
 
-Planning a block, settling one, and waiting for messages in the triggerer send metrics. Nothing is read if Airflow's
-metrics are off. Errors of metrics are only logged.
+Planning a block, settling one, servicing in place and waiting for messages in the triggerer send metrics. Nothing is
+read if Airflow's metrics are off. Errors of metrics are only logged.
 
 A backend with tags gets `mq.depth.messages` with the tag `ring`, and `mq.origin.depth.messages` with the tags `ring`
 and `origin`. One without tags gets ring and origin in the name: `mq.<ring>.depth.messages`, and
@@ -23,7 +23,7 @@ from airflow_mq import settings
 from airflow_mq.core.weight import Weight
 
 if TYPE_CHECKING:
-    from airflow_mq.queue import Backlog, MessageQueue
+    from airflow_mq.queue import Backlog, MessageQueue, Serviced
 
 log = logging.getLogger("airflow_mq.metrics")
 
@@ -75,9 +75,9 @@ _ALL = (
     Metric("plan.messages", GAUGE, "messages", "claimed by the latest block"),
     Metric("plan.time", GAUGE, "weight", "planned time of the latest block"),
     Metric("plan.size", GAUGE, "weight", "planned size of the latest block"),
-    # When a block is settled.
-    Metric("blocks.settled", COUNTER, "blocks", "settled"),
-    Metric("block.duration", TIMER, "milliseconds", "from the plan of a block to its end"),
+    # When a block is settled, or a task has serviced queues in place.
+    Metric("blocks.settled", COUNTER, "blocks", "settled, or serviced in place by one task"),
+    Metric("block.duration", TIMER, "milliseconds", "from the plan of a block to its end, or of a service in place"),
     Metric("block.time", GAUGE, "weight", "used time of the latest block"),
     Metric("block.size", GAUGE, "weight", "used size of the latest block"),
     Metric("block.used", GAUGE, "part", "used part of the latest block's limit; 1 is the whole limit"),
@@ -155,6 +155,14 @@ def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | No
             yield from _fairness(queue)
 
     _attempt(queue, samples)
+
+
+def serviced(queue: MessageQueue, result: Serviced, limit: Weight, seconds: float) -> None:
+    """Send metrics of queues that a task serviced in place, as of a settled block; without any, of the backlog."""
+    if result.origins:
+        settled(queue, {**vars(result), "used": result.weight, "limit": limit}, seconds)
+    else:
+        watched(queue)
 
 
 def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sample]]) -> None:

@@ -81,6 +81,34 @@ def test_a_run_reports_waiting_messages_and_its_outcomes(queue: MessageQueue, ru
     assert not any("origin" in name for name in told)
 
 
+def test_a_service_in_place_reports_its_outcomes_as_a_settled_block(queue: MessageQueue, run: Run, statsd: Any) -> None:
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    lines = statsd()
+    queue.enqueue_messages("a", [b"1", b"2"])
+    queue.enqueue_messages("b", [b"bad"])
+
+    def process(payload: bytes, origin: str) -> bool:
+        return payload != b"bad"
+
+    operator = ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=process)
+    run.execute(operator)
+    told = {name.removeprefix("airflow.mq.default."): values for name, values in lines.values().items()}
+    run.execute(operator)
+    later = {name.removeprefix("airflow.mq.default."): values for name, values in lines.values().items()}
+
+    assert told["blocks.settled"] == ["1|c"]
+    assert told["messages.processed"] == ["3|c"]
+    assert told["depth.messages"] == ["0|g"]
+    assert 0 < float(told["block.used"][0].removesuffix("|g")) < 1
+    assert told["block.duration"][0].endswith("|ms")
+    assert "fairness.longest_wait" in told
+    assert "blocks.planned" not in told
+    # Nothing was serviced by the second task, which reports the backlog only.
+    assert later["depth.messages"] == ["0|g"]
+    assert not any(name.startswith(("block", "messages.")) for name in later)
+
+
 def test_the_largest_origins_have_their_own_metrics_if_configured(
     sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq import metrics
 from airflow_mq.core.errors import InvalidInput
 from airflow_mq.operators.base import QueueOperator, server_name, weight_of
+from airflow_mq.queue.session import limit_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,8 +48,9 @@ class ServiceQueuesOperator(QueueOperator):
     def execute(self, context: Context) -> dict[str, object]:
         function = _loaded(self.processor) if isinstance(self.processor, str) else self.processor
         with self.opened(context) as queue:
-            limit = weight_of(self.limit, "limit")
+            limit, began = weight_of(self.limit, "limit"), time.monotonic()
             serviced = queue.service_queues(processor_of(function), limit, server=server_name(context))
+            metrics.serviced(queue, serviced, limit_of(queue.config, limit), time.monotonic() - began)
         self.log.info("%s", serviced)
         return serviced_as_xcom(serviced)
 
