@@ -305,17 +305,21 @@ class Inbox(Repository):
         rows = self.unit.soon("news_by_id", ring=ring, start=start, below=below)
         return lambda: [FirstRow(*row) for row in rows()]
 
-    def unready(self, ring: int) -> list[FirstRow]:
-        """Return queues that are not ready and have rows, with the first id of each."""
-        return self._unready_between(ring, "", _PAST_ALL)
+    def unready(self, ring: int, known: Iterable[str] = ()) -> list[FirstRow]:
+        """Return queues that are not ready and have rows, with the first id of each.
+
+        :param known: queues to leave out, in ascending order. Their rows are not visited, deleted ones included.
+        """
+        names = list(known)
+        return self._unready_between(ring, zip(["", *names], [*names, _PAST_ALL]))
 
     def unready_high(self, ring: int) -> list[FirstRow]:
         """Return queues of high priority that are not ready and have rows, with the first id of each."""
-        return self._unready_between(ring, MARK, PAST_HIGH)
+        return self._unready_between(ring, [(MARK, PAST_HIGH)])
 
-    def _unready_between(self, ring: int, after: str, below: str) -> list[FirstRow]:
-        rows = self.unit.rows("news_by_origin", ring=ring, after=after, below=below)
-        return [FirstRow(origin, first) for origin, first in rows if first is not None]
+    def _unready_between(self, ring: int, ranges: Iterable[tuple[str, str]]) -> list[FirstRow]:
+        rows = self._read("news_by_origin", ("after", "below"), list(ranges), ring=ring)
+        return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
 
     def newcomers(self, ring: int, start: int, limit: int) -> list[NewcomerRow]:
         """Return the queues of a bounded range of rows, and the last id of the range."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import threading
 import tracemalloc
 from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue, Weight
+from airflow_mq import Delivery, MessageQueue, Weight
 from airflow_mq.core.errors import Busy
 from airflow_mq.queue import session
 from airflow_mq.queue.inspect import forecast as foreseeing
 from airflow_mq.store.working_set import ring as ring_loader
+from airflow_mq.store.working_set.source import Source
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker
 
@@ -40,6 +42,7 @@ def run_random_steps(queue: MessageQueue, rng: random.Random, at_once: list[int]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ring_loader, "MEET_AT_ONCE", at_once[step % len(at_once)])
             patch.setattr(ring_loader, "SLICE_IDS", 5 * at_once[step % len(at_once)])
+            patch.setattr(ring_loader, "MOST_KNOWN", at_once[step % len(at_once)])
             if act < 3:
                 block = queue.blocks.plan(limit=limit, seed=b"seed" if queue.config.order == "shuffle" else None)
                 record.append([(claim.origin, claim.messages) for claim in block.claims])
@@ -65,6 +68,35 @@ def test_newcomers_met_in_parts_get_the_same_turns(kind: str, make_queue: Maker,
         whole = run_random_steps(make_queue(f"whole{seed}", **KINDS[kind]), random.Random(seed), [10**9])
         parts = run_random_steps(make_queue(f"parts{seed}", **KINDS[kind]), random.Random(seed), [1, 2, 3, 7])
         assert whole == parts
+
+
+def test_a_look_by_origin_leaves_out_the_queues_of_the_walk(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, sender, known, seen = make_queue(), make_queue(), [], []
+    # Between the names of the first ones, before and behind them; and one of them.
+    later = [(origin, b"later") for origin in ("a", "c", "e", "g", "d")]
+    real = Source.news_by_origin
+
+    def recorded(source: Source, names: list[str]) -> Any:
+        known.append(names)
+        return real(source, names)
+
+    def process(delivery: Delivery) -> None:
+        seen.append(delivery.origin)
+        if len(seen) == 1:
+            # A thread of its own: a processor would send with its outcome.
+            thread = threading.Thread(target=sender.enqueue_messages, args=(later,))
+            thread.start()
+            thread.join()
+
+    monkeypatch.setattr(ring_loader, "SLICE_IDS", 3)
+    monkeypatch.setattr(Source, "news_by_origin", recorded)
+    for origin in ("b", "d", "f") * 5:
+        queue.enqueue_message(origin, b"first")
+    queue.service_queues(process, limit=Weight(1_000, 1 << 20))
+    assert known == [["b", "d", "f"]]
+    assert {"a", "c", "e", "g"} < set(seen)
+    queue.service_queues(process, limit=Weight(1_000, 1 << 20))
+    assert sorted(seen) == sorted(["a", "c", "d", "e", "g", *"bdf" * 5])
 
 
 def test_max_block_queues_limits_a_block_and_the_next_continues(make_queue: Maker) -> None:

@@ -44,6 +44,18 @@ def test_rows_that_are_wanted_are_read_and_no_others(queue: MessageQueue, step: 
         assert unit.inbox.sent_at(ring, wanted).keys() == {*ids, *wanted["globex"]}
 
 
+@pytest.mark.parametrize(
+    ("known", "others"),
+    [((), ["acme", "globex"]), (("acme",), ["globex"]), (("a", "globex"), ["acme"]), (("acme", "globex"), [])],
+)
+def test_a_look_by_origin_leaves_known_queues_out(
+    queue: MessageQueue, known: tuple[str, ...], others: list[str]
+) -> None:
+    with queue.store.reading() as unit:
+        found = unit.inbox.unready(queue.session.ring_id, known)
+        assert [(row.origin, row.id) for row in found] == [(name, ids_of(unit, queue, name)[0]) for name in others]
+
+
 def test_a_range_of_known_rows_is_deleted(queue: MessageQueue) -> None:
     ring = queue.session.ring_id
     with queue.store.writing() as unit:

@@ -107,7 +107,7 @@ TOKEN = b"\x00" * 16
 HASHES = [f"{number:064}" for number in range(1, 2000, 100)]
 #: Parameters of a busy ring: some origins at once, a narrow range of ids, a single block.
 VALUES: dict[str, dict[str, Any]] = {
-    "news_by_origin": {"after": "", "below": "\U0010ffff"},
+    "news_by_origin": {"after": ["", *ORIGINS], "below": [*ORIGINS, "\U0010ffff"]},
     "news_by_id": {"start": 199_900, "below": LATE},
     "ready_books": {"after": 100},
     "next_turns": {"after": 100, "limit": 1_024},

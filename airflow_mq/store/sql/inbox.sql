@@ -377,8 +377,18 @@ FROM (
 WHERE n.first IS NOT NULL
 ORDER BY 2
 
+-- part: unready_of_walk
+-- The queues of `walk` that are not ready, with the first id of each that lies in no page.
+SELECT w.origin,
+       (SELECT min(m.id) FROM {s}mail m
+        WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(
+            (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1), 0)) AS first
+FROM walk w
+WHERE w.origin IS NOT NULL
+  AND (SELECT b.ticket FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1) IS NULL
+
 -- name: news_by_origin
--- Return queues that are not ready and have rows, with the first id of each.
+-- Return queues between two names that are not ready and have rows, with the first id of each.
 -- The recursion steps from queue to queue along the index instead of reading all rows.
 WITH RECURSIVE walk(origin) AS (
     SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > :after AND m.origin < :below
@@ -387,14 +397,21 @@ WITH RECURSIVE walk(origin) AS (
     FROM walk
     WHERE walk.origin IS NOT NULL
 )
-SELECT w.origin,
-       (SELECT min(m.id) FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(
-            (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1), 0)) AS first
-FROM walk w
-WHERE w.origin IS NOT NULL
-  AND (SELECT b.ticket FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1) IS NULL
-ORDER BY 2
+{part unready_of_walk}
+
+-- name: news_by_origin (postgres)
+-- The recursion steps through many ranges of names at once.
+WITH RECURSIVE walk(origin, below) AS (
+    SELECT (SELECT min(m.origin) FROM {s}mail m
+            WHERE m.ring = :ring AND m.origin > w.after AND m.origin < w.below), w.below
+    FROM {each after text[], below text[]}
+    UNION ALL
+    SELECT (SELECT min(m.origin) FROM {s}mail m
+            WHERE m.ring = :ring AND m.origin > walk.origin AND m.origin < walk.below), walk.below
+    FROM walk
+    WHERE walk.origin IS NOT NULL
+)
+{part unready_of_walk}
 
 -- name: newcomers
 -- Return the queues of a bounded range of rows: the first row of each queue that is not ready, and the last id read.

@@ -207,8 +207,8 @@ class Overlay(Source):
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         return self._news(super().news_by_id(start, below), start, below)
 
-    def news_by_origin(self) -> list[FirstRow]:
-        return self._news(super().news_by_origin(), 0, FIRST_ID << 1)
+    def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
+        return self._news(super().news_by_origin(known), 0, FIRST_ID << 1)
 
     def high_news(self) -> list[FirstRow]:
         return [one for one in self._news(super().high_news(), 0, FIRST_ID << 1) if is_high(one[0])]

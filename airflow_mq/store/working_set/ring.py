@@ -25,6 +25,8 @@ SLICE_IDS, MOST_SLICES = 20_000, 1
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
+#: Number of origins that a look by origin leaves out.
+MOST_KNOWN = 1_024
 
 
 def expect_walk(source: Source, state: StateRow, now: int, config: RingConfig, below: int = POSTED) -> None:
@@ -263,13 +265,22 @@ class RingLoader:
         elif below is None and last < stop:
             rows, reached = self.source.news_by_id(self.look_cursor, POSTED), last + 1
         elif below is None and by_origin:
-            rows, reached = self.source.news_by_origin(), last + 1
+            rows, reached = self.source.news_by_origin(self._known()), last + 1
         else:
             rows, reached, self._look_ended = self.source.news_by_id(self.look_cursor, stop), stop, False
         self.look_cursor = reached
         fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
         self._found.update(origin for _, origin in fresh)
         self._coming.newcomers.extend(fresh)
+
+    def _known(self) -> list[str]:
+        """Return origins that no look needs to find, in ascending order, at most `MOST_KNOWN`.
+
+        This walk serviced them. PostgreSQL would step over each row that it deleted to find the next origin.
+        """
+        ring = self.working_set.ring
+        known = self._found.union(ring.unknitted, filter(ring.__contains__, self.books.stored))
+        return sorted(islice(known, MOST_KNOWN))
 
     def _look_for_high_news(self) -> None:
         self._coming_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))

@@ -129,9 +129,9 @@ class Source:
             return [row for row in rows if row.id < below]
         return self.unit.inbox.unready_from(self.ring_id, start, below)
 
-    def news_by_origin(self) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows, with their first one."""
-        return self.unit.inbox.unready(self.ring_id)
+    def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows, with their first one, except known ones."""
+        return self.unit.inbox.unready(self.ring_id, known)
 
     def high_news(self) -> list[FirstRow]:
         """Return high books that are not ready and have inbox rows, with their first one."""
