@@ -68,6 +68,7 @@ def main() -> int:
     if options.report:
         report.write(folder, *report.read(folder))
         return 0
+    before = report.read(folder) if options.apart else ({}, [])
     contenders, missing = _those_to_be_had(options.contenders)
     raw = folder / "raw.jsonl"
     raw.unlink(missing_ok=True)
@@ -86,7 +87,9 @@ def main() -> int:
         for name in options.only or MEASURES:
             MEASURES[name](lab, [one for one in contenders if one is not PGQ or name == "sustained"])
         lab.say(f"measured in {(time.monotonic() - start) / 60:.1f} minutes")
-    report.write(folder, told, lab.samples)
+    if options.apart:
+        told["apart"] = options.apart
+    report.write(folder, *report.merged(before, (told, lab.samples)))
     raw.unlink()
     print(f"see {folder / 'REPORT.md'}")
     return 0
@@ -135,6 +138,11 @@ def _options() -> argparse.Namespace:
         choices=[contender.name for contender in (OURS, BARE, *PEERS, PGQ)],
         metavar="NAME",
         help="of ours, bare, and the peers by name; default: all",
+    )
+    parser.add_argument(
+        "--apart",
+        metavar="TEXT",
+        help="keep the samples of other measures of the report in the folder; the report says in TEXT when they were made",
     )
     parser.add_argument("--minutes", type=float, help="minutes of mixed load of each contender (measure sustained)")
     where = parser.add_mutually_exclusive_group()

@@ -36,6 +36,16 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return raw["about"], raw["samples"]
 
 
+def merged(
+    before: tuple[Mapping[str, Any], Sequence[Sample]], now: tuple[Mapping[str, Any], Sequence[Sample]]
+) -> tuple[dict[str, Any], list[Sample]]:
+    """Return a run with the samples and contenders of an earlier one that it did not measure again."""
+    (earlier, old), (about, fresh) = before, now
+    measured = {sample["measure"] for sample in fresh} | {"failed"}
+    contenders = {**earlier.get("contenders", {}), **about["contenders"]}
+    return {**about, "contenders": contenders}, [*fresh, *(one for one in old if one["measure"] not in measured)]
+
+
 def _one_a_line(raw: Mapping[str, Any]) -> str:
     samples = ",\n".join(json.dumps(sample, ensure_ascii=False) for sample in raw["samples"])
     return f'{{"about": {json.dumps(raw["about"], indent=1, ensure_ascii=False)},\n"samples": [\n{samples}\n]}}\n'

@@ -59,3 +59,13 @@ def test_the_report_can_be_made_again_from_its_own_samples(tmp_path: Path) -> No
     assert "Because of this." in once
     assert "pg-boss (why)" in once
     assert (tmp_path / "report.png").stat().st_size > 1000
+
+
+def test_a_part_that_is_measured_again_replaces_its_samples_only() -> None:
+    before = {**ABOUT, "contenders": {"pgmq": "1", "pgq": "3"}}, [*SAMPLES, {"measure": "failed"}]
+    fresh = [sample("bulk_in", "ours", "calls of 1,000 to one origin", 2.0)]
+
+    about, samples = report.merged(before, ({**ABOUT, "date": "later", "contenders": {"pgmq": "2"}}, fresh))
+
+    assert samples == [*fresh, *SAMPLES[-2:]]
+    assert (about["date"], about["contenders"]) == ("later", {"pgmq": "2", "pgq": "3"})
