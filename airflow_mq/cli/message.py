@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from .values import count, message_id, positive, words
 from .values import message as message_value
 
 if TYPE_CHECKING:
-    from ..queue import Peeked, Step
+    from ..queue import MessageQueue, Peeked, Step
 
 
 @command(
@@ -63,7 +63,8 @@ def _plain(one: Peeked) -> dict[str, object]:
     option("--after SEQ", "only events after this one", count, default=0),
     limit(None),
     option("--follow", "wait for more, until Ctrl-C"),
-    example="$ message events --origin acme --follow --json",
+    option("--latest", "the latest events first"),
+    example="$ message events --name WentBack --latest --limit 20\n$ message events --origin acme --follow --json",
 )
 def events(session: Session, args: Namespace) -> None:
     """List events of messages, in order.
@@ -71,9 +72,15 @@ def events(session: Session, args: Namespace) -> None:
     With --json prints one object per line. The ring keeps events as long as its keep_events.
     """
     any_seen = False
+    if args.latest and (args.follow or args.after or args.block is not None or args.id is not None):
+        raise UsageError("--latest goes with --origin, --name and --limit only")
     with session.queue() as queue:
-        stream = queue.inspect.events(
-            origin=args.origin, name=args.name, block=args.block, id=args.id, after=args.after, follow=args.follow
+        stream = (
+            _latest(queue, args.origin, args.name)
+            if args.latest
+            else queue.inspect.events(
+                origin=args.origin, name=args.name, block=args.block, id=args.id, after=args.after, follow=args.follow
+            )
         )
         # Counted here, so that --follow ends with the last event and does not wait for one more.
         for event in islice(stream, args.limit):
@@ -89,6 +96,15 @@ def events(session: Session, args: Namespace) -> None:
                 sys.stdout.flush()
     if not any_seen:
         session.out.remark("no events here; processing writes them, and the ring keeps them for a while")
+
+
+def _latest(queue: MessageQueue, origin: str | None, name: str | None) -> Iterator[Event]:
+    """Yield the events of a ring, latest first."""
+    found, before = queue.inspect.latest_events(origin=origin, name=name)
+    yield from found
+    while before is not None:
+        found, before = queue.inspect.latest_events(before, origin=origin, name=name)
+        yield from found
 
 
 def _line(event: Event, at: datetime | None) -> str:

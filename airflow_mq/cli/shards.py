@@ -88,11 +88,20 @@ def where(session: Session, args: Namespace) -> None:
     session.out.answer({"origin": args.origin, "shard": place.shard, "pinned": place.pinned, "owner": owner}, text)
 
 
-@command(_FILE, example="$ shards apply --shards shards.json")
+@command(
+    _FILE,
+    option("--without NAME", "remove this shard, which has weight 0 and has drained"),
+    example="$ shards apply --shards shards.json\n$ shards apply --shards shards.json --without two",
+)
 def apply(session: Session, args: Namespace) -> None:
-    """Let all shards adopt the configured weights; no message moves."""
+    """Let all shards adopt the configured weights; no message moves.
+
+    A shard that is removed adopts the new layout, too: remove it from the configuration afterwards.
+    """
     with _opened(session, args) as (queue, weights):
-        layout = queue.apply(weights)
+        if args.without and args.without not in weights:
+            raise UsageError(f"unknown shard {args.without!r}: expected one of {', '.join(sorted(weights))}")
+        layout = queue.apply({name: weight for name, weight in weights.items() if name != args.without})
     shards = ", ".join(f"{name}={weight}" for name, weight in layout.shards.items())
     session.out.answer(json.loads(layout.to_json()), f"layout {layout.version}: {shards}")
 

@@ -142,7 +142,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--apart",
         metavar="TEXT",
-        help="keep the samples of other measures of the report in the folder; the report says in TEXT when they were made",
+        help="keep the samples of other measures of the report in the folder; TEXT states when they were made",
     )
     parser.add_argument("--minutes", type=float, help="minutes of mixed load of each contender (measure sustained)")
     where = parser.add_mutually_exclusive_group()

@@ -68,6 +68,21 @@ def test_events_list_the_outcomes_of_messages(mq: Terminal, queue: MessageQueue)
     assert mq("message", "events", "--id", "xyz", code=2)
 
 
+def test_the_latest_events_come_first(mq: Terminal) -> None:
+    mq("enqueue", "acme", *map(str, range(300)))
+    mq("service", "--processor", "tests.cli.answers:done")
+    everything = mq("message", "events", "--json").lines
+
+    assert len(everything) > 200
+    assert mq("message", "events", "--latest", "--json").lines == everything[::-1]
+    named = [event for event in everything[::-1] if event["name"] == "Processed"]
+    latest = mq("message", "events", "--latest", "--json", "--limit", "150", "--name", "Processed", "--origin", "acme")
+    assert latest.lines == named[:150]
+    assert mq("message", "events", "--latest", "--json", "--origin", "beta").out == ""
+    for more in (("--follow",), ("--after", "1"), ("--block", "0"), ("--id", "00" * 32)):
+        assert "--latest goes with" in mq("message", "events", "--latest", *more, code=2).err
+
+
 def test_events_are_followed(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
     with subprocess.Popen(

@@ -57,6 +57,24 @@ def test_shards_are_applied_shown_and_drained(shards: Path) -> None:
     assert drained["pinned"]["b"] > 0
 
 
+def test_a_drained_shard_is_removed(shards: Path) -> None:
+    at = ("--shards", shards)
+    run("apply", *at)
+    code, _, error = run("apply", *at, "--without", "b")
+    assert (code, "cannot be removed yet" in error) == (2, True)
+    assert run("apply", *at, "--without", "c")[0] == 2
+    plain = json.loads(shards.read_text())
+    shards.write_text(json.dumps({**plain, "b": {**plain["b"], "weight": 0}}))
+    run("apply", *at)
+    assert run("drain", *at)[0] == 0
+    code, layout, _ = run("apply", *at, "--without", "b")
+    assert (code, layout["shards"]) == (0, {"a": 1})
+    shards.write_text(json.dumps({"a": plain["a"]}))
+    assert run("where", "acme", *at)[1]["shard"] == "a"
+    code, status, _ = run("status", *at)
+    assert (code, [each["name"] for each in status]) == (0, ["a"])
+
+
 def test_a_shard_that_is_down_is_shown_without_its_password(shards: Path) -> None:
     run("apply", "--shards", shards)
     plain = json.loads(shards.read_text())
