@@ -121,6 +121,11 @@ class KafkaTopics:
         #: For each partition: the first offset that is not committed, and the one after the last fetched.
         self._resume: dict[Partition, int] = {}
         self._next: dict[Partition, int] = {}
+        #: The ends of partitions as they were when a run began to read them. A run reads to them: where records keep
+        #: coming, a partition may never be at its end.
+        self._goals: dict[Partition, int] = {}
+        #: Whether the last fetch came to all of these ends.
+        self._is_over = False
         self._cluster = ""
         consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
 
@@ -141,10 +146,18 @@ class KafkaTopics:
         for place in places:
             self._resume.pop(place, None)
             self._next.pop(place, None)
+            self._goals.pop(place, None)
 
     def fetch(self, most: int) -> Sequence[Arrived]:
-        """Return the next records, or none when every assigned partition was read to its end."""
+        """Return the next records, or none when every assigned partition was read to its end.
+
+        That is its end at the beginning of the run. The next call begins another run.
+        """
         self._go_back()
+        if self._is_over and self._is_read():
+            self._is_over = False
+            self._goals.clear()
+            return []
         found: list[Arrived] = []
         size, until = 0, time.monotonic() + self.patience
         while len(found) < most and size < _BYTES:
@@ -153,6 +166,7 @@ class KafkaTopics:
             fresh = [self._arrived(record) for record in records if not self._is_trouble(record)]
             found += fresh
             size += sum(item.size for item in fresh)
+            self._set_goals()
             if self._is_read() or (found and not records):
                 break
             if not found and time.monotonic() > until:
@@ -160,18 +174,32 @@ class KafkaTopics:
                     f"no records and no end of partitions from the Kafka cluster within {self.patience:g} seconds: "
                     "check that it is up, that the topics exist, and that this group may read them"
                 )
+        self._is_over = bool(found) and self._is_read()
         return found
+
+    def _set_goals(self) -> None:
+        """Ask for the ends of partitions that a run begins to read."""
+        driver = _driver()
+        for place in (self._assigned or set()) - self._goals.keys():
+            try:
+                _, end = self.consumer.get_watermark_offsets(driver.TopicPartition(*place), timeout=self.patience)
+            except driver.KafkaException as error:
+                raise KafkaFailed(f"the end of a partition cannot be read: {error.args[0].str()}") from error
+            self._goals[place] = end
 
     def _go_back(self) -> None:
         """Seek back to fetched records that were not committed."""
         for place, offset in self._resume.items():
-            if offset < self._next[place]:
+            if offset < self._next.get(place, offset):
                 self.consumer.seek(_driver().TopicPartition(*place, offset))
                 self._next[place] = offset
                 self._ended.discard(place)
 
     def _is_read(self) -> bool:
-        return self._assigned is not None and self._assigned <= self._ended
+        return self._assigned is not None and all(
+            place in self._ended or (place in self._goals and self._next.get(place, 0) >= self._goals[place])
+            for place in self._assigned
+        )
 
     def _is_trouble(self, record: Record) -> bool:
         error = record.error()

@@ -47,6 +47,8 @@ def counted(conn_id: str, queue: MessageQueue, wait: float) -> Survey:
     state = queue.inspect.ring_version()
     with _lock:
         count = _known(conn_id, queue.ring)
+        if count is None:
+            return Survey()
         fresh = count.survey.done and (
             count.state == state or time.monotonic() - count.taken_at < max(LEAST, PART * count.took)
         )
@@ -61,13 +63,17 @@ def counted(conn_id: str, queue: MessageQueue, wait: float) -> Survey:
     return count.best
 
 
-def _known(conn_id: str, ring: str) -> Count:
+def _known(conn_id: str, ring: str) -> Count | None:
+    """Return the count of a ring; None while as many others run as are kept."""
     now = time.monotonic()
     for key, old in list(_counts.items()):
         if old.running is None and now - old.asked_at > IDLE:
             del _counts[key]
     while len(_counts) >= MOST and (conn_id, ring) not in _counts:
-        del _counts[min(_counts, key=lambda key: _counts[key].asked_at)]
+        idle = [key for key, old in _counts.items() if old.running is None]
+        if not idle:
+            return None
+        del _counts[min(idle, key=lambda key: _counts[key].asked_at)]
     count = _counts.setdefault((conn_id, ring), Count())
     count.asked_at = now
     return count

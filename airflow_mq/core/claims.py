@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,6 +28,11 @@ from .working_set import WorkingSet
 
 #: Number of messages that are cut ahead when a queue's turn comes; doubled as it goes on.
 FIRST_PULL = 16
+#: Number of messages that are weighed at once at first; eight times as many as long as all of them fit.
+FIRST_STRETCH = 64
+#: Messages of one queue that a walk decides about without a processor. Decisions cost no weight, so the meter does not
+#: bound them; the next walk goes on.
+MOST_DECISIONS = 10_000
 
 
 class Verdict(Enum):
@@ -149,10 +155,10 @@ class Scales:
                 found = [self._by_length[length] for length in lengths]
         else:
             found = self._weigh_page(origin, page)[start:stop]
-        for item, note in page.notes.items():
-            if start <= item < stop and note.weight is not None:
+        for item, note in page.notes_of(start, stop):
+            if note.weight is not None:
                 found[item - start] = note.weight
-            elif start <= item < stop and (note.blob or note.headers) and self.weigh is None:
+            elif (note.blob or note.headers) and self.weigh is None:
                 found[item - start] = self.linear.weigh_with(page.extent(item), note.headers)
         return found
 
@@ -183,6 +189,8 @@ class Stretches(ABC):
 
     def __init__(self, scales: Scales) -> None:
         self.scales = scales
+        #: Numbers of decisions, by queue.
+        self._decisions: Counter[str] = Counter()
 
     @abstractmethod
     def begin_visit(self, book: Book) -> None:
@@ -234,8 +242,15 @@ class Stretches(ABC):
                 return processed, stop
 
     def _take_fitting(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
-        weights = self.scales.weights(book.origin, page, page.first_index, self._stretch(page))
-        count = fitting(ladder, weights)
+        start, most = page.first_index, FIRST_STRETCH
+        while True:
+            stop = self._stretch(page, start, start + most)
+            weights = self.scales.weights(book.origin, page, start, stop)
+            count = fitting(ladder, weights)
+            # Weigh more only while all fits: many messages of a page may be judged one by one.
+            if count < len(weights) or stop < start + most:
+                break
+            most *= 8
         if not count:
             return 0, None
         del weights[count:]
@@ -247,14 +262,12 @@ class Stretches(ABC):
             ladder.credit.spend(total)
         return self.take(ladder, book, page, weights, total)
 
-    def _stretch(self, page: Page) -> int:
+    def _stretch(self, page: Page, start: int, stop: int) -> int:
         """Return the end of the stretch of equal items: neither in flight nor expired, nor too long for the ring."""
-        start, stop = page.first_index, len(page.lengths)
-        if not page.all_wait(start, stop):
-            stop = next(item for item in range(start, stop) if page.marks[item])
+        stop = page.waiting_until(start, min(stop, len(page.lengths)))
         now = self.scales.working_set.now
-        expired = (item for item, note in page.notes.items() if note.expires is not None and note.expires <= now)
-        stop = min((item for item in expired if start <= item < stop), default=stop)
+        notes = page.notes_of(start, stop) if page.notes else ()
+        stop = min((item for item, note in notes if note.expires is not None and note.expires <= now), default=stop)
         longest = self.scales.working_set.config.max_message_size
         if longest is not None:
             stop = next((item for item in range(start, stop) if page.extent(item) > longest), stop)
@@ -269,8 +282,11 @@ class Stretches(ABC):
         fits = ladder.meter.fits(weight.plus(ladder.item_cost))
         exceeded = ladder.bounds.exceeded(weight, page.extent(item), fits_now=fits)
         if expired or exceeded:
+            if self._decisions[book.origin] >= MOST_DECISIONS:
+                return 0, PageStatus.NO_PROGRESS
             if not ladder.meter.consume(ladder.item_cost):
                 return 0, PageStatus.BAILED
+            self._decisions[book.origin] += 1
             id_ = self.scales.name(book.origin, page, item)
             verdict = Verdict.EXPIRED if expired else Verdict.SET_ASIDE
             reason, limit = exceeded or Exceeded(OVERWEIGHT, ladder.bounds.limit)

@@ -273,9 +273,20 @@ class Page:
         """Return whether no item of this range was processed or set aside."""
         return self.marks[first:stop] == bytes(stop - first)
 
+    def waiting_until(self, first: int, stop: int) -> int:
+        """Return the first item of this range that was processed or set aside, or the end of the range."""
+        return stop - len(self.marks[first:stop].lstrip(bytes([WAITING])))
+
     def note(self, item: int) -> Note:
         """Return the note of an item."""
         return self.notes.get(item, NO_NOTE)
+
+    def notes_of(self, first: int, stop: int) -> Iterator[tuple[int, Note]]:
+        """Yield the notes of the items from `first` to before `stop`; the time does not grow with the page."""
+        if len(self.notes) > stop - first:
+            yield from ((item, self.notes[item]) for item in range(first, stop) if item in self.notes)
+        else:
+            yield from ((item, note) for item, note in self.notes.items() if first <= item < stop)
 
     def extent(self, item: int) -> int:
         """Return the size of an item's payload, in the page or external."""
@@ -284,7 +295,7 @@ class Page:
 
     def held(self, start: int, stop: int) -> int:
         """Return the bytes of a row of items, headers included."""
-        beside = sum(note.headers for item, note in self.notes.items() if start <= item < stop) if self.notes else 0
+        beside = sum(note.headers for _, note in self.notes_of(start, stop)) if self.notes else 0
         return sum(self.lengths[start:stop]) + beside
 
     def held_of(self, item: int) -> int:

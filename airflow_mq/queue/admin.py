@@ -14,6 +14,7 @@ from ..core.priority import REGULAR, book_name, books_of, check_priority, is_hig
 from ..core.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
+from ..store.payloads import ALL
 from ..store.unit import Unit
 from ..store.working_set import StoredSet, level_of, ticket_of
 from .blocks.settlement import BlockSettler
@@ -148,7 +149,7 @@ class Admin:
         dead = self._settler.release_dead()
         with self.session.transaction(beside_lease=True) as (unit, working_set):
             self.session.forget_old(unit, working_set.now, at_once=True)
-        sweep(self.store)
+        sweep(self.store, ALL)
         self._set_asides.expire()
         return dead
 

@@ -52,15 +52,25 @@ class View:
 
     def try_next(self) -> ReferenceToken | None:
         """Lease the next message; return None if there is none at the moment."""
+        self._leases.session.refuse_nested()
+        while True:
+            self._leases.settle_completed()
+            token, decided = self._try_once()
+            if token is not None or not decided:
+                return token
+
+    def _try_once(self) -> tuple[ReferenceToken | None, bool]:
+        """Lease the next message, if any; return whether messages of other queues expired or are to be set aside."""
         session = self._leases.session
-        session.refuse_nested()
-        self._leases.settle_completed()
         with session.try_transaction(skip_in_flight=False, planning=True) as held:
             if held is None:
-                return None
+                return None, False
             unit, working_set = held
-            claim = self._next_claim(working_set)
-            return None if claim is None else self._write(unit, working_set, claim)
+            claim, decided = self._next_claim(working_set)
+            if decided:
+                # A block that is past its deadline: the next call carries the decisions out.
+                new_block(session, unit, None, 0.0, working_set.now, decided, ZERO, ZERO, {"order": VIEWED})
+            return None if claim is None else self._write(unit, working_set, claim), bool(decided)
 
     #: The name that queue stores use for `try_next`.
     pop = try_next
@@ -78,20 +88,26 @@ class View:
         while token := self.try_next():
             yield token
 
-    def _next_claim(self, working_set: StoredSet) -> Claim | None:
+    def _next_claim(self, working_set: StoredSet) -> tuple[Claim | None, list[Claim]]:
+        """Claim the next message; return the claims of queues of which only decisions were made, too."""
         limit = working_set.config.service_weight or UNLIMITED
         claiming = Claiming(Scales(working_set), merge=False)
         ladder = Ladder(working_set, Meter(UNLIMITED), overweight_limit(working_set, limit), claiming)
         ladder.credit = _One()
+        decided: list[Claim] = []
         for name in self._books(working_set):
             ladder.service_queue(name)
             claim = claiming.claims.pop() if claiming.claims else None
-            if claim is not None and claim.messages:
+            if claim is None:
+                continue
+            claim.runs = [run for run in claim.runs if run.count or run.closed]
+            if claim.messages:
                 if self.origin is None:
                     _move_to_the_end(working_set, name)
-                claim.runs = [run for run in claim.runs if run.count or run.closed]
-                return claim
-        return None
+                return claim, decided
+            if any(run.decisions for run in claim.runs):
+                decided.append(claim)
+        return None, decided
 
     def _books(self, working_set: StoredSet) -> Iterator[str]:
         """Yield the books that may have a next message, in turn; high ones come first."""

@@ -21,6 +21,7 @@ from ..core.weight import Weight
 from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
+from ..store.payloads import ALL
 from .sending.sender import Sender, SendOptions, Terms
 from .session import RingSession, current_delivery
 from .values import Delivery, Enqueued, Peeked, moment
@@ -203,7 +204,7 @@ class Payloads:
     def sweep(self) -> int:
         """Delete payloads without messages and abandoned uploads; return the number of deleted payloads."""
         self.session.refuse_nested()
-        return sweep_store(self.store)
+        return sweep_store(self.store, ALL)
 
 
 @contextmanager

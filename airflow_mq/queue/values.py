@@ -152,7 +152,9 @@ class Delivery:
     ) -> None:
         """Enqueue a message if, and only if, this one is done."""
         name = book_name(check_origin(origin), check_priority(priority))
-        self.sent = (*self.sent, (name, payload, headers) if headers else (name, payload))
+        if not isinstance(self.sent, list):
+            self.sent = list(self.sent)
+        self.sent.append((name, payload, headers) if headers else (name, payload))
 
 
 def deliveries_of(page: OpenPage, payloads: Iterable[bytes], first: int) -> Iterator[Delivery]:

@@ -56,6 +56,8 @@ class Worker:
                     self._try_later(error)
                 except (CommitInDoubt, StoreUnreachable) as error:
                     self._try_later(error)
+                    # Another process may have taken the ring over meanwhile.
+                    self.tenure.close()
                     self.stop.wait(LONGEST_PAUSE)
                     continue
                 if sleeper.sleep(self._pause):

@@ -54,6 +54,11 @@ class Attempts:
         """Return the outcome that an answer stands for, checked against the terms."""
         return check_outcome(outcome_of(answer), self.terms.most, self.terms.permit, self.terms.most_headers)
 
+    def note_stop(self, item: Item, outcome: Outcome, stopped: set[str]) -> None:
+        """Record that the messages behind this one in its book are not tried, if it goes back to an ordered book."""
+        if self.terms.stops(item.origin, outcome):
+            stopped.add(item.book)
+
 
 def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attempts:
     """Return the attempts that fit a processor's function."""
@@ -108,8 +113,7 @@ class MessageAttempts(Attempts):
 
     def _note(self, item: Item, outcome: Outcome, answered: set[Place], stopped: set[str]) -> None:
         answered.add(item.place)
-        if self.terms.stops(item.origin, outcome):
-            stopped.add(item.book)
+        self.note_stop(item, outcome, stopped)
 
     def _call(self, items: Iterable[Item]) -> Outcomes:
         stopped: set[str] = set()
@@ -117,8 +121,7 @@ class MessageAttempts(Attempts):
             if item.book in stopped:
                 continue
             outcome = self._try(item)
-            if self.terms.stops(item.origin, outcome):
-                stopped.add(item.book)
+            self.note_stop(item, outcome, stopped)
             yield item, outcome
 
     def _try(self, item: Item) -> Outcome:
@@ -181,11 +184,15 @@ def _first_left(items: Sequence[Item], answered: Container[Place], stopped: Cont
 
 
 class GroupAttempts(Attempts):
-    """Attempts of many messages at once: a failed call is repeated by halves until the failing message stands alone."""
+    """Attempts of many messages at once: a failed call is repeated by halves until the failing message stands alone.
+
+    No later call receives messages of an ordered book behind one that went back.
+    """
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
+        stopped: set[str] = set()
         for group in self.groups(items):
-            yield from self._halved(group, run)
+            yield from self._halved(group, run, stopped)
 
     def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
         """Yield messages that one call receives together."""
@@ -195,24 +202,30 @@ class GroupAttempts(Attempts):
         """Call the function."""
         raise NotImplementedError
 
-    def _halved(self, items: Sequence[Item], run: Runner) -> Outcomes:
+    def _halved(self, group: Sequence[Item], run: Runner, stopped: set[str]) -> Outcomes:
+        items = [item for item in group if item.book not in stopped]
+        if not items:
+            return
         answered = set()
         self.expect(sum(item.time for item in items))
         try:
             for item, outcome in run(self.call, items):
                 answered.add(item.place)
+                self.note_stop(item, outcome, stopped)
                 yield item, outcome
             return
         except (Exception, SystemExit) as error:
-            left = [item for item in items if item.place not in answered]
+            left = [item for item in items if item.place not in answered and item.book not in stopped]
             if len(left) == 1:
-                yield left[0], _failed(left[0], error, self.terms)
+                failure = _failed(left[0], error, self.terms)
+                self.note_stop(left[0], failure, stopped)
+                yield left[0], failure
             if len(left) <= 1:
                 return
             log.warning("the processor failed on %d messages (%s); retrying by halves", len(left), _reason(error))
         half = len(left) // 2
-        yield from self._halved(left[:half], run)
-        yield from self._halved(left[half:], run)
+        yield from self._halved(left[:half], run, stopped)
+        yield from self._halved(left[half:], run, stopped)
 
 
 class BatchAttempts(GroupAttempts):

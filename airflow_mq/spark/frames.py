@@ -13,8 +13,9 @@ from .. import failures
 from ..core.errors import InvalidOutcome, ProcessorError
 from ..core.outcome import check_outcome
 from ..processors import Part
+from ..queue import Report
 from .output import writing_for
-from .reports import Reporter, flushed
+from .reports import CHUNK_BYTES, CHUNK_OUTCOMES, Reporter, flushed
 from .share import Channel, Tally, Task, load_function, noting_refusal
 from .tables import MESSAGES_DDL, BytesColumn, answers_in, integers, tables_of
 from .terms import Terms
@@ -109,9 +110,9 @@ class Shares:
         tally = Tally()
         for number in _numbers(batches):
             with closing(self.channel.open(self.shares[number])) as side, noting_refusal(tally):
-                for batch in side.batches():
-                    side.report([batch.answer()])
-                    tally.done += len(batch)
+                for reports in _in_chunks(batch.answer() for batch in side.batches()):
+                    side.report(reports)
+                    tally.done += sum(report.last - report.first + 1 for report in reports)
         yield _tally_row(tally)
 
 
@@ -124,6 +125,20 @@ class Numbered:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for tally in self.call(self.tasks[number] for number in _numbers(batches)):
             yield _tally_row(tally)
+
+
+def _in_chunks(reports: Iterable[Report]) -> Iterator[list[Report]]:
+    """Yield reports in lists of about one chunk: each is a transaction, or a file."""
+    chunk: list[Report] = []
+    size = 0
+    for report in reports:
+        chunk.append(report)
+        size += len(report.ids)
+        if len(chunk) >= CHUNK_OUTCOMES or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

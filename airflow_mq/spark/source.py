@@ -53,7 +53,7 @@ from ..core.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..core.message import Message, read_number
 from ..core.priority import REGULAR, check_priority
 from ..processors import Part, Processor, Processors
-from ..queue import MessageQueue
+from ..queue import Block, MessageQueue
 from ..queue.sending.repeats import DIGEST, RepeatedSender, SentRow
 from ..queue.sending.sender import Sender, Terms
 from .arguments import BLOCK, STORE
@@ -335,8 +335,7 @@ class BlockStream(DataSourceStreamReader):
             # The block may still hold messages to set aside, or expired ones.
             self.queue.blocks.settle(block)
             return start
-        self._keeper = LeaseKeeper(self.queue, block.token, self.checked.lease)
-        self._keeper.start()
+        self._keep(block)
         return {"block": start["block"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -344,6 +343,9 @@ class BlockStream(DataSourceStreamReader):
         for number in range(start["block"] + 1, end["block"] + 1):
             # A block whose lease ran out is planned again: its messages are serviced again.
             block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease)
+            if self._keeper is None:
+                # A query that was restarted repeats its last micro-batch without a look for the next one.
+                self._keep(block)
             found += _shares(self.queue, block.token, self.checked.partitions)
         return found
 
@@ -352,15 +354,13 @@ class BlockStream(DataSourceStreamReader):
 
     def commit(self, end: dict[str, int]) -> None:
         """Settle the blocks that Spark has committed."""
-        done = {self._key(number) for number in range(max(1, end["block"] - 1), end["block"] + 1)}
-        for block in self.queue.blocks.list("planned"):
-            if block.key not in done:
+        for number in range(max(1, end["block"] - 1), end["block"] + 1):
+            block = self.queue.blocks.live(self._key(number))
+            if block is None:
                 continue
-            if self._keeper:
-                self._keeper.stop()
+            self._stop_keeping()
             try:
-                whole = self.queue.blocks.get(block.token)
-                self.queue.blocks.report(block, [batch.answer() for batch in whole.batches()])
+                self.queue.blocks.report(block, [batch.answer() for batch in block.batches()])
                 self.queue.blocks.settle(block)
             except (TokenRefused, UnknownBlock) as error:
                 log.warning(
@@ -369,10 +369,20 @@ class BlockStream(DataSourceStreamReader):
                 )
 
     def stop(self) -> None:
-        if self._keeper:
-            self._keeper.stop()
+        self._stop_keeping()
         if self._queue is not None:
             self._queue.close()
+
+    def _keep(self, block: Block) -> None:
+        """Keep the lease of a block, and of no other one."""
+        self._stop_keeping()
+        self._keeper = LeaseKeeper(self.queue, block.token, self.checked.lease)
+        self._keeper.start()
+
+    def _stop_keeping(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
+            self._keeper = None
 
     def _key(self, number: int) -> str:
         return f"stream/{self.checked.stream}/{number}"

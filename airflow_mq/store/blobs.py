@@ -9,6 +9,7 @@ abandoned bytes by their upload.
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
@@ -21,13 +22,17 @@ from ..core.errors import (
     EmptyMessage,
     InvalidMessage,
     MessageQueueError,
+    Refused,
     StoreCorrupt,
+    StoreError,
     UploadGivenUp,
 )
 from . import codec
 from .blob_files import ROOTS, BlobFile, fresh_name, is_below, named_roots
 from .store import AnyStore
 from .unit import Unit
+
+log = logging.getLogger("airflow_mq.payloads")
 
 #: Bytes of a chunk, and how many of them one transaction writes.
 CHUNK = 1 << 20
@@ -155,10 +160,11 @@ def hold(store: AnyStore, reference: Reference, keep: float) -> int | None:
 
 
 def release(store: AnyStore, hold: int) -> None:
-    """End a hold, and sweep unused blobs."""
-    with store.writing() as unit:
-        unit.payloads.drop_hold(hold)
-    sweep(store)
+    """End a hold, and sweep unused blobs. A hold that cannot be ended now ends by itself."""
+    with suppress(StoreError, Refused):
+        with store.writing() as unit:
+            unit.payloads.drop_hold(hold)
+        sweep(store)
 
 
 # -- reading --
@@ -300,10 +306,12 @@ def _paths_of(config: Any) -> Iterator[str]:
 # -- removing --
 
 
-def sweep(store: AnyStore) -> int:
+def sweep(store: AnyStore, most: int = SWEPT) -> int:
     """Delete unused blobs and abandoned uploads; return the number of deleted blobs.
 
     Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays.
+
+    :param most: abandoned uploads to delete: a sender does not wait for those of all others
     """
     deleted = 0
     more = True
@@ -311,7 +319,7 @@ def sweep(store: AnyStore) -> int:
         more, count = _delete_unused(store)
         deleted += count
     with store.loose() as unit:
-        past = unit.payloads.past_uploads(unit.now())
+        past = unit.payloads.past_uploads(unit.now(), most)
     for upload, path in past:
         # Skip an upload that names a foreign file: the check reports it.
         with suppress(StoreCorrupt):
@@ -337,11 +345,20 @@ def _delete_unused(store: AnyStore) -> tuple[bool, int]:
 
 
 def remove_upload(store: AnyStore, upload: int, path: str) -> None:
-    """Delete the bytes of an abandoned upload in small transactions, then the upload."""
+    """Delete the bytes of an abandoned upload in small transactions, then the upload.
+
+    An upload whose file cannot be deleted stays for a later sweep: the folder of one ring concerns no other ring.
+    """
     if path:
         with store.loose() as unit:
             file = stored_file(store, unit, path)
-        file.remove()
+        try:
+            file.remove()
+        except Exception as error:  # Each file system has its own errors.
+            log.warning(
+                "could not delete the file of upload %d (%s); a later sweep tries again", upload, type(error).__name__
+            )
+            return
     more = not path
     while more:
         with store.writing() as unit:

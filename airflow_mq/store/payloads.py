@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from .primitives import Repository
 
+#: As many rows as there are.
+ALL = 1 << 30
+
 
 class UploadRow(NamedTuple):
     """An upload, into a file if it has a path."""
@@ -77,9 +80,9 @@ class Payloads(Repository):
         """End an upload: it became a blob (`kept`) or is abandoned."""
         self.unit.run("end_upload", id=id_, until=None if kept else 0)
 
-    def past_uploads(self, now: int) -> list[UploadRow]:
+    def past_uploads(self, now: int, most: int = ALL) -> list[UploadRow]:
         """Return abandoned and expired uploads."""
-        return [UploadRow(*row) for row in self.unit.rows("past_uploads", now=now, limit=1 << 30)]
+        return [UploadRow(*row) for row in self.unit.rows("past_uploads", now=now, limit=most)]
 
     def delete_chunks(self, upload: int, limit: int) -> int:
         """Delete some chunks of an abandoned upload; return how many."""

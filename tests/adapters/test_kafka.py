@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,6 +99,34 @@ def test_records_become_messages_once(queue: MessageQueue, cluster: Cluster) -> 
     # Another group reads it all again, and the queue knows every record.
     cluster.settings["group.id"] += "-2"
     assert take(queue, cluster.topics(topic)) == Received(repeated=61)
+
+
+def test_a_run_ends_though_records_keep_coming(queue: MessageQueue, cluster: Cluster) -> None:
+    topic, stop = cluster.make(), threading.Event()
+    cluster.send(topic, [("acme", b"%d" % number, None) for number in range(20)])
+
+    def keep_sending() -> None:
+        number = 20
+        while not stop.wait(0.02):
+            cluster.send(topic, [("acme", b"%d" % number, None)])
+            number += 1
+
+    topics, done = cluster.topics(topic), list[Received]()
+    sending = threading.Thread(target=keep_sending)
+    reading = threading.Thread(target=lambda: done.append(take(queue, topics, batch=7)), daemon=True)
+    sending.start()
+    try:
+        reading.start()
+        reading.join(120)
+        assert not reading.is_alive()
+    finally:
+        stop.set()
+        sending.join()
+    assert done[0].count >= 20
+    # The next run goes on behind it, and nothing is missing.
+    assert take(queue, cluster.topics(topic)).repeated == 0
+    (payloads,) = contents(queue).values()
+    assert payloads == [b"%d" % number for number in range(len(payloads))]
 
 
 PROGRAM = """
@@ -253,6 +282,9 @@ class Rebalanced:
     def revoked(self) -> list[Any]:
         self.on_revoke(self, [confluent.TopicPartition("t", 0)])
         return []
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return 0, 5
 
     def nothing(self) -> list[Any]:
         return []

@@ -29,7 +29,7 @@ from airflow_mq.core.errors import (
 )
 from airflow_mq.core.message import message_id
 from airflow_mq.queue import Enqueued
-from airflow_mq.store.blob_files import by_fsspec
+from airflow_mq.store.blob_files import BlobFile, by_fsspec
 from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
 from tests.model.clock import Clock
@@ -235,6 +235,33 @@ def test_payloads_can_have_keys_and_be_enqueued_in_bulk(queue: MessageQueue) -> 
     assert sorted(map(str, tried)) == sorted(map(str, [
         ("acme", len(LARGE), {}), ("acme", b"plain", {}), ("acme", len(HUGE), {"a": "b"}), ("birch", b"small", {}),
     ]))  # fmt: skip
+
+
+def test_a_file_that_cannot_be_deleted_concerns_no_other_ring(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    kept = make_queue("kept", blob_path=str(tmp_path))
+    other, remove, down = make_queue("other"), BlobFile.remove, [True]
+
+    def removing(file: BlobFile) -> None:
+        if down[0]:
+            # Not an error of this package: each file system has its own.
+            raise LookupError("no bucket")
+        remove(file)
+
+    monkeypatch.setattr(BlobFile, "remove", removing)
+    for payload in (b"a" * 100_000, b"b" * 100_000):
+        kept.payloads.enqueue("acme", payload)
+    assert kept.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30)).processed == 2
+    assert len(list(tmp_path.glob("*.blob"))) == 2
+    # Sends and services of another ring go on, and so does housekeeping.
+    assert other.payloads.enqueue("acme", b"c" * 100_000).count == 1
+    assert other.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30)).processed == 1
+    other.admin.housekeep()
+    assert "could not delete the file of upload" in caplog.text and "no bucket" not in caplog.text
+    down[0] = False
+    other.admin.housekeep()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from datetime import datetime, timezone
+from time import sleep
 from typing import Any
 
 import pytest
@@ -696,3 +698,28 @@ def test_backoff_outlasts_a_block_settled_in_parts(make_queue: Maker, monkeypatc
     served = queue.blocks.settle(block)
     assert (served.processed, served.went_back) == (19, 1)
     assert not queue.blocks.plan().claims
+
+
+def test_a_live_block_is_found_by_its_key(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    block = queue.blocks.plan("mine")
+    found = queue.blocks.live("mine")
+    assert found is not None and (found.token, found.claims) == (block.token, block.claims)
+    assert [list(batch.payloads) for batch in found.batches()] == [[b"1", b"2"]]
+    assert queue.blocks.live("other") is None
+    queue.blocks.settle(block)
+    assert queue.blocks.live("mine") is None
+
+
+def test_a_repeated_execution_by_hand_does_not_get_a_block_past_its_deadline(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(10, 1 << 20))
+    queue.enqueue_message("acme", b"x", weight=Weight(100, 1))
+    queue.blocks.settle(queue.blocks.plan())
+    (aside,) = queue.set_aside.list()
+    first = queue.blocks.plan_overweight(aside.address, Weight(1_000, 1 << 20), key="by hand", lease=0.01)
+    sleep(0.05)
+    again = queue.blocks.plan_overweight(aside.address, Weight(1_000, 1 << 20), key="by hand")
+    assert again.token != first.token
+    assert again.state_at(datetime.now(timezone.utc)) == "planned"
+    queue.blocks.report(again, [batch.answer() for batch in again.batches()])
+    assert queue.blocks.settle(again).processed == 1

@@ -148,3 +148,18 @@ def test_many_newcomers_are_detected(store_uri: str) -> None:
         assert queue.inspect.has_many_newcomers(20) and not queue.inspect.has_many_newcomers(40)
         queue.blocks.plan(limit=Weight(1 << 30, 1 << 30))
         assert not queue.inspect.has_many_newcomers(20)
+
+
+def test_a_page_of_queues_goes_on_behind_queues_of_which_only_lent_rows_are_left(store_uri: str) -> None:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        for origin in "abcd":
+            queue.enqueue_message(origin, b"x")
+            token = queue.leases.view(origin).try_next()
+            assert token is not None
+            queue.leases.transfer(token, "z")
+        queue.enqueue_message("y", b"x")
+        assert [[state.origin for state in queue.inspect.queues(limit=limit)] for limit in (1, 2, 3, 10)] == [
+            ["y"], ["y", "z"], ["y", "z"], ["y", "z"],
+        ]  # fmt: skip
+        assert [state.origin for state in queue.inspect.queues(after="y", limit=1)] == ["z"]

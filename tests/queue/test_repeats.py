@@ -31,6 +31,15 @@ def send(one: RepeatedSender, *payloads: bytes) -> tuple[int, int]:
     return sent.count, sent.repeated
 
 
+def test_a_longer_name_concerns_no_shorter_one(make_queue: Any) -> None:
+    queue = make_queue()
+    assert send(sender(queue, "job/0/3"), b"1") == (1, 0)
+    one = sender(queue, "job/0")
+    assert [send(one, b"1"), send(one, b"2")] == [(1, 0), (1, 0)]
+    assert send(sender(queue, "job/0"), b"2", b"1", b"3") == (1, 2)
+    assert send(sender(queue, "job/0/3"), b"1", b"3") == (1, 1)
+
+
 def test_a_repeated_attempt_enqueues_only_what_is_missing(make_queue: Any) -> None:
     queue = make_queue()
     first = sender(queue)

@@ -27,7 +27,7 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.core.errors import Busy, RecursiveDisallowed
+from airflow_mq.core.errors import Busy, InvalidInput, RecursiveDisallowed
 from airflow_mq.store import sqlite
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
@@ -447,3 +447,32 @@ def test_listeners_get_messages_sent_by_others_before(make_queue: Maker) -> None
     listening = make_queue(listeners=[lambda *call: calls.append(call)])
     listening.enqueue_message("globex", b"c")
     assert calls == [("acme", Footprint(1, 1, 2, 2)), ("globex", Footprint(1, 1, 1, 1))]
+
+
+@pytest.mark.parametrize("options", [{"not_before": 60}, {"expires": 60}, {"weight": Weight(1, 1)}, {"key": "k"}])
+def test_a_processor_is_refused_options_that_an_outcome_does_not_store(
+    queue: MessageQueue, options: dict[str, Any]
+) -> None:
+    def process(delivery: Delivery) -> None:
+        if delivery.origin == "acme":
+            with pytest.raises(InvalidInput, match=f"cannot send with {next(iter(options))}: expected"):
+                queue.enqueue_message("b", b"x", **options)
+            queue.enqueue_message("c", b"y", headers={"a": "b"})
+
+    queue.enqueue_message("acme", b"a")
+    assert queue.service_queues(process).processed == 2
+    assert queue.footprint("b").count == 0
+
+
+def test_the_time_of_a_send_by_a_processor_does_not_grow_with_those_before(queue: MessageQueue) -> None:
+    lists: set[int] = set()
+
+    def process(delivery: Delivery) -> None:
+        if delivery.origin == "acme":
+            for _ in range(100):
+                queue.enqueue_message("b", b"x")
+                lists.add(id(delivery.sent))
+
+    queue.enqueue_message("acme", b"a")
+    assert queue.service_queues(process).processed == 101
+    assert len(lists) == 1

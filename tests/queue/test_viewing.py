@@ -237,7 +237,8 @@ def test_view_drops_expired_messages(queue: MessageQueue) -> None:
     assert token is not None
     token.complete()
     assert queue.leases.view("b").try_next() is None
-    assert [name for name, *_ in logged_events(queue)] == ["Expired", "Expired", "Processed"]
+    assert [name for name, *_ in logged_events(queue)] == ["Expired", "Expired", "Processed", "Expired"]
+    assert queue.footprint("b").count == 0
 
 
 def test_view_reads_many_pages(make_queue: Maker) -> None:

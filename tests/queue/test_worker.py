@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import Busy, CommitInDoubt
+from airflow_mq.core.errors import Busy, CommitInDoubt, StoreUnreachable
 from airflow_mq.core.message import MOST_PID
 from airflow_mq.queue import Delivery, Serviced, walk
 from airflow_mq.queue.service import service_ring
@@ -285,6 +285,30 @@ def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatc
     with running(queue) as worker:
         worker.wait(1)
     assert worker.seen == [b"first"]
+
+
+def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have serviced the ring meanwhile: the next service takes a lease of its own."""
+    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), Tenure.has_messages
+
+    def failing(tenure: Tenure) -> bool:
+        if failures and tenure.ring is not None:
+            raise failures.pop()
+        return has_messages(tenure)
+
+    monkeypatch.setattr(Tenure, "has_messages", failing)
+    with running(queue) as worker:
+        send_until(queue, worker, lambda: holder_of(queue) is not None)
+        eventually(lambda: len(queue) == 0)
+        before = len(taken)
+        failures.append(StoreUnreachable())
+        eventually(lambda: not failures)
+        seen = len(worker.seen)
+        send_until(queue, worker, lambda: len(worker.seen) > seen)
+    assert len(taken) > before
 
 
 @pytest.mark.parametrize("is_here", [False, True])

@@ -93,6 +93,20 @@ def test_each_origin_has_one_shard_and_its_order(queue: ShardedQueue) -> None:
     assert served(queue) == expected
 
 
+def test_a_call_to_more_origins_than_are_remembered_is_sent_at_once(
+    queue: ShardedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "MOST_PLACES", len(ORIGINS) // 2)
+    queue.apply({"a": 1, "b": 1, "c": 1})
+    forgotten: list[list[str]] = []
+    forget = router.Router.forget
+    monkeypatch.setattr(router.Router, "forget", lambda self, origins: forgotten.append(forget(self, list(origins))))
+    queue.enqueue_messages((origin, b"1") for origin in ORIGINS[:5])
+    queue.enqueue_messages((origin, b"2") for origin in ORIGINS)
+    assert forgotten == []
+    assert served(queue) == {origin: [b"1", b"2"] if origin in ORIGINS[:5] else [b"2"] for origin in ORIGINS}
+
+
 def test_nothing_is_sent_without_a_layout(queue: ShardedQueue) -> None:
     with pytest.raises(LayoutMissing, match="shards apply"):
         queue.enqueue_message("acme", b"x")

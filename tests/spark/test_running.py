@@ -172,6 +172,22 @@ def test_a_batch_that_fails_is_halved_until_the_poison_stands_alone(make_ring: M
     assert left(queue, "a") == [b"poison", b"later"]
 
 
+@pytest.mark.parametrize("function", ["batched", "arrow"])
+def test_a_batch_ends_for_an_ordered_origin_at_the_message_that_failed(make_ring: MakeRing, function: str) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1", b"2", b"poison", b"3", b"4"])
+    queue.enqueue_messages("b", [b"5", b"6"])
+    routes = processors(function=function, shape="arrow" if function == "arrow" else "message")
+    block = queue.blocks.plan()
+
+    tally = run_in_place(queue, block.token, routes, whole(routes))
+    queue.blocks.settle(block)
+
+    assert (tally.done, tally.back) == (4, 1)
+    assert (left(queue, "a"), left(queue, "b")) == ([b"poison", b"3", b"4"], [])
+    assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 0, 0]
+
+
 def test_silence_and_nonsense_of_a_record_batch_are_no_outcome(make_ring: MakeRing) -> None:
     queue = make_ring(ordered=False)
     queue.enqueue_messages("a", [b"1", b"silent", b"odd"])

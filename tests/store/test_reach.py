@@ -14,7 +14,7 @@ from airflow_mq.store.inbox import Inbox
 from airflow_mq.store.postgres import PostgresUnit
 from airflow_mq.store.working_set.inbox import Cut
 from airflow_mq.store.working_set.inbox import Inbox as InboxRows
-from airflow_mq.store.working_set.inboxes import PayloadCache
+from airflow_mq.store.working_set.inboxes import MOST_ROWS, InboxLoader, PayloadCache
 
 ORIGINS, EACH, LIMIT = 20, 50, 10
 
@@ -94,6 +94,27 @@ def test_the_end_of_a_block_over_many_queues_does_not_look_at_each_one(
     calls = looks_of(monkeypatch)
     assert queue.blocks.plan(limit=Weight(1_200, 1 << 30)).messages == 1_200
     assert sum(calls) <= 800 and len(calls) <= 30, calls
+
+
+def test_a_look_over_many_queues_reads_a_bounded_number_of_rows(queue: MessageQueue, fetched: list[int]) -> None:
+    # More books than the reach that an operation near its limit has, each with more rows than it can take.
+    many, each = 1_200, 40
+    for number in range(each):
+        queue.enqueue_messages((f"origin-{at:04}", b"%d" % number) for at in range(many))
+    queue.blocks.release(queue.blocks.plan(limit=Weight(1, 1 << 30)))
+    fetched.clear()
+    sums: list[int] = []
+    looks = InboxLoader._request
+
+    def summed(self: InboxLoader, hungry: list[str], look: int) -> Any:
+        sums.append(len(hungry) * look)
+        return looks(self, hungry, look)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InboxLoader, "_request", summed)
+        assert queue.service_queues(batch_processor(lambda batch: None)).processed == many * each
+    assert max(sums) <= MOST_ROWS
+    assert sum(fetched) < 3 * many * each
 
 
 def looks_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:

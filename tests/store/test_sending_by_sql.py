@@ -165,6 +165,22 @@ def test_many_messages_keep_their_order_and_share_rows(connection: psycopg.Conne
         assert queue.check() == []
 
 
+def test_a_message_without_a_key_does_not_overtake_one_with_a_key(
+    connection: psycopg.Connection[Any], pg_uri: str
+) -> None:
+    keys, payloads = [None, "k", None, None, "l", None], [b"1", b"2", b"3", b"4", b"5", b"6"]
+    text = "SELECT airflow_mq.send_many('default', %s, %s, keys => %s::text[])"
+    connection.execute(text.encode(), (["a"] * 6, payloads, keys))
+    with MessageQueue(pg_uri) as queue:
+        assert [message[1] for message in stored(queue)] == payloads
+        queue.enqueue_messages(
+            "b", [Message(payload, key=key and f"own {key}") for payload, key in zip(payloads, keys)]
+        )
+        seen: dict[str, list[bytes]] = {"a": [], "b": []}
+        queue.service_queues(lambda delivery: seen[delivery.origin].append(delivery.payload), Weight(1 << 30, 1 << 30))
+    assert seen == {"a": payloads, "b": payloads}
+
+
 def test_the_senders_transaction_decides(connection: psycopg.Connection[Any], pg_uri: str) -> None:
     with MessageQueue(pg_uri) as queue:
         with connection.transaction(force_rollback=True):

@@ -81,9 +81,11 @@ class SettleBlockOperator(QueueOperator):
         states = task_states(context, [self.plan_task_id, self.process_task_id])
         planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, planned["ring"] if planned else None) as queue:
-            summary = self._summary = self._settle(queue, context, planned)
-            if self.exchange and planned:
-                self._clear_folder(queue, planned, self.exchange)
+            try:
+                summary = self._summary = self._settle(queue, context, planned)
+            finally:
+                if self.exchange and planned:
+                    self._clear_folder(queue, planned, self.exchange)
             self._emit_again(queue, context, summary)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:

@@ -109,6 +109,12 @@ class Blocks:
         found = {page.block: page.entries for page in pages}
         return [self._block(row, (), found.get(row.number, ())) for row in rows]
 
+    def live(self, key: str) -> Block | None:
+        """Return the live block that was planned with this key, with its claims; None without one."""
+        with self.store.reading() as unit:
+            known = planned_under(unit, self.ring_id, key)
+        return None if known is None else self._block(*known)
+
     def report(self, token: str | Block, reports: Iterable[Report]) -> None:
         """Report outcomes of messages of a block. They count at once, and are settled with the block.
 
@@ -179,8 +185,11 @@ class Blocks:
         check_address(address)
         limit = Weight.of(limit)
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+        self._settler.release_dead()
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
+            if known is not None and known.row.deadline <= working_set.now:
+                raise InFlight(f"an earlier execution of message {address} waits for its release; try again")
             if known is not None:
                 return self._block(*known)
             book, page = find_set_aside(working_set, address)

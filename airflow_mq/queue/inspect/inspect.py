@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 
 from ...core.book import Standing
@@ -42,6 +43,8 @@ from .queues import (
     queue_states,
 )
 
+#: Reads of a bounded page of queues, if most of those that it finds are empty.
+READS = 20
 #: Origins whose waiting messages are read in one snapshot.
 _ORIGINS = 16
 #: Inbox rows that are searched for queues without a place in the drawn ring.
@@ -81,9 +84,23 @@ class Inspect:
         check_number(limit, "a limit")
         names = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
         with self._session.snapshot() as (unit, working_set):
-            if among is None:
-                names = with_high(working_set, origins_from(unit, working_set, prefix, after, limit))
-            return queue_states(unit, working_set, names, recent=recent, most=LATEST if exact else None, exact=exact)
+            reading = partial(
+                queue_states, unit, working_set, recent=recent, most=LATEST if exact else None, exact=exact
+            )
+            if among is not None:
+                return reading(names)
+            states: list[QueueState] = []
+            shown: dict[str, None] = {}
+            for _ in range(READS):
+                origins = origins_from(unit, working_set, prefix, after, limit)
+                states += reading(with_high(working_set, origins))
+                shown = dict.fromkeys(state.origin for state in states)
+                if len(origins) < limit or len(shown) >= limit:
+                    break
+                # Queues of which only lent rows are left have no state.
+                after = origins[-1]
+            kept = set(islice(shown, limit))
+            return [state for state in states if state.origin in kept]
 
     def oldest(self, limit: int = 10) -> list[QueueState]:
         """Return the queues whose first message was sent longest ago."""

@@ -38,9 +38,11 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
         _refuse(fresh, room, config.max_origins, "max_origins", "the ring")
     if config.max_origins_per_group is not None:
         most = config.max_origins_per_group
-        for group in sorted({group_of(origin) for origin in fresh}):
+        members: dict[str, list[str]] = {}
+        for origin in fresh:
+            members.setdefault(group_of(origin), []).append(origin)
+        for group, mine in sorted(members.items()):
             there = _count(unit, ring, [(group, group + _ABOVE), (f"{group}/", group + _BELOW)], most)
-            mine = [origin for origin in fresh if group_of(origin) == group]
             _refuse(mine, most - there, most, "max_origins_per_group", f"the group {group!r}")
 
 

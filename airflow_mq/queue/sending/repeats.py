@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from ...core.message import Message, check_key
+from ...core.message import Message, check_key, read_number
 from ...core.priority import MARK
 from ...store.unit import Unit
 from ..values import Enqueued
@@ -92,8 +92,12 @@ class RepeatedSender:
             since = unit.now() - int(session.config.key_window * 1_000_000)
             last = self._prefix + "~"
             for key, digests in unit.keys.chunks(session.ring_id, self._key(self._next), last, since):
+                number = read_number(key.removeprefix(self._prefix))
+                if number is None:
+                    # A longer name, which begins with this one.
+                    continue
                 self._known.update(digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST))
-                self._next = int(key.removeprefix(self._prefix)) + 1
+                self._next = number + 1
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}{number:010}"

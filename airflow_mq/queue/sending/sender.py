@@ -272,11 +272,13 @@ class Sender:
     ) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
         session, count, size = self.session, 0, 0
+        _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
         most = session.config.max_headers
         common = check_headers(terms.headers or {}, most, tracing.carrying() if session.traces else None)
         pairs = ((origin, message) for message in messages) if isinstance(origin, str) else origin
         for sender, message in pairs:
             own = message if isinstance(message, Message) else Message(message)
+            _refuse_for_processors(weight=own.weight, key=own.key)
             payload = check_payload(own.payload, session.config.max_message_len)
             priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
             headers = check_headers(own.headers, most, common) if own.headers else common
@@ -308,3 +310,13 @@ class Sender:
             size += len(message)
             found.append(BatchFootprint(count, size, opened))
         return BatchesFootprints(position, found)
+
+
+def _refuse_for_processors(**options: object) -> None:
+    """Raise `InvalidInput` for options that an outcome cannot store with the messages that it enqueues."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InvalidInput(
+            f"a processor cannot send with {', '.join(given)}: expected priority and headers only; the messages are "
+            "enqueued with the outcome of the processed message, once"
+        )

@@ -242,7 +242,8 @@ class InboxLoader:
         first, most, hungry = self.inboxes[origin], self._rows_left(), [origin]
         look = min(max(first.look, self._depth - first.brought) if first.brought else first.look, most, LONGEST_LOOK)
         for other in self.reach.upcoming(origin):
-            if look * (len(hungry) + 1) > most and len(hungry) > self.reach.spare:
+            rows = look * (len(hungry) + 1)
+            if rows > MOST_ROWS or (rows > most and len(hungry) > self.reach.spare):
                 break
             if not self.working_set.books[other].skipped:
                 inbox = self.inbox(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -396,3 +397,20 @@ def test_only_valid_spark_jobs_are_returned(page: SimpleNamespace, said: Any, da
 
     job = _job(said)
     assert (None if job is None else job.model_dump()) == data
+
+
+def test_no_count_begins_while_as_many_as_are_kept_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.api import counting
+    from airflow_mq.queue import Survey
+
+    now = time.monotonic()
+    running = {
+        ("store", f"ring {number}"): counting.Count(running=Survey(), asked_at=now) for number in range(counting.MOST)
+    }
+    monkeypatch.setattr(counting, "_counts", dict(running))
+    assert counting._known("store", "other") is None
+    assert counting._counts == running
+    first = next(iter(running))
+    running[first].running = None
+    assert counting._known("store", "other") is not None
+    assert first not in counting._counts and len(counting._counts) == counting.MOST
