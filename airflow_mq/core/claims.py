@@ -28,8 +28,8 @@ from .working_set import WorkingSet
 
 #: Number of messages that are cut ahead when a queue's turn comes; doubled as it goes on.
 FIRST_PULL = 16
-#: Number of messages that are weighed at once at first; eight times as many as long as all of them fit.
-FIRST_STRETCH = 64
+#: Number of messages that are weighed at once at first, a page of small ones; eight times as many as long as all fit.
+FIRST_STRETCH = 512
 #: Messages of one queue that a walk decides about without a processor. Decisions cost no weight, so the meter does not
 #: bound them; the next walk goes on.
 MOST_DECISIONS = 10_000
