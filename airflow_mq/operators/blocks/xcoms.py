@@ -111,6 +111,7 @@ def refuse_ended(queue: MessageQueue, token: str) -> None:
         )
     if block.state == "released" or block.deadline < datetime.now(timezone.utc):
         raise AirflowFailException(
-            f"the lease of block {block.id} ran out at {block.deadline:%H:%M:%S} UTC; messages without an outcome are "
-            "back in their queues, and a later block takes them. Give blocks a longer lease, or the task more slots"
+            f"block {block.id} takes no more outcomes: its lease ran out at {block.deadline:%H:%M:%S} UTC; messages "
+            "without an outcome are back in their queues, and a later block takes them. Give blocks a longer lease, or "
+            "the task more slots"
         )
