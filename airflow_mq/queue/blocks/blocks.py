@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from ...core.claims import Claim, ClaimRun, Decision, Scales
-from ...core.errors import InFlight, InvalidInput, UnknownBlock
+from ...core.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
 from ...core.message import Address, check_address, check_key, check_number, check_seconds
 from ...core.orders import Entry
 from ...core.outcome import BEGUN, Mark, NotBegun
@@ -185,11 +185,9 @@ class Blocks:
         check_address(address)
         limit = Weight.of(limit)
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
-        self._settler.release_dead()
+        self._release_dead(key)
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
-            if known is not None and known.row.deadline <= working_set.now:
-                raise InFlight(f"an earlier execution of message {address} waits for its release; try again")
             if known is not None:
                 return self._block(*known)
             book, page = find_set_aside(working_set, address)
@@ -200,6 +198,16 @@ class Blocks:
             )
             row = new_block(self.session, unit, key, seconds, working_set.now, [claim], limit, by_hand=True)
             return self._block(row, [claim])
+
+    def _release_dead(self, key: str | None) -> None:
+        """Release the block with this key if it is past its deadline: a repeated execution begins anew."""
+        with self.store.loose() as unit:
+            row = None if key is None else unit.blocks.by_key(self.ring_id, key)
+            is_dead = row is not None and row.deadline <= unit.now()
+        if row is not None and is_dead:
+            # Its holder may have settled or renewed it meanwhile.
+            with suppress(TokenRefused, UnknownBlock):
+                self._settler.end(bytes(row.token), RELEASED, dead=True)
 
     # Reading a block.
 
