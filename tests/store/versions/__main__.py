@@ -36,6 +36,7 @@ COMMITS = {
     10: "15734dd",
     11: "71da710",
     12: "25221f9",
+    13: "23441cb",
 }
 ROOT = Path(__file__).parents[3]
 #: Headings that pg_dump writes, and commands that only psql knows.
