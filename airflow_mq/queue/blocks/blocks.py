@@ -185,7 +185,8 @@ class Blocks:
         check_address(address)
         limit = Weight.of(limit)
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
-        self._release_dead(key)
+        if key is not None:
+            self._release_dead(key)
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
             if known is not None:
@@ -199,10 +200,10 @@ class Blocks:
             row = new_block(self.session, unit, key, seconds, working_set.now, [claim], limit, by_hand=True)
             return self._block(row, [claim])
 
-    def _release_dead(self, key: str | None) -> None:
+    def _release_dead(self, key: str) -> None:
         """Release the block with this key if it is past its deadline: a repeated execution begins anew."""
         with self.store.loose() as unit:
-            row = None if key is None else unit.blocks.by_key(self.ring_id, key)
+            row = unit.blocks.by_key(self.ring_id, key)
             is_dead = row is not None and row.deadline <= unit.now()
         if row is not None and is_dead:
             # Its holder may have settled or renewed it meanwhile.
