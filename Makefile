@@ -49,12 +49,13 @@ recording: $(STAMP) ## Record the demo for the README, as docs/images/demo.svg
 tour: $(STAMP) ## The queue alone, command by command, in a store of its own
 	@PATH="$(abspath $(BIN)):$$PATH" sh tests/tour.sh
 
-lint: $(STAMP) ## Check style, format, types, imports and prose
+lint: $(STAMP) ## Check style, format, types, imports, prose and budgets of size
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.voice
+	$(BIN)/python -m tests.budgets
 
 format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .
@@ -70,7 +71,6 @@ test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 
 soak: $(STAMP) ## Random models, crashes, chaos, faults of Airflow and Spark, recorded and simulated runs in full, in hours (EXAMPLES=1000 SEEDS=20000 for more)
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
-	MQ_SIMULATION_SHARDED_SEEDS=$$(($(SEEDS) / 5)) MQ_SIMULATION_SHARDED_SERVER_SEEDS=60 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
 	  tests/chaos tests/model tests/conformance tests/crash tests/powerloss tests/queue tests/simulation tests/store \
 	  $(PYTEST_ARGS)

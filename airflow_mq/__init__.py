@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         Step,
         batch_processor,
     )
-    from .sharding import ShardedQueue
 
 #: The public names, by the module that defines them.
 _NAMES = {
@@ -61,7 +60,6 @@ _NAMES = {
         "Batch Block Delivery Enqueued Explanation ForecastBlock History Judgement MessageQueue Peeked Report Serviced "
         "SetAside Step batch_processor"
     ),
-    "sharding": "ShardedQueue",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
@@ -69,7 +67,7 @@ __all__ = [
     "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
     "Explanation", "Footprint", "ForecastBlock", "History", "Judgement", "LinearWeigher", "Message", "MessageQueue",
     "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced",
-    "SetAside", "ShardedQueue", "StackLimitReached", "Step", "Unsupported", "Violation", "Weight", "Yield",
+    "SetAside", "StackLimitReached", "Step", "Unsupported", "Violation", "Weight", "Yield",
     "batch_processor",
 ]  # fmt: skip
 

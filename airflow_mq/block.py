@@ -14,14 +14,19 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, TaskGroup
+from airflow.providers.common.compat.sdk import TaskGroup, TriggerRule
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import Asset
 
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
+from airflow_mq.operators.blocks.plan import PATIENCE, SHARE_BELOW
 from airflow_mq.operators.spark.options import check_spark_options
 from airflow_mq.processors import Processor, Processors
 
 if TYPE_CHECKING:
+    from airflow.sdk import ObjectStoragePath
+
     from airflow_mq.operators.base import GivenWeight
     from airflow_mq.operators.blocks.settle import Notifier
 
@@ -35,11 +40,11 @@ def block(
     limit: GivenWeight = None,
     spark_conn_id: str = "spark_default",
     lease: float | str | None = None,
-    share_below: int = 10_000,
-    exchange: str | None = None,
+    share_below: int | str = SHARE_BELOW,
+    exchange: str | ObjectStoragePath | None = None,
     outlet: Asset | None = None,
     notifiers: Notifier | Sequence[Notifier] = (),
-    patience: float = 60.0,
+    patience: float | str = PATIENCE,
     retries: int | None = None,
     default_args: Mapping[str, Any] | None = None,
     process_args: Mapping[str, Any] | None = None,
@@ -52,13 +57,14 @@ def block(
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; the connection's if left out (templated)
     :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
-    :param spark_conn_id: id of the Spark connection; processors that run in place do not use it
+    :param spark_conn_id: id of the Spark connection; processors that run in place do not use it (templated)
     :param lease: seconds after which the block may be released unless a job renews it (templated)
-    :param share_below: processors with fewer messages than this share a Spark job
-    :param exchange: an object-storage path, for Spark clusters that cannot reach the store (templated)
-    :param outlet: an asset that settling emits while anything is ready
+    :param share_below: processors with fewer messages than this share a Spark job (templated)
+    :param exchange: an address of object storage, or an `ObjectStoragePath` with a connection, for Spark clusters that
+        cannot reach the store (templated)
+    :param outlet: an asset that settling emits while a block of these processors and this limit would take messages
     :param notifiers: called when the block set messages aside
-    :param patience: seconds that the plan waits while another task services the ring
+    :param patience: seconds that the plan waits while another task services the ring (templated)
     :param retries: retries of each task; all of them may be retried at any time
     :param default_args: default arguments of all three tasks
     :param process_args: further arguments of the processing task, such as `pool` or `max_active_tis_per_dagrun`
@@ -68,6 +74,7 @@ def block(
     connection: dict[str, Any] = {"mq_conn_id": mq_conn_id, "ring": ring}
     arguments = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
     with TaskGroup(group_id, default_args=arguments, tooltip="Plans, processes and settles one block.") as group:
+        fails_fast = group.dag is not None and group.dag.fail_fast
         plan = PlanBlockOperator(
             task_id="plan", processors=routes, limit=limit, lease=lease, share_below=share_below, patience=patience,
             **connection,
@@ -81,9 +88,25 @@ def block(
         settle = SettleBlockOperator(
             task_id="settle", plan_task_id=plan.task_id, process_task_id=process.task_id, outlet=outlet,
             notifiers=notifiers, exchange=exchange, processors=routes, **connection,
+            **({"trigger_rule": TriggerRule.ALL_DONE_SETUP_SUCCESS} if fails_fast else {}),
         )  # fmt: skip
         process >> settle
+        if fails_fast:
+            _end_in_spite_of_failures(plan, settle)
     return group
+
+
+def _end_in_spite_of_failures(plan: PlanBlockOperator, settle: SettleBlockOperator) -> None:
+    """Let a block settle in a DAG that skips all other tasks once one has failed.
+
+    Airflow spares teardowns only. Tasks that follow a group do not wait for its teardown, so `settled` follows it. Such
+    a DAG's run succeeds if its last tasks were skipped, so `watch` fails if the settling task did.
+    """
+    settle.as_teardown(setups=plan)
+    settle >> EmptyOperator(task_id="settled")
+    watch = EmptyOperator(task_id="watch").as_teardown(on_failure_fail_dagrun=True)
+    watch.trigger_rule = TriggerRule.ALL_SUCCESS
+    settle >> watch
 
 
 def _processors(given: Processors | Iterable[Processor] | Processor | str | os.PathLike[str]) -> Processors:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 #: Longest key in bytes; a longer one is replaced by its hash.
 MOST_KEY = 900
-_BY = " by "
 
 
 class Run(NamedTuple):
@@ -17,27 +16,29 @@ class Run(NamedTuple):
     run_id: str
 
 
-def block_key(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
-    """Return the key of the block that a task plans; its retries have the same one."""
+def block_key(installation: str, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+    """Return the key of the block that a task of an Airflow plans; its retries have the same one."""
     task = task_id if map_index < 0 else f"{task_id}[{map_index}]"
-    return _bounded(f"{dag_id}/{run_id}/{task}")
+    return _bounded(f"{installation}:{dag_id}/{run_id}/{task}")
 
 
-def run_of(key: str | None) -> Run | None:
-    """Return the run that planned a block under this key; None if it was no run of Airflow's."""
-    dag_id, first, rest = (key or "").partition("/")
-    run_id, last, task_id = rest.rpartition("/")
-    return Run(dag_id, run_id) if first and last and dag_id and run_id and task_id else None
+def run_of(key: str | None, installation: str | None) -> Run | None:
+    """Return the run of this Airflow that planned a block under this key; None if it was no such run."""
+    owner, _, name = (key or "").partition(":")
+    dag_id, _, rest = name.partition("/")
+    run_id, _, task_id = rest.rpartition("/")
+    is_own = installation is not None and owner == installation
+    return Run(dag_id, run_id) if is_own and dag_id and run_id and task_id else None
 
 
-def is_of_run(key: str | None, dag_id: str, run_id: str) -> bool:
+def is_of_run(key: str | None, installation: str, dag_id: str, run_id: str) -> bool:
     """Return whether a task of this run planned the block under this key."""
-    return (key or "").startswith(f"{dag_id}/{run_id}/")
+    return (key or "").startswith(f"{installation}:{dag_id}/{run_id}/")
 
 
-def message_base(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+def message_base(installation: str, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
     """Return the common part of the keys of a task's messages: the same at every try and after a clear."""
-    return f"{dag_id}/{run_id}/{task_id}/{map_index}"
+    return f"{installation}:{dag_id}/{run_id}/{task_id}/{map_index}"
 
 
 def message_key(base: str, place: str) -> str:
@@ -57,9 +58,4 @@ def _hashed(key: str) -> str:
 def task_actor(dag_id: str, task_id: str, person: str | None = None) -> str:
     """Return a task as the actor of its decisions, with the person who triggered its run."""
     task = f"{dag_id}.{task_id}"
-    return f"{person}{_BY}{task}" if person else task
-
-
-def task_of_actor(actor: str) -> str:
-    """Return the task (`DAG.TASK`) of an actor."""
-    return actor.rpartition(_BY)[2]
+    return f"{person} by {task}" if person else task

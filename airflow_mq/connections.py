@@ -7,7 +7,6 @@ are closed sets, and every address is checked (`airflow_mq.store.address`).
     PostgreSQL   host, port, login, password, schema (the database); extra: db_schema, sslmode, and time-outs
     SQLite       extra: path
     both         extra: driver (derived from host or path if left out), ring; origins and priority: the sending permit
-    sharded      extra: shards (ids of connections of the kinds above, with weights), ring
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_mq import settings
-from airflow_mq.core.errors import AddressRefused, ConfigRefused
+from airflow_mq.core.errors import AddressRefused
 from airflow_mq.provider import DRIVERS
 from airflow_mq.store.address import DEFAULT_PORT, DEFAULT_SCHEMA, NUMBERS, PERMITTED, StoreAddress, sqlite_address
 
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 #: Keys of a connection's extra.
-EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority", "shards")
+EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority")
 DEFAULT_RING = "default"
-_SHARD = re.compile(r"(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]{0,62})(=(?P<weight>[0-9]{1,2}))?")
 
 
 @dataclass(frozen=True)
@@ -38,39 +36,6 @@ class Target:
 
     address: StoreAddress
     ring: str
-
-
-def shards_of(connection: Connection) -> dict[str, int]:
-    """Return the weights of the shards that a connection names, by connection id; empty if it names a store."""
-    extra = _read_extra(connection.extra)
-    text = extra.get("shards")
-    if not text:
-        return {}
-    # Not at the top: most connections name one store, and forms need no store at all.
-    from airflow_mq.sharding.layout import check_shards
-
-    filled = [name for name in ("host", "port", "login", "password", "schema") if getattr(connection, name)]
-    filled += [name for name, value in extra.items() if value not in (None, "") and name not in ("shards", "ring")]
-    if filled:
-        raise AddressRefused(f"a connection with shards has no {', '.join(filled)}; leave that empty")
-    shards: dict[str, int] = {}
-    for word in re.split(r"[\s,]+", str(text).strip(", \n\t")):
-        found = _SHARD.fullmatch(word)
-        if found is None or found["name"] in shards:
-            raise AddressRefused(
-                "the shards of the connection are ids of connections, once each, with a weight from 0 to 64 if "
-                "it is not 1: mq_one, mq_two=2"
-            )
-        shards[found["name"]] = int(found["weight"] or 1)
-    try:
-        return check_shards(shards)
-    except ConfigRefused as error:
-        raise AddressRefused(f"shards of the connection: {error}") from None
-
-
-def ring_of(connection: Connection) -> str:
-    """Return the ring that a connection names."""
-    return _read_extra(connection.extra).get("ring") or DEFAULT_RING
 
 
 def target_of(connection: Connection) -> Target:
@@ -86,14 +51,9 @@ def _sqlite_root() -> Path | None:
 def read_connection(connection: Connection, *, root: Path | None = None) -> Target:
     """Return the store and the ring that a connection names, or raise `AddressRefused`."""
     extra = _read_extra(connection.extra)
-    if extra.get("shards"):
-        raise AddressRefused(
-            "this connection names a sharded queue, and this task needs one store: name the connection of one shard, "
-            "or open `MessageQueueHook(...).sharded_queue()`"
-        )
     fields = {
         **{name: getattr(connection, name) for name in ("host", "port", "login", "password", "schema")},
-        **{key: extra.get(key) for key in EXTRA_KEYS if key != "shards"},
+        **{key: extra.get(key) for key in EXTRA_KEYS},
     }
     # A form sends empty text for a field that is left empty.
     fields = {name: None if value == "" else value for name, value in fields.items()}

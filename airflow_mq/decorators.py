@@ -6,7 +6,8 @@
 
     process()
 
-With a parameter `message` the function also receives the `Delivery`: id, address, attempt, headers, block, sent_at.
+The signature decides what the function receives: a function of one parameter the `Delivery` (payload, origin, id,
+address, attempt, headers, block, sent_at), else `payload`, `origin` and `message`, the delivery, by name.
 
 The task services the ready queues within the weight, in its own process, and calls the function for each message; the
 return value is the message's outcome. Mapped over the parts of a plan, the task processes those instead:
@@ -25,34 +26,33 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.operators.base import open_queue, server_name, weight_of
-from airflow_mq.operators.blocks.service import MESSAGE, processor_of, serviced_as_xcom
+from airflow_mq.operators import telemetry
+from airflow_mq.operators.base import open_queue
+from airflow_mq.operators.blocks.service import Servicing, serviced_as_xcom
 from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.processors import Part, Processors
+from airflow_mq.queue.calls import KNOWN, processor_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import Delivery
     from airflow_mq.operators.base import GivenWeight
-    from airflow_mq.queue.attempts import Answer
-
-#: Arguments that the function receives for each message.
-GIVEN = ("payload", "origin")
+    from airflow_mq.queue.attempts import Answer, Processor
 
 
-class MessageProcessorOperator(DecoratedOperator):
+class MessageProcessorOperator(Servicing, DecoratedOperator):
     """Call a function for each message.
 
     :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; the connection's if left out (templated)
     :param processors: with `part`, the rules that the plan was made with
-    :param plan_task_id: with `part`, the task that planned the block
+    :param plan_task_id: with `part`, the task that planned the block (templated)
     """
 
     custom_operator_name = "@task.message_processor"
-    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, "mq_conn_id", "ring", "limit")
+    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, "mq_conn_id", "ring", "limit", "plan_task_id")
     ui_color = "#e8f0e4"
 
     def __init__(
@@ -74,16 +74,16 @@ class MessageProcessorOperator(DecoratedOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> dict[str, object]:
-        fixed = {name: value for name, value in (self.op_kwargs or {}).items() if name not in GIVEN}
+        fixed = {name: value for name, value in (self.op_kwargs or {}).items() if name not in KNOWN}
         part = fixed.pop("part", None)
         if part is not None:
             return self._process_part(context, part, fixed)
-        function = self.python_callable
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
-            limit = weight_of(self.limit, "limit")
-            serviced = queue.service_queues(processor_of(function, fixed), limit, server=server_name(context))
-        self.log.info("%s", serviced)
-        return serviced_as_xcom(serviced)
+            return serviced_as_xcom(self.service(queue, context, self._processor(fixed), self.limit))
+
+    def _processor(self, fixed: Mapping[str, object]) -> Processor:
+        function: Callable[..., Answer] = self.python_callable.processes
+        return processor_of(function, fixed)
 
     def _process_part(self, context: Context, given: Part, fixed: Mapping[str, object]) -> dict[str, object]:
         if self.processors is None:
@@ -94,12 +94,13 @@ class MessageProcessorOperator(DecoratedOperator):
         part, token = checked_part(given, processors), str(block["token"])
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             refuse_ended(queue, token)
-            process = processor_of(self.python_callable, fixed)
+            process = self._processor(fixed)
 
             def function(payload: bytes, origin: str, message: Delivery) -> Answer:
                 return process(message)
 
-            with reporting_failure(queue, token, processors, part):
+            self._touched = telemetry.taken(queue, token, processors, part)
+            with reporting_failure(queue, token, processors, part), self.processing_here():
                 tally = run_in_place(queue, token, processors, part, function=function)
         self.log.info("%s: %s.", part["name"], tally)
         return {"done": tally.done, "failed": tally.failed, "back": tally.back}
@@ -107,18 +108,21 @@ class MessageProcessorOperator(DecoratedOperator):
 
 def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with defaults for what each message gives, and for its part: a DAG leaves them out."""
+    if hasattr(function, "processes"):
+        return function
     signature = inspect.signature(function)
-    parameters = [
-        parameter.replace(default=None)
-        if parameter.name in (*GIVEN, MESSAGE) and parameter.default is parameter.empty
-        else parameter
-        for parameter in signature.parameters.values()
-    ]
-    missing = [name for name in GIVEN if name not in signature.parameters]
-    if missing:
+    names = [name for name in signature.parameters if name in KNOWN]
+    needed = [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+    filled = names or (needed if len(needed) == 1 else [])
+    if not filled:
         raise ValueError(
-            f"a function that processes messages takes {' and '.join(GIVEN)}; {', '.join(missing)} is missing"
+            f"invalid processor {function.__qualname__}: expected one parameter, which receives the delivery, or "
+            "payload and origin, and message for the delivery"
         )
+    parameters = [
+        parameter.replace(default=None) if name in filled and name in needed else parameter
+        for name, parameter in signature.parameters.items()
+    ]
     kinds = {parameter.kind for parameter in parameters}
     if "part" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
         parameters.append(inspect.Parameter("part", inspect.Parameter.KEYWORD_ONLY, default=None))
@@ -127,6 +131,8 @@ def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
+    # Its own signature decides what it receives.
+    called.processes = function  # type: ignore[attr-defined]
     called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return called
 

@@ -17,6 +17,7 @@ from contextvars import ContextVar
 
 from .core.errors import (
     BlobMissing,
+    DeliverySealed,
     EmptyMessage,
     InvalidOutcome,
     MessageTooLong,
@@ -28,7 +29,7 @@ from .core.errors import (
 #: Environment variable: `1` allows logs to show the texts of errors.
 VARIABLE = "AIRFLOW_MQ_LOG_ERROR_TEXTS"
 #: Errors whose texts never quote a message.
-SAFE = (ProcessorError, InvalidOutcome, EmptyMessage, MessageTooLong, RecursiveDisallowed, BlobMissing)
+SAFE = (ProcessorError, InvalidOutcome, EmptyMessage, MessageTooLong, RecursiveDisallowed, DeliverySealed, BlobMissing)
 
 _allowed: ContextVar[bool] = ContextVar("log_error_texts", default=False)
 

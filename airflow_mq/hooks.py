@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_mq import failures, settings, tracing
-from airflow_mq.connections import Target, ring_of, shards_of, target_of
+from airflow_mq.connections import Target, target_of
 from airflow_mq.core.errors import (
     AddressRefused,
     InvalidInput,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from sqlalchemy import Engine
 
-    from airflow_mq import MessageQueue, ShardedQueue
+    from airflow_mq import MessageQueue
     from airflow_mq.queue import Commands
     from airflow_mq.store.version import SchemaStatus
 
@@ -78,33 +78,16 @@ class MessageQueueHook(BaseHook):
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the queue, a context manager; the caller closes it."""
-        from airflow_mq import MessageQueue
+        from airflow_mq.hook_lineage import HookedQueue
 
         target = self._target()
-        queue = MessageQueue(target.address.uri, ring or self.ring or target.ring, traces=_traces())
+        queue = HookedQueue(target.address.uri, ring or self.ring or target.ring, traces=_traces())
+        queue.hook, queue.mq_conn_id = self, self.mq_conn_id
         queue.store.filesystem_of = object_storage
         if settings.flag("log_error_texts"):
             # Drivers of Spark jobs inherit the variable.
             os.environ[failures.VARIABLE] = "1"
         return queue
-
-    def shards(self) -> dict[str, int]:
-        """Return the weights of the shards that the connection names, by connection id."""
-        shards = shards_of(self.get_connection(self.mq_conn_id))
-        if not shards:
-            raise AddressRefused(
-                "the connection names no shards: expected ids of connections in its extra, such as "
-                '{"shards": "mq_one, mq_two=2"}'
-            )
-        return shards
-
-    def sharded_queue(self, ring: str | None = None) -> ShardedQueue:
-        """Open the sharded queue of the connection, a context manager; no shard is asked before it is needed."""
-        from airflow_mq import ShardedQueue
-
-        addresses = {name: MessageQueueHook(name).address() for name in self.shards()}
-        ring = ring or self.ring or ring_of(self.get_connection(self.mq_conn_id))
-        return ShardedQueue(addresses, ring, traces=_traces())
 
     @contextmanager
     def commands(self, connection: Any, ring: str | None = None) -> Iterator[Commands]:
@@ -147,21 +130,12 @@ class MessageQueueHook(BaseHook):
         """
         where = "this connection"
         try:
-            if shards_of(self.get_connection(self.mq_conn_id)):
-                return self._test_shards()
             target = self._target()
             where = target.address.safe
             ring = self.ring or target.ring
             return _within(TEST_SECONDS, lambda: _look(target.address, ring))
         except Exception as error:
             return False, f"{where}: {told_safely(error)}"
-
-    def _test_shards(self) -> tuple[bool, str]:
-        """Test the connections of all shards."""
-        tests = {name: MessageQueueHook(name, self.ring).test_connection() for name in self.shards()}
-        return all(is_good for is_good, _ in tests.values()), "; ".join(
-            f"{name}: {text}" for name, (_, text) in tests.items()
-        )
 
     def _target(self) -> Target:
         return target_of(self.get_connection(self.mq_conn_id))
@@ -298,6 +272,8 @@ def _measured(address: StoreAddress, ring: str) -> str:
 def _behind(address: StoreAddress, status: SchemaStatus) -> str:
     if status.state == "missing":
         return NO_FILE_STORE if address.path else "there is no schema yet; make it with `airflow-mq store upgrade`"
+    if status.state == "unreleased":
+        return status.unreleased
     if status.state == "older":
         return f"schema {status.version} is older than {status.expected}; bring it up with `airflow-mq store upgrade`"
     return f"schema {status.version} is newer than {status.expected}; install a newer airflow-mq here"

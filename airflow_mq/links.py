@@ -40,7 +40,10 @@ class BlockLink(BaseOperatorLink):
 
 
 def page_url(view: str, **parameters: object) -> str:
-    """Return the address of a view of the Message queue page; parameters that are None are left out."""
+    """Return the address of a view of the Message queue page; parameters that are None are left out.
+
+    Without `[api] base_url` it is a path, which the browser completes by the address at which it found Airflow.
+    """
     query = urlencode({name: value for name, value in parameters.items() if value is not None})
     return f"{_base()}/plugin/airflow-mq#/{view}?{query}"
 
@@ -51,4 +54,4 @@ def task_url(ti_key: TaskInstanceKey, task_id: str) -> str:
 
 
 def _base() -> str:
-    return str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
+    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
+
+from .core.nearest import nearest
 
 
 def load_named(name: str) -> object:
@@ -50,5 +51,4 @@ def _attribute(holder: object, name: str) -> object:
 
 
 def _nearest(name: str, names: set[str]) -> str | None:
-    public = sorted(known for known in names if not known.startswith("_"))
-    return next(iter(get_close_matches(name, public, n=1)), None)
+    return nearest(name, sorted(known for known in names if not known.startswith("_")))

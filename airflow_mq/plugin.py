@@ -31,6 +31,30 @@ ENDED_WELL = "success"
 
 
 @hookimpl
+def on_starting(component: object) -> None:
+    """Make the id of this Airflow when its scheduler or another job of it starts, before any task needs it."""
+    # A worker's task has no database.
+    if type(component).__name__ == "Job":
+        make_installation()
+
+
+def make_installation() -> None:
+    """Make the id of this Airflow, unless there is one; of several schedulers, the first makes it."""
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from airflow_mq.installation import DESCRIPTION, VARIABLE, known_installation, new_installation
+
+    try:
+        if known_installation() is None:
+            with create_session() as session:
+                session.add(Variable(VARIABLE, new_installation(), DESCRIPTION))
+    except (SQLAlchemyError, ValueError) as error:
+        log.info("No id of this Airflow was made (%s); the first task makes it, if needed.", type(error).__name__)
+
+
+@hookimpl
 def on_dag_run_failed(dag_run: DagRun, msg: str) -> None:
     """Release the blocks of a failed run."""
     release_of(dag_run)
@@ -67,14 +91,17 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
     from airflow_mq.block_keys import is_of_run
     from airflow_mq.core.errors import MessageQueueError
     from airflow_mq.hooks import MessageQueueHook
+    from airflow_mq.installation import known_installation
 
     released = 0
     for conn_id, ring in rings:
         try:
             with MessageQueueHook(conn_id).queue(ring) as queue:
                 queue.session.actor = f"{dag_id} (its run has ended)"
-                for block in queue.blocks.list("planned", limit=1_000):
-                    if is_of_run(block.key, dag_id, run_id):
+                # Without an id, this Airflow has planned no block.
+                own = known_installation() or ""
+                for block in queue.blocks.each("planned") if own else ():
+                    if is_of_run(block.key, own, dag_id, run_id):
                         queue.blocks.release(block)
                         released += 1
                         log.info("Released block %d: the run %s of %s has ended.", block.id, run_id, dag_id)

@@ -12,9 +12,9 @@ origin survives however the work is split. ::
 
 Shapes of a function:
 
-* `message`: `f(payload: bytes, origin: str)` returns an outcome, or None for done. With a third parameter `message` it
-  also gets the `Delivery`: id, address, attempt, headers, block, sent_at. An exception is a failed attempt: the message
-  goes back, its neighbours are not affected. With a `codec` (`shop.orders:Order`) it takes a value; bytes that do not
+* `message`: `f(delivery)` or `f(payload, origin)` returns an outcome, or None for done. Its signature decides what it
+  receives (`airflow_mq.queue.calls`). An exception is a failed attempt: the message goes back, its neighbours are not
+  affected. With a `codec` (`shop.orders:Order`) it takes a value; bytes that do not
   decode are permanently wrong and never passed to it.
 * `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item, payload, headers, id,
   address, attempt, sent_at and block. It yields batches with origin, page, item and outcome: `done` or null, `failed`,

@@ -28,7 +28,6 @@ BEHAVIOUR: dict[str, list[str] | dict[str, str]] = {
         "path": "/var/lib/airflow-mq/store.db",
         "db_schema": "airflow_mq",
         "ring": "default",
-        "shards": "mq_one, mq_two=2",
         "origins": "acme|acme/*",
     },
 }
@@ -47,9 +46,9 @@ def _number(label: str, default: int, most: int, unit: str = "Seconds") -> dict[
 FIELDS = {
     "driver": _field(
         "Driver",
-        "Database of the queue. SQLite uses only the file below; PostgreSQL uses the fields above.",
+        "Database of the queue: SQLite uses only the file below, PostgreSQL the fields above. If left empty: SQLite if "
+        "there is a file and no host.",
         enum=list(DRIVERS),
-        default="postgresql",
     ),
     "path": _field(
         "SQLite file",
@@ -82,11 +81,6 @@ FIELDS = {
         "Priority to send with",
         "Priority that users of this connection may send with; any if left empty.",
         enum=["regular"],
-    ),
-    "shards": _field(
-        "Shards",
-        "Ids of connections whose stores form one sharded queue, with weights, such as mq_one, mq_two=2; leave all "
-        "fields but the ring empty.",
     ),
 }
 
@@ -125,7 +119,7 @@ _OPTIONS: dict[str, tuple[str, str, str, str | None, str]] = {
     "overweight_dag": (
         "string", "0.2.0", "overweight_by_hand", None,
         "The DAG that the page starts to execute a set-aside message; its params are those of "
-        "`dags/overweight_by_hand.py`.",
+        "`dags/overweight_by_hand.py`, where `CONNECTIONS` lists the connections that it may use.",
     ),
     "page_refresh_seconds": ("integer", "0.2.0", "5", None, "Seconds between two refreshes of the page."),
 }  # fmt: skip
@@ -159,6 +153,14 @@ def get_provider_info() -> dict[str, object]:
         ],
         "notifications": ["airflow_mq.notifications.SetAsideNotifier", "airflow_mq.notifications.StarvingNotifier"],
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
+        "asset-uris": [
+            {
+                "schemes": ["airflow-mq"],
+                "handler": "airflow_mq.assets.sanitize_uri",
+                "factory": "airflow_mq.assets.queue_asset",
+                "to_openlineage_converter": "airflow_mq.assets.convert_asset_to_openlineage",
+            }
+        ],
         # The plugin is an entry point of the group airflow.plugins; listed here as well, it would be loaded twice.
         "cli": ["airflow_mq.cli.airflow.get_cli_commands"],
         "config": {"airflow_mq": {"description": "The message queue.", "options": _options()}},

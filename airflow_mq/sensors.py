@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
 
+from airflow_mq.core.errors import MessageQueueError
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger, read_ring
 
@@ -27,14 +28,15 @@ class _RingSensor(BaseSensorOperator):
         *,
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
-        poll_interval: float = POLL_INTERVAL,
-        deferrable: bool | None = None,
-        **kwargs: object,
+        poke_interval: timedelta | float = POLL_INTERVAL,
+        poll_interval: float | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # `poll_interval` is the name that it had at first.
+        super().__init__(poke_interval=poke_interval if poll_interval is None else poll_interval, **kwargs)
         self.mq_conn_id = mq_conn_id
         self.ring = ring
-        self.poll_interval = poll_interval
         self.deferrable = deferrable
 
     def found(self) -> dict[str, object] | None:
@@ -47,23 +49,23 @@ class _RingSensor(BaseSensorOperator):
         return PokeReturnValue(bool(found), found)
 
     def execute(self, context: Context) -> object:
-        deferrable = self.deferrable
-        if deferrable is None:
-            deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
-        if not deferrable:
+        if not self.deferrable:
             return super().execute(context)
         found = self.found()
         if found:
             return found
         self.defer(
-            trigger=self._trigger(self.mq_conn_id, self.ring, self.poll_interval),
+            trigger=self._trigger(self.mq_conn_id, self.ring, self.poke_interval, give_up=True),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout),
         )
         return None
 
     def execute_complete(self, context: Context, event: Mapping[str, object] | None = None) -> dict[str, object]:
-        return dict(event or {})
+        told = dict(event or {})
+        if "error" in told:
+            raise MessageQueueError(str(told["error"]))
+        return told
 
 
 class QueueReadySensor(_RingSensor):
@@ -71,7 +73,7 @@ class QueueReadySensor(_RingSensor):
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; the connection's if left out (templated)
-    :param poll_interval: seconds between two checks of the trigger
+    :param poke_interval: seconds between two checks (5), also of the trigger
     :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
     """
 
@@ -83,7 +85,7 @@ class SetAsideSensor(_RingSensor):
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; the connection's if left out (templated)
-    :param poll_interval: seconds between two checks of the trigger
+    :param poke_interval: seconds between two checks (5), also of the trigger
     :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
     """
 

@@ -23,7 +23,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_mq import metrics
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.core.errors import (
+    AddressRefused,
+    InvalidInput,
+    LoginRefused,
+    MessageQueueError,
+    NetworkFileSystem,
+    SchemaMissing,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreCorrupt,
+    UnknownRing,
+)
 from airflow_mq.hooks import MessageQueueHook, told_safely
 from airflow_mq.store.bounded import within
 
@@ -46,6 +57,11 @@ SECOND_READ = 0.3
 READ_SECONDS = 30.0
 #: Seconds until a failed store is read again: the first time, and at most.
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+#: Errors that last until a person changes something.
+LASTING = (
+    AddressRefused, InvalidInput, LoginRefused, NetworkFileSystem, SchemaMissing, SchemaTooNew, SchemaTooOld,
+    StoreCorrupt, UnknownRing,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,8 @@ class Reading:
     set_aside: int
     waiting: int
     ring: str
+    #: Error that no further reading follows.
+    error: str = ""
 
     @property
     def anything(self) -> bool:
@@ -72,6 +90,8 @@ class RingTrigger(BaseEventTrigger):
     :param ring: name of the ring; the connection's if left out
     :param poll_interval: seconds between two reads
     :param repeat_after: seconds after which an event is repeated while its cause lasts
+    :param give_up: end with an event `{"error": …}` for an error that lasts, such as a deleted ring; a watcher of an
+        asset waits until a person has repaired it
     """
 
     def __init__(
@@ -80,27 +100,31 @@ class RingTrigger(BaseEventTrigger):
         ring: str | None = None,
         poll_interval: float = POLL_INTERVAL,
         repeat_after: float = REPEAT_AFTER,
+        give_up: bool = False,
     ) -> None:
         super().__init__()
         self.mq_conn_id = mq_conn_id
         self.ring = ring
         self.poll_interval = poll_interval
         self.repeat_after = repeat_after
+        self.give_up = give_up
 
     def serialize(self) -> tuple[str, dict[str, object]]:
-        kwargs = {name: getattr(self, name) for name in ("mq_conn_id", "ring", "poll_interval", "repeat_after")}
+        names = ("mq_conn_id", "ring", "poll_interval", "repeat_after", *(["give_up"] if self.give_up else []))
+        kwargs = {name: getattr(self, name) for name in names}
         return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
     def shared_stream_key(self) -> Hashable | None:
         """Return the key of the poller; triggers with the same key share one."""
-        return ("airflow_mq", self.mq_conn_id, self.ring or "", str(self.poll_interval))
+        return ("airflow_mq", self.mq_conn_id, self.ring or "", str(self.poll_interval), self.give_up)
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Reading, None]:
         """Read the ring while a trigger listens."""
         interval = float(kwargs.get("poll_interval") or POLL_INTERVAL)
         conn_id = kwargs.get("mq_conn_id") or MessageQueueHook.default_conn_name
-        async with aclosing(readings_of(conn_id, kwargs.get("ring"), interval)) as readings:
+        give_up = bool(kwargs.get("give_up"))
+        async with aclosing(readings_of(conn_id, kwargs.get("ring"), interval, give_up)) as readings:
             async for reading in readings:
                 yield reading
 
@@ -109,6 +133,9 @@ class RingTrigger(BaseEventTrigger):
         last: Reading | None = None
         sent_at = 0.0
         async for reading in shared_stream:
+            if reading.error:
+                yield TriggerEvent({"error": reading.error})
+                return
             news = self.news(reading, last)
             if news is None:
                 last = None
@@ -119,7 +146,7 @@ class RingTrigger(BaseEventTrigger):
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Read the ring alone: for a deferred task, and if Airflow shares no pollers."""
         # Closed here rather than by garbage collection: a poller holds a connection.
-        readings = readings_of(self.mq_conn_id, self.ring, self.poll_interval)
+        readings = readings_of(self.mq_conn_id, self.ring, self.poll_interval, self.give_up)
         async with aclosing(readings), aclosing(self.filter_shared_stream(readings)) as events:
             async for event in events:
                 yield event
@@ -162,8 +189,13 @@ class SetAsideTrigger(RingTrigger):
 # -- the poller --
 
 
-async def readings_of(mq_conn_id: str, ring: str | None, poll_interval: float) -> AsyncGenerator[Reading, None]:
-    """Yield readings for ever; retry a store that cannot be reached after ever longer waits."""
+async def readings_of(
+    mq_conn_id: str, ring: str | None, poll_interval: float, give_up: bool = False
+) -> AsyncGenerator[Reading, None]:
+    """Yield readings for ever; retry a store that cannot be reached after ever longer waits.
+
+    :param give_up: end with a reading that is an error if the error lasts
+    """
     retry, poller = FIRST_RETRY, Poller(mq_conn_id, ring)
     try:
         while True:
@@ -175,6 +207,9 @@ async def readings_of(mq_conn_id: str, ring: str | None, poll_interval: float) -
                         await poller.sleep(poll_interval)
             except (MessageQueueError, OSError) as error:
                 cause = told_safely(error)
+                if give_up and isinstance(error, LASTING):
+                    yield Reading((), False, 0, 0, 0, ring or "", error=f"connection {mq_conn_id!r}: {cause}")
+                    return
                 log.warning("could not read connection %r: %s; trying again in %.0f s", mq_conn_id, cause, retry)
             await asyncio.sleep(retry)
             retry = min(retry * 2, LAST_RETRY)

@@ -18,3 +18,16 @@ def percent(part: float | None, sign: str = "") -> str | None:
 def when(moment: datetime) -> str:
     """Return a time of the store's clock as text: `2026-01-31 23:59:59 UTC`. The page shows local time instead."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time: `40 s`, `9 min`, `5 h`, `3 d`."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{max(seconds, 0):,.0f} s"
+
+
+def capitalised(sentence: str, *names: str) -> str:
+    """Return a sentence with a capital, unless it begins with a name, which keeps its letters."""
+    return sentence if sentence.startswith(names) else f"{sentence[:1].upper()}{sentence[1:]}"

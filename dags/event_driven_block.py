@@ -1,8 +1,8 @@
 """## A block as soon as something is sent
 
-The trigger watches the ring and emits the asset; settling emits it again while anything is ready. Airflow may merge
-or lose events without harm: an event is a hint that there is something to do, and the queue holds the truth. The time
-schedule is the safety net: if every event is lost, each message waits five minutes at most.
+The trigger watches the ring and emits the asset; settling emits it again while the next block finds messages. Airflow
+may merge or lose events without harm: an event is a hint that there is something to do, and the queue holds the truth.
+The time schedule is the safety net: if every event is lost, each message waits five minutes at most.
 """
 
 from __future__ import annotations

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 from processing_rules import RULES
 
 from airflow_mq.block import block
 from airflow_mq.operators.receive import ReceiveFilesOperator
 
+#: Not a param: a form must not choose which files of the worker are received.
+FOLDER = "/var/lib/airflow-mq/landing"
+
 with DAG(
     "landing_folder",
     schedule=timedelta(minutes=5),
     catchup=False,
-    params={"folder": Param("/var/lib/airflow-mq/landing", type="string", description="Folder of the files")},
     doc_md=__doc__,
     tags=["airflow_mq"],
 ):
-    received = ReceiveFilesOperator(
-        task_id="receive", folder="{{ params.folder }}", pattern="{origin}/*.json", retries=2, settle=5
-    )
+    received = ReceiveFilesOperator(task_id="receive", folder=FOLDER, pattern="{origin}/*.json", retries=2, settle=5)
     received >> block(processors=RULES)

@@ -13,18 +13,15 @@ from typing import Any
 
 from airflow.sdk import Param, dag, task
 
-FORM = {
-    "orders": Param(3, type="integer", minimum=0, title="Orders", description="Orders that a run places."),
-    "connection": Param("airflow_mq_default", type="string", title="Connection", description="Of the queue."),
-}
+FORM = {"orders": Param(3, type="integer", minimum=0, title="Orders", description="Orders that a run places.")}
 
 
 @contextmanager
-def shop(conn_id: str) -> Iterator[tuple[Any, Any]]:
+def shop() -> Iterator[tuple[Any, Any]]:
     """Open the queue, and an engine for rows in the same database."""
     from airflow_mq.hooks import MessageQueueHook
 
-    hook = MessageQueueHook(conn_id)
+    hook = MessageQueueHook()
     engine = hook.get_sqlalchemy_engine()
     try:
         with hook.queue() as queue:
@@ -41,7 +38,7 @@ def outbox() -> None:
         from sqlalchemy import text
 
         insert = text("INSERT INTO shop_order VALUES (:run, :n) ON CONFLICT DO NOTHING")
-        with shop(params["connection"]) as (queue, engine):
+        with shop() as (queue, engine):
             with engine.begin() as connection:
                 connection.execute(text("CREATE TABLE IF NOT EXISTS shop_order (run text, n integer, UNIQUE (run, n))"))
             for number in range(params["orders"]):
@@ -50,11 +47,11 @@ def outbox() -> None:
                         queue.commands(connection).push("shop/verify", f"order {number} of {run_id}".encode()).execute()
 
     @task
-    def stage(origin: str, rows: str, to: str | None, params: Any = None) -> None:
+    def stage(origin: str, rows: str, to: str | None) -> None:
         """Write a row for each message, and pass it on or complete it, in one transaction."""
         from sqlalchemy import column, insert, table, text
 
-        with shop(params["connection"]) as (queue, engine):
+        with shop() as (queue, engine):
             with engine.begin() as connection:
                 connection.execute(text(f"CREATE TABLE IF NOT EXISTS {rows} (what text UNIQUE)"))
             for token in queue.leases.view(origin, lease=60):

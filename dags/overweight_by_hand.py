@@ -1,7 +1,8 @@
 """## Execute a set-aside message
 
 `airflow-mq set-aside list` prints each message with its address and weight. Trigger this DAG with the address and the
-limit of its cost. The run fails for a key that the form does not have.
+limit of its cost. The run fails for a key that the form does not have. List the connections that it may use in
+`CONNECTIONS`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from processing_rules import RULES
 from airflow_mq.operators.forms import refuse_unknown_params
 from airflow_mq.operators.set_aside import ExecuteOverweightOperator
 
+#: The right to trigger this DAG is the right to decide about these connections, and about no other.
+CONNECTIONS = ["airflow_mq_default"]
 FORM = {
     "address": Param(
         type="string",
@@ -29,7 +32,11 @@ FORM = {
         description="Empty: the one that takes its origin by the rules.",
     ),
     "connection": Param(
-        "airflow_mq_default", type="string", title="Connection", description="Of the type Message queue."
+        CONNECTIONS[0],
+        type="string",
+        enum=CONNECTIONS,
+        title="Connection",
+        description="Of those that this DAG's file permits.",
     ),
     "ring": Param("", type="string", title="Ring", description="Empty: the connection's own."),
 }

@@ -1,18 +1,23 @@
 """## Requeue or discard set-aside messages
 
 After a limit was raised, trigger this DAG with *requeue*: messages that fit now go back to their queues. With *discard*
-the chosen messages are deleted, and events keep the reason and the actor. Leave a field empty to ignore it; to discard,
-set at least one.
+the chosen messages are deleted, and events keep the reason and the actor. Leave a field empty to ignore it. To requeue
+everything, check *All*; to discard, set at least one field. List the connections that it may use in `CONNECTIONS`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Param, task
 
 from airflow_mq.core.judging import REASONS
 from airflow_mq.operators.forms import refuse_unknown_params
 from airflow_mq.operators.set_aside import DiscardSetAsideOperator, RequeueSetAsideOperator
 
+#: The right to trigger this DAG is the right to decide about these connections, and about no other.
+CONNECTIONS = ["airflow_mq_default"]
 FORM = {
     "decision": Param("requeue", type="string", enum=["requeue", "discard"], title="Decision"),
     "why": Param(type="string", minLength=1, title="Why", description="Kept with the event of each message."),
@@ -27,8 +32,13 @@ FORM = {
     "older_than": Param(
         None, type=["null", "integer"], minimum=0, title="Older than", description="In seconds since it was sent."
     ),
+    "all": Param(False, type="boolean", title="All", description="Requeue everything, if no field chooses messages."),
     "connection": Param(
-        "airflow_mq_default", type="string", title="Connection", description="Of the type Message queue."
+        CONNECTIONS[0],
+        type="string",
+        enum=CONNECTIONS,
+        title="Connection",
+        description="Of those that this DAG's file permits.",
     ),
     "ring": Param("", type="string", title="Ring", description="Empty: the connection's own."),
 }
@@ -39,14 +49,19 @@ MEANT = {
     "origin": "{{ params.origin }}",
     "reason": "{{ params.reason }}",
     "older_than": "{{ '' if params.older_than is none else params.older_than }}",
+    # A field that is left empty is left out; `decide` refuses a form that chooses nothing.
+    "all": True,
 }
 
 with DAG("set_aside_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=["airflow_mq"]):
 
     @task.branch(pre_execute=refuse_unknown_params)
-    def decide(params: dict[str, str] | None = None) -> str:
+    def decide(params: Any = None) -> str:
         """Return the task of the decision."""
-        return "discard" if (params or {})["decision"] == "discard" else "requeue"
+        chosen = [params["origin"], params["reason"], params["older_than"] is not None]
+        if not any(chosen) and not (params["all"] and params["decision"] == "requeue"):
+            raise AirflowFailException("the form chooses no messages: set a field. Nothing was changed")
+        return str(params["decision"])
 
     decide() >> [
         RequeueSetAsideOperator(task_id="requeue", **MEANT),

@@ -1,4 +1,4 @@
-"""Hops of three ways through the package: calls, functions and files between a public call and its result.
+"""Hops of some ways through the package: calls, functions and files between a public call and its result.
 
 `python -m tests.hops` runs each way once on SQLite, after a first run that fills caches, and prints a table.
 `python -m tests.hops --list WAY` prints the functions of one way in the order of their first call. A call of a function
@@ -70,6 +70,7 @@ def ways(queue: MessageQueue, address: str) -> dict[str, Callable[[], object]]:
         "enqueue_message": lambda: queue.enqueue_message("acme", b"message"),
         "enqueue_messages": lambda: queue.enqueue_messages("acme", ten),
         "plan_settle": lambda: _plan_and_settle(queue),
+        "service": lambda: queue.service_queues(lambda delivery: None, LIMIT),
         "dry_run": lambda: _dry_run(address),
     }
 
@@ -77,7 +78,7 @@ def ways(queue: MessageQueue, address: str) -> dict[str, Callable[[], object]]:
 def measure() -> dict[str, Hops]:
     """Run each way twice in a store of its own; return the hops of the second run."""
     found = {}
-    for name in ("enqueue_message", "enqueue_messages", "plan_settle", "dry_run"):
+    for name in ("enqueue_message", "enqueue_messages", "plan_settle", "service", "dry_run"):
         with tempfile.TemporaryDirectory() as folder:
             address = f"sqlite:///{folder}/queue.db"
             assert command_line(["--store", address, "store", "upgrade"]) == 0
@@ -85,8 +86,8 @@ def measure() -> dict[str, Hops]:
                 way = ways(queue, address)[name]
                 queue.enqueue_messages("acme", [b"message"] * 3)
                 way()
-                if name == "plan_settle":
-                    # The first run returned its three messages to their queue.
+                if name in ("plan_settle", "service"):
+                    # The first run of a block returned its three messages to their queue.
                     queue.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30))
                     queue.enqueue_messages("acme", [b"message"] * 3)
                 with Hops() as hops:
@@ -97,7 +98,7 @@ def measure() -> dict[str, Hops]:
 
 def main() -> None:
     """Print the hops of all ways, or the functions of one."""
-    parser = argparse.ArgumentParser(description="Print the hops of three ways through the package")
+    parser = argparse.ArgumentParser(description="Print the hops of some ways through the package")
     parser.add_argument("--list", metavar="WAY", help="print the functions of one way")
     wanted = parser.parse_args().list
     with contextlib.redirect_stdout(io.StringIO()):

@@ -22,6 +22,7 @@ from airflow_mq.settings import number
 from . import blocks, events, exports, messages, pauses, queues, ring, set_aside
 from .access import Reader
 from .guard import Guarded
+from .runs import is_paused
 from .schemas import REFUSALS, Schema
 from .stores import Store, connection_ids, described
 
@@ -42,11 +43,20 @@ class Permissions(Schema):
     trigger: bool
 
 
+class ExecuteDag(Schema):
+    """The DAG that executes a set-aside message; null for `paused` if it is not in this Airflow."""
+
+    dag_id: str
+    exists: bool
+    paused: bool | None
+
+
 class Me(Schema):
-    """The signed-in user, and the refresh interval of the page."""
+    """The signed-in user, the DAG that executes set-aside messages, and the refresh interval of the page."""
 
     user: str
     can: Permissions
+    execute_dag: ExecuteDag
     refresh_seconds: int
 
 
@@ -80,7 +90,10 @@ def me(user: Reader, conn_id: str | None = None) -> Me:
         write=conn_id is not None and user.may_write(conn_id),
         trigger=user.may_trigger(set_aside.overweight_dag()),
     )
-    return Me(user=user.name, can=can, refresh_seconds=max(number("page_refresh_seconds", 5), 1))
+    dag_id = set_aside.overweight_dag()
+    paused = is_paused(dag_id)
+    dag = ExecuteDag(dag_id=dag_id, exists=paused is not None, paused=paused)
+    return Me(user=user.name, can=can, execute_dag=dag, refresh_seconds=max(number("page_refresh_seconds", 5), 1))
 
 
 def stores(user: Reader) -> list[Store]:

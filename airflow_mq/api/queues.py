@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Query
 
+from airflow_mq.core.groups import names_above
 from airflow_mq.core.priority import book_name, origin_of, priority_of
 from airflow_mq.queue import MessageQueue, Paused, QueueDepth, QueueState, Server
 from airflow_mq.queue.inspect.fairness import RecentShare
 from airflow_mq.queue.inspect.queues import RECENT
-from airflow_mq.words import when
+from airflow_mq.queue.inspect.servicing import IsPaused, Servicing
+from airflow_mq.words import capitalised, when
 
 from .access import Reader
 from .counting import counted
 from .pauses import Pause
+from .runs import paused_by
 from .schemas import Priority, Schema, Weight
 from .stores import opened
 
@@ -34,6 +37,14 @@ Shares = Mapping[tuple[str, str], RecentShare]
 #: Shares of the latest blocks, and the DAGs and programs that planned them, as of a block of the ledger.
 _shares: dict[tuple[str, str], tuple[int | None, Shares, Sequence[Server]]] = {}
 _lock = Lock()
+
+
+class Service(NamedTuple):
+    """The DAGs and programs that service a ring, the latest plans, and which DAGs are paused."""
+
+    servers: Sequence[Server]
+    servicing: Servicing
+    is_paused: IsPaused
 
 
 class Queue(Schema):
@@ -120,17 +131,18 @@ def queues(
     place = _place(after, cursor)
     with opened(conn_id, ring) as queue:
         shares, servers = _received(conn_id, queue)
+        service = Service(servers, queue.inspect.servicing(), paused_by(user))
         if by_name:
             states = queue.inspect.queues(prefix, place, limit + 1)
             origins = list(dict.fromkeys(state.origin for state in states))
             following = f"{cursor}:{origins[limit - 1]}" if len(origins) > limit else None
-            rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], shares, servers)
+            rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], shares, service)
             return Queues(rows=rows, next=following, total=None, counted=True)
         survey = counted(conn_id, queue, WAIT)
         names = _chosen(dict(survey.depths), shares, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, servers, survey.depths)
+        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, service, survey.depths)
     following = f"{cursor}:{start + limit}" if start + limit < len(names) else None
     return Queues(rows=rows, next=following, total=len(names), counted=survey.done)
 
@@ -178,7 +190,7 @@ def _rows(
     queue: MessageQueue,
     states: Sequence[QueueState],
     shares: Shares,
-    servers: Sequence[Server],
+    service: Service,
     depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[Queue]:
     """Return rows of the table; with `depths`, these replace figures that are lower bounds."""
@@ -186,7 +198,7 @@ def _rows(
     rows = []
     for state in states:
         share = shares.get((state.origin, state.priority), RecentShare())
-        row = _row(state, paused.get(state.origin), share, servers)
+        row = _row(state, paused.get(state.origin), share, service)
         depth = (depths or {}).get(book_name(state.origin, state.priority))
         if depth is not None and state.more and depth.messages > state.messages:
             row.messages, row.bytes, row.more = depth.messages, depth.size, False
@@ -194,7 +206,7 @@ def _rows(
     return rows
 
 
-def _row(state: QueueState, pause: Paused | None, share: RecentShare, servers: Sequence[Server]) -> Queue:
+def _row(state: QueueState, pause: Paused | None, share: RecentShare, service: Service) -> Queue:
     minutes = RECENT / 60
     # If no old message is left, the messages that blocks took recently also arrived recently.
     old = state.messages > state.recent + state.set_aside
@@ -206,24 +218,25 @@ def _row(state: QueueState, pause: Paused | None, share: RecentShare, servers: S
         received=share.received,
         in_rate=(state.recent + (0 if old else share.messages)) / minutes,
         out_rate=share.messages / minutes,
-        why=_why(state, pause, servers),
+        why=_why(state, pause, service),
     )
 
 
-def _why(state: QueueState, pause: Paused | None, servers: Sequence[Server]) -> str:
+def _why(state: QueueState, pause: Paused | None, service: Service) -> str:
     """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
     if state.skipped == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
-        return f"paused{reason}" if pause is not None else "paused together with its group"
+        return f"Paused{reason}" if pause is not None else "Paused together with its group"
     if state.wakes_at is not None:
-        return f"the last attempt failed; next attempt after {when(state.wakes_at)}"
+        return f"The last attempt failed; next attempt after {when(state.wakes_at)}"
     if not state.ready:
-        return "all messages are set aside" if state.set_aside else "all messages are in flight"
+        return "All messages are set aside" if state.set_aside else "All messages are in flight"
     if state.skipped == "in flight":
-        return "its first messages are in flight"
-    if servers and not any(server.takes(state.origin) for server in servers):
-        return "no DAG that services this ring takes this origin"
-    return "waiting for its turn"
+        return "Its first messages are in flight"
+    if service.servers and not any(server.takes(state.origin) for server in service.servers):
+        return "No DAG that services this ring takes this origin"
+    overdue = service.servicing.overdue(state.origin, state.oldest, service.is_paused)
+    return "Waiting for its turn" if overdue is None else overdue.brief
 
 
 @router.get("/queue")
@@ -236,19 +249,26 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         if not states and not pages:
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
         empty = QueueState(origin, priority, share=standing.share)
-        (row,) = _rows(opened_queue, states or [empty], *_received(conn_id, opened_queue))
-        explained = _explained(opened_queue, origin, priority)
+        shares, servers = _received(conn_id, opened_queue)
+        service = Service(servers, opened_queue.inspect.servicing(), paused_by(user))
+        (row,) = _rows(opened_queue, states or [empty], shares, service)
+        explained = _explained(opened_queue, origin, priority, service, states)
     settings = Settings.of(standing, ordered=bool(standing.ordered))
     shown = [QueuePage.of(page, remaining=page.messages, remaining_bytes=page.size) for page in pages]
     return QueueDetail.of(row, explain=explained, pages=shown, settings=settings)
 
 
-def _explained(queue: MessageQueue, origin: str, priority: str) -> Explained:
+def _explained(
+    queue: MessageQueue, origin: str, priority: str, service: Service, states: Sequence[QueueState]
+) -> Explained:
+    overdue = next(iter(service.servicing.of_queues(states, service.is_paused)), None)
+    before, changes = (f"{overdue.sentence} ", [overdue.remedy]) if overdue else ("", [])
     if queue.inspect.has_many_newcomers():
-        sentence = "many queues of this ring are new; the reason is known after the next block."
-        return Explained(reason="new", sentence=sentence, block=None, changes=[])
+        sentence = f"{before}Many queues of this ring are new; the reason is known after the next block."
+        return Explained(reason="new", sentence=sentence, block=None, changes=changes)
     if queue.config.service_weight is None and not any(server.limit for server in queue.inspect.servers()):
-        sentence = "this ring has no service weight: each block sets its own limit, so there is no forecast."
-        return Explained(reason="turn", sentence=sentence, block=None, changes=[])
-    explanation = queue.inspect.explain(origin, ahead=20, priority=priority)
-    return Explained.of(explanation, changes=list(explanation.remedies))
+        sentence = f"{before}This ring has no service weight: each block sets its own limit, so there is no forecast."
+        return Explained(reason="turn", sentence=sentence, block=None, changes=changes)
+    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=service.is_paused)
+    sentence = capitalised(explanation.sentence, origin, *names_above(origin))
+    return Explained.of(explanation, sentence=sentence, changes=list(explanation.remedies))

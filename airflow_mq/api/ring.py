@@ -9,12 +9,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 
-from airflow_mq.queue import MessageQueue
+from airflow_mq.core.priority import book_name
+from airflow_mq.queue import MessageQueue, QueueDepth, QueueState, Survey
 
 from .access import Reader, Writer
 from .blocks import Block, block_of
 from .counting import counted
 from .guard import same_site_only
+from .runs import paused_by
 from .schemas import Priority, Schema, Weight
 from .stores import opened
 
@@ -22,6 +24,8 @@ router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
 #: Queues that are drawn one by one.
 ARCS = 60
+#: Overdue plans that a response names: one for each DAG that some origin waits for.
+MOST_OVERDUE = 3
 #: Seconds that the first response waits for exact totals.
 WAIT = 0.03
 #: Upper bound of the number of set-aside messages.
@@ -34,7 +38,7 @@ MOST_ROWS = 1_000
 CHECKING = 600.0
 _checking = Lock()
 
-HINT = "copy the store, then read the disaster recovery guide and the output of `airflow-mq check`"
+HINT = "Copy the store, then read the disaster recovery guide and the output of `airflow-mq check`"
 
 
 class Arc(Schema):
@@ -59,7 +63,11 @@ class Rest(Schema):
 
 
 class Overview(Schema):
-    """The ring: next queue, waiting queues, totals, and the latest block."""
+    """The ring: next queue, waiting queues, totals, and the latest block.
+
+    Waiting messages include those in flight, and exclude set-aside ones. `overdue` names the plans that should have
+    come by now.
+    """
 
     ring: str
     order: str
@@ -80,6 +88,7 @@ class Overview(Schema):
     arcs: list[Arc]
     rest: Rest
     last_block: Block | None
+    overdue: list[str]
     version: int
 
 
@@ -137,10 +146,14 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         survey = counted(conn_id, queue, WAIT)
         paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(MOST_SET_ASIDE)
         latest = queue.blocks.list(limit=1, entries=True)
-    arcs = [Arc.of(arc, bytes=arc.size, is_head=place == 0) for place, arc in enumerate(state.queues)]
+        overdue = queue.inspect.servicing().of_queues(state.queues, paused_by(user))
+    arcs = [_arc(arc, survey, is_head=place == 0) for place, arc in enumerate(state.queues)]
     drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.bytes for arc in arcs)
-    messages, size = max(survey.messages, drawn_messages), max(survey.size, drawn_bytes)
+    messages = max(survey.messages - survey.set_aside, drawn_messages)
+    size = max(survey.size - survey.set_aside_size, drawn_bytes)
     queues = max(len(survey.depths), len(arcs))
+    # The ring itself lacks the queues that no block has loaded yet.
+    ready = max(queues - survey.set_aside_queues if survey.done else state.ready, len(arcs))
     return Overview.of(
         state,
         ring=ring,
@@ -148,6 +161,7 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         limit=config.service_weight,
         high=config.high,
         paths=config.paths,
+        ready=ready,
         queues=queues,
         waiting_messages=messages,
         waiting_bytes=size,
@@ -157,8 +171,20 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         oldest=min((arc.oldest for arc in state.queues if arc.oldest), default=None),
         head=arcs[0].origin if arcs else None,
         arcs=arcs,
-        rest=Rest(queues=queues - len(arcs), messages=messages - drawn_messages, bytes=size - drawn_bytes),
+        rest=Rest(queues=ready - len(arcs), messages=messages - drawn_messages, bytes=size - drawn_bytes),
         last_block=block_of(latest[0]) if latest else None,
+        overdue=[found.sentence for found in overdue[:MOST_OVERDUE]],
+    )
+
+
+def _arc(state: QueueState, survey: Survey, *, is_head: bool) -> Arc:
+    """Return the drawn part of a queue, without its set-aside messages."""
+    depth = survey.depths.get(book_name(state.origin, state.priority), QueueDepth())
+    return Arc.of(
+        state,
+        messages=max(state.messages - state.set_aside, 0),
+        bytes=max(state.size - depth.set_aside_size, 0),
+        is_head=is_head,
     )
 
 

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from airflow.configuration import conf
+from airflow.models.dag import DagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select, tuple_
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from airflow_mq import block_keys
+from airflow_mq.installation import known_installation
 from airflow_mq.operators.spark.job_listener import SPARK_JOB
+from airflow_mq.queue.inspect.servicing import IsPaused
+from airflow_mq.queue.servers import Server
 
 from .access import SignedIn
 from .schemas import Schema
+
+log = logging.getLogger("airflow_mq.api")
 
 #: Tasks listed per run.
 MOST_TASKS = 50
 #: Accepted ids and URLs of applications: an XCom is written by a task and may hold anything.
 JOB_ID = re.compile(r"[\w.:-]{1,200}")
 JOB_URL = re.compile(r"https?://[^\s\"'<>\\]{1,500}")
+
+#: The id of this Airflow, once it is known.
+_OWN: list[str] = []
 
 #: DAG id and run id; with task id and map index, a task instance.
 RunKey = tuple[str, str]
@@ -62,15 +74,45 @@ class Task(Schema):
 
 
 def run_of(key: str | None) -> Run | None:
-    """Return the DAG run in a block's key, if Airflow planned the block."""
-    run = block_keys.run_of(key)
+    """Return the DAG run in a block's key, if this Airflow planned the block."""
+    run = block_keys.run_of(key, _own())
     return run and Run(dag_id=run.dag_id, run_id=run.run_id, url=run_url(*run))
+
+
+def _own() -> str | None:
+    """Return the id of this Airflow, read once it is made."""
+    if not _OWN and (found := known_installation()):
+        _OWN.append(found)
+    return _OWN[0] if _OWN else None
 
 
 def run_url(dag_id: str, run_id: str) -> str:
     """Return the path of a run's page on this server."""
     root = urlsplit(str(conf.get("api", "base_url", fallback="") or "")).path.rstrip("/")
     return f"{root}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
+
+
+def is_paused(dag_id: str) -> bool | None:
+    """Return whether a DAG is paused; None if it is not in this Airflow, or its database reports an error."""
+    try:
+        dag = DagModel.get_current(dag_id)
+    except OperationalError as error:
+        log.warning("could not read whether %s is paused: %s", dag_id, error.orig)
+        return None
+    return None if dag is None or dag.is_stale else bool(dag.is_paused)
+
+
+def paused_by(user: SignedIn) -> IsPaused:
+    """Return a function that returns whether a server's DAG is paused, if it is one whose tasks the user may see."""
+
+    @lru_cache
+    def of_dag(dag_id: str) -> bool | None:
+        return is_paused(dag_id) if user.may_see_tasks(dag_id) else None
+
+    def of_server(server: Server) -> bool | None:
+        return of_dag(server.dag_id) if server.dag_id is not None and server.airflow == _own() else None
+
+    return of_server
 
 
 def tasks_of(user: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[Task]]:

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.exceptions import AirflowException
-from airflow.models.dag import DagModel
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import Field, WithJsonSchema, WrapValidator
@@ -27,7 +26,7 @@ from airflow_mq.store.rows import LATEST
 from . import schemas
 from .access import Reader, Writer
 from .guard import same_site_only
-from .runs import Run, run_url
+from .runs import Run, is_paused, run_url
 from .schemas import Address, Body, Schema, Weight
 from .stores import opened
 
@@ -45,10 +44,11 @@ MOST_ERROR = 200
 #: Seconds that a decision about many messages may take.
 DECIDING = 60.0
 NOT_STARTED = (
-    "cannot trigger the DAG {} ({}): it must exist without import errors and have the params of "
-    "dags/overweight_by_hand.py; [airflow_mq] overweight_dag names it"
+    "cannot trigger the DAG {} ({}): it must exist without import errors, have the params of "
+    "dags/overweight_by_hand.py, and list this connection among those it permits; [airflow_mq] overweight_dag names it"
 )
 
+NO_LIMIT = "this ring has no service weight: requeue it on the command line, with --limit"
 NOT_STORED = (
     "Airflow's metadata database reported an error: a run of {} may or may not have been created; look at its runs "
     "before you try again"
@@ -65,6 +65,8 @@ class SetAsideMessage(Schema):
     asked: Weight | None
     limit: Weight | None
     fits_now: bool
+    #: Why a requeue would leave it set aside; null if it fits now.
+    stays: str | None
     reason: str
     block: int | None
     at: datetime | None
@@ -96,11 +98,15 @@ class Stayed(Schema):
 
 
 class Decided(Schema):
-    """Number of messages that were requeued or discarded, and of those that stay, with the first of them."""
+    """Number of messages that were requeued or discarded, and of those that stay, with the first of them.
+
+    `excluded` states how many selected messages were left out of the decision, and why.
+    """
 
     done: int
     stayed: int
     refused: list[Stayed]
+    excluded: list[str]
 
 
 class AddressFields(Body):
@@ -164,7 +170,7 @@ def set_aside(
     before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
     error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
 ) -> SetAsideMessages:
-    """Return set-aside messages by address: their weight, and whether it fits into a block now.
+    """Return set-aside messages by address: their weight, and whether a requeue would move them now.
 
     `before_block` returns only messages that an earlier block set aside. `error` returns only messages whose last error
     begins with this text, as requeuing by `error` does. `total` is null if another filter is set, or if there are more
@@ -173,14 +179,15 @@ def set_aside(
     with opened(conn_id, ring) as queue:
         start = core.Address.parse(after) if after else None
         found, following = _matching(queue, start, limit, reason, before_block, error)
-        most = queue.inspect.max_message_weight()
+        limited = queue.config.service_weight is not None
+        stays = queue.set_aside.refusals(found) if limited else [NO_LIMIT] * len(found)
         total = _counted(queue, error) if reason is None and before_block is None else None
-    rows = [_row(message, most) for message in found]
+    rows = [_row(message, refusal) for message, refusal in zip(found, stays, strict=True)]
     return SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)
 
 
-def _row(message: SetAside, most: CoreWeight | None) -> SetAsideMessage:
-    """Return a set-aside message, and whether it fits into `most`."""
+def _row(message: SetAside, refusal: str) -> SetAsideMessage:
+    """Return a set-aside message, and whether it fits now."""
     limit = message.limit
     if limit is None and message.most_bytes is not None:
         limit = CoreWeight(ZERO.time, message.most_bytes)
@@ -190,7 +197,8 @@ def _row(message: SetAside, most: CoreWeight | None) -> SetAsideMessage:
         id=message.id.hex() if message.id else None,
         asked=message.weight,
         limit=limit,
-        fits_now=most is not None and (message.weight is None or not message.weight.exceeds(most)),
+        fits_now=not refusal,
+        stays=refusal or None,
         age_seconds=message.age,
         error=message.error or None,
     )
@@ -245,7 +253,7 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Exec
     if message.weight is not None:
         conf |= {"time_limit": message.weight.time, "size_limit": message.weight.size}
     run_id = _triggered(dag_id, conf, user.name, body.note)
-    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=_is_paused(dag_id))
+    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=is_paused(dag_id) is True)
 
 
 def _waiting(queue: MessageQueue, address: core.Address) -> SetAside:
@@ -275,26 +283,19 @@ def _triggered(dag_id: str, conf: dict[str, str | int], user: str, note: str) ->
     return str(run.run_id)
 
 
-def _is_paused(dag_id: str) -> bool:
-    """Return whether a DAG is paused; its run was created, so an error of the database is none of the request."""
-    try:
-        dag = DagModel.get_current(dag_id)
-    except OperationalError as error:
-        log.warning("could not read whether %s is paused: %s", dag_id, error.orig)
-        return False
-    return dag is not None and bool(dag.is_paused)
-
-
 @router.post("/set-aside/requeue", dependencies=WRITING)
 def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Decided:
     """Requeue set-aside messages that fit into a block now; the others stay set aside."""
-    if [bool(body.addresses), body.all, body.error is not None].count(True) != 1:
+    by_addresses = "addresses" in body.model_fields_set
+    if [by_addresses, body.all, body.error is not None].count(True) != 1:
         raise HTTPException(422, "specify exactly one of addresses, all, error")
     with opened(conn_id, ring, user.name, DECIDING) as queue:
-        if not body.addresses:
+        if not by_addresses:
             result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
             refused = [Stayed.of(stayed, detail=stayed.why) for stayed in result.stayed[:MOST_AT_ONCE]]
-            return Decided(done=len(result.moved), stayed=len(result.stayed), refused=refused)
+            return Decided(
+                done=len(result.moved), stayed=len(result.stayed), refused=refused, excluded=result.exclusions()
+            )
 
         def requeued(address: core.Address) -> None:
             result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
@@ -313,7 +314,7 @@ def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> Deci
 
 def _each(addresses: Iterable[AddressFields], decide: Callable[[core.Address], object]) -> Decided:
     """Decide about each message separately: one rejection does not stop the others."""
-    result = Decided(done=0, stayed=0, refused=[])
+    result = Decided(done=0, stayed=0, refused=[], excluded=[])
     for address in (fields.address() for fields in addresses):
         try:
             decide(address)

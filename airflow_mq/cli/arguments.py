@@ -6,7 +6,7 @@ from argparse import SUPPRESS
 
 from ..core.priority import PRIORITIES, REGULAR
 from .command import Option, option
-from .values import address, positive, weight, words
+from .values import address, positive, seed, weight, words
 
 COMMON = (
     option(
@@ -50,3 +50,11 @@ def why(required: bool = False) -> Option:
     """Return the option for the reason of a decision."""
     more = {"required": True} if required else {"default": ""}
     return option("--why TEXT", "the reason, which the event records", words, **more)
+
+
+BLOCK_LIMIT = option(
+    "--limit TIME/SIZE",
+    "the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
+    weight,
+)
+BLOCK_SEED = option("--seed HEX", "the seed of the blocks, in a ring that shuffles", seed)

@@ -7,9 +7,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..core.nearest import nearest, suggestion
 from .arguments import COMMON
 from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, example_text
 from .errors import UsageError
+from .near import question
 from .output import without_passwords
 from .session import Session
 from .tree import ABOUT, TREE
@@ -31,16 +33,24 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            from difflib import get_close_matches
-
-            near = get_close_matches(str(value), action.choices, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(action.choices)}"
-            raise argparse.ArgumentError(None, f"there is no command {value!r}; {hint}")
-        super()._check_value(action, value)
+            raise argparse.ArgumentError(
+                None, f"there is no command {value!r}; {_meant(str(value), list(action.choices))}"
+            )
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(
+                action, f"unknown {value!r}; {suggestion(str(value), map(str, action.choices))}"
+            )
 
     def error(self, message: str) -> NoReturn:
         """Raise an error."""
         raise UsageError(without_passwords(f"{message} (see `{self.prog} --help`)"))
+
+
+def _meant(word: str, choices: list[str]) -> str:
+    """Return the command that a person may have meant. At the top it may be one of a group."""
+    groups = [entry for entry in TREE if isinstance(entry, Group) and entry.name in choices]
+    inner = [f"{group.name} {word}" for group in groups for command in group.commands if command.name == word]
+    return f"did you mean {' or '.join(inner)}?" if inner else suggestion(word, choices)
 
 
 def make_parser() -> Parser:
@@ -66,7 +76,7 @@ def parse_line(words: Sequence[str]) -> argparse.Namespace:
     if command is not None and command.rest:
         unread = _late_words(parser, args, command, unread)
     if unread:
-        parser.error(f"unknown: {' '.join(unread)}")
+        parser.error(f"unknown: {' '.join(unread)}{_near_option(command, unread)}")
     if command is None:
         inner = getattr(args, "group", parser)
         raise UsageError(f"no command: expected one of those that `{inner.prog} --help` lists")
@@ -84,6 +94,15 @@ def _late_words(parser: Parser, args: argparse.Namespace, command: Command, unre
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
     return []
+
+
+def _near_option(command: Command | None, unread: list[str]) -> str:
+    """Return a question for the option that a person may have meant by one that the command does not have."""
+    options = [*(command.options if command is not None else ()), *COMMON]
+    names = [flag[2:] for one in options for flag in one.flags if flag.startswith("--")]
+    words = [word[2:].partition("=")[0] for word in unread if word.startswith("--")]
+    near = next(filter(None, (nearest(word, names) for word in words)), None)
+    return question(near and f"--{near}")
 
 
 def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> None:

@@ -6,12 +6,14 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ..core.message import Footprint
+from ..core.nearest import nearest
 from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
 from .arguments import ORIGIN, PRIORITY, limit, why
 from .command import Group, command, option
 from .errors import UsageError
+from .near import meant, naming_near, question
 from .output import Columns
-from .serialisation import record
+from .serialisation import changes_of, in_words, record
 from .session import Session
 from .values import count, positive, weight, when, words
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 HOW_TO_BEGIN = "no messages here; send one: airflow-mq enqueue acme 'an order'"
 NOTHING_READY = "nothing is ready; send something: airflow-mq enqueue acme 'an order'"
+_SETTINGS = ("share", "least", "most", "ordered")
 _PARTS = ("count", "size", "pages", "ready_pages")
 _COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
 
@@ -39,9 +42,11 @@ def footprint(session: Session, args: Namespace) -> None:
         raise UsageError("--priority needs an origin: airflow-mq queue footprint ORIGIN --priority high")
     if args.origin is None and args.below:
         raise UsageError("--below needs an origin: airflow-mq queue footprint ORIGIN --below")
+    near = ""
     with session.queue() as queue:
         if args.origin is not None:
             found = [(args.origin, queue.footprint(args.origin, args.priority, below=args.below))]
+            near = "" if found[0][1].count or found[0][1].pages else meant(queue, args.origin)
         else:
             found = queue.footprints(args.prefix, args.after, args.limit + 1)
     more, found = len(found) > args.limit, found[: args.limit]
@@ -50,7 +55,8 @@ def footprint(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         return
     if not any(one.count or one.pages for _, one in found):
-        session.out.remark(HOW_TO_BEGIN if args.origin is None and not args.prefix else "no messages here")
+        remark = HOW_TO_BEGIN if args.origin is None and not args.prefix else "no messages here"
+        session.out.remark(f"{remark}{near}")
     if not found:
         return
     rows = [_row(*one) for one in found]
@@ -110,11 +116,14 @@ def pause(session: Session, args: Namespace) -> None:
     """
     with session.queue() as queue:
         queue.admin.pause(args.origin, args.reason, args.until, below=args.below)
+        near = "" if args.below else meant(queue, args.origin)
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.answer(
         {"paused": args.origin, "below": args.below},
         f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {args.origin}",
     )
+    if near:
+        session.out.remark(f"{args.origin} has no messages{near}")
 
 
 @command(ORIGIN, example="$ queue resume acme")
@@ -125,11 +134,16 @@ def resume(session: Session, args: Namespace) -> bool:
     """
     with session.queue() as queue:
         was_paused = queue.admin.resume(args.origin)
+        near = "" if was_paused else _near_paused(queue, args.origin)
     session.out.answer(
         {"origin": args.origin, "was_paused": was_paused},
-        f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused",
+        f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused{near}",
     )
     return was_paused
+
+
+def _near_paused(queue: MessageQueue, name: str) -> str:
+    return question(nearest(name, [one.origin for one in queue.admin.paused()]))
 
 
 _PAUSED: Columns = (
@@ -157,11 +171,12 @@ def sweep(session: Session, args: Namespace) -> None:
     """
     with session.queue() as queue:
         left = queue.sweep_queue(args.origin)
+        near = "" if left else meant(queue, args.origin)
     session.out.answer(
         {"origin": args.origin, "set_aside": left},
         f"swept {args.origin}: {left:,} messages are set aside; see `airflow-mq set-aside list`"
         if left
-        else f"{args.origin} has nothing to sweep",
+        else f"{args.origin} has nothing to sweep{near}",
     )
 
 
@@ -171,7 +186,7 @@ def reap(session: Session, args: Namespace) -> None:
 
     Rejected (exit code 3) while the page is needed.
     """
-    with session.queue() as queue:
+    with session.queue() as queue, naming_near(queue, [args.origin]):
         queue.reap_page(args.origin, args.page, args.why, priority=args.priority)
     session.out.answer({"origin": args.origin, "page": args.page}, f"reaped page {args.page} of {args.origin}")
 
@@ -184,9 +199,10 @@ def set_head(session: Session, args: Namespace) -> bool:
     """
     with session.queue() as queue:
         is_head = bool(queue.admin.force_set_head(args.origin, priority=args.priority))
+        near = "" if is_head else meant(queue, args.origin)
     session.out.answer(
         {"origin": args.origin, "is_head": is_head},
-        f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next",
+        f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next{near}",
     )
     return is_head
 
@@ -198,24 +214,26 @@ def set_head(session: Session, args: Namespace) -> bool:
     option("--most TIME/SIZE", "get at most this of each block", weight),
     option("--ordered", "process its messages one after the other", default=None),
     option("--relaxed", "process its messages in parallel", action="store_false", dest="ordered", default=None),
-    option("--defaults", "use the ring's settings"),
+    option("--unset NAME", "use the ring's setting for NAME; may be repeated", choices=_SETTINGS, action="append"),
+    option("--defaults", "use the ring's settings for all"),
     name="set",
-    example="$ queue set acme --share 4 --most 300000/500000000",
+    example="$ queue set acme --share 4 --most 300000/500000000\n$ queue set acme --unset most",
 )
 def set_origin(session: Session, args: Namespace) -> None:
-    """Configure how an origin is serviced.
+    """Change how an origin is serviced, from the next block on.
 
-    Give all options at once: an omitted one goes back to the ring's setting. In a ring with paths, share, least and
-    most are those of the whole group of this name.
+    Omitted settings stay. In a ring with paths, share, least and most are those of the whole group of this name.
     """
-    settings = {"share": args.share, "least": args.least, "most": args.most, "ordered": args.ordered}
-    if args.defaults == any(value is not None for value in settings.values()):
-        raise UsageError(
-            "specify what to set: --share, --least, --most, --ordered or --relaxed, or --defaults for none of them"
-        )
+    settings = {name: getattr(args, name) for name in _SETTINGS}
+    unset = _SETTINGS if args.defaults else args.unset or ()
+    is_any = any(value is not None for value in settings.values())
+    if args.defaults and (is_any or args.unset):
+        raise UsageError("--defaults unsets every setting: use it alone")
+    if not is_any and not unset:
+        raise UsageError("no setting: expected --share, --least, --most, --ordered, --relaxed, --unset or --defaults")
     with session.queue() as queue:
-        queue.admin.set_origin(args.origin, **settings)
-    session.out.answer({"origin": args.origin, **settings}, f"configured {args.origin}, from the next block on")
+        changed = queue.admin.set_origin(args.origin, **settings, unset=unset)
+    session.out.answer({"origin": args.origin, "changed": changes_of(changed)}, f"{args.origin}: {in_words(changed)}")
 
 
 @command(ORIGIN, example="$ queue show acme")

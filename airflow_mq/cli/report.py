@@ -1,4 +1,4 @@
-"""`report`: fairness, the ledger, measured weights and simulations."""
+"""`report`: fairness, the ledger and measured weights."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from ..core.priority import queue_name
 from ..words import many, percent
 from .arguments import limit
 from .command import Group, command, option
-from .forecast import as_percent
 from .output import Columns
-from .serialisation import picked, record
+from .serialisation import as_percent, picked, record
 from .session import Session
-from .simulate import simulate
 from .values import count, positive, words
-from .weights import weights
+from .weights import FITS, NOTHING, WHICH, fit_fields, formula, is_off, read_fits, warn_of_drift
 
 if TYPE_CHECKING:
     from ..core.orders import Entry
@@ -138,9 +136,34 @@ _LEDGER: Columns = (
     ("stopped by", lambda row: _stopped_by(*row)),
 )
 
+
+@command(*WHICH, example="$ report weights")
+def weights(session: Session, args: Namespace) -> bool:
+    """Compare measured weights with the ring's weigher.
+
+    Exit code 1 if they are more than 25 % apart.
+    """
+    with session.queue() as queue:
+        found, together = read_fits(queue, args.processor, args.origin)
+        weigher = queue.config.weigher
+    if session.out.as_json:
+        fits = [fit_fields(one) for one in found]
+        session.out.value({"weigher": weigher.to_json(), "fits": fits, "together": fit_fields(together)})
+        warn_of_drift(session, together)
+        return not is_off(together)
+    session.out.fields({"the ring's weigher": formula(weigher)})
+    if together is None:
+        session.out.remark(NOTHING)
+        return True
+    everything = [*found, together] if len(found) > 1 else found
+    session.out.items(everything, FITS, "")
+    warn_of_drift(session, together)
+    return not is_off(together)
+
+
 REPORT = Group(
     "report",
-    "report fairness, measured weights and the ledger, and simulate other policies",
-    (fairness, ledger, weights, simulate),
+    "report fairness, measured weights and the ledger",
+    (fairness, ledger, weights),
     example="$ report fairness",
 )

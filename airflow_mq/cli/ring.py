@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+import signal
+import sys
+import threading
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 
-from ..core.config import ORDERS, RingConfig
+from ..core.config import ORDERS, RingConfig, difference
+from ..core.nearest import suggestion
 from ..core.priority import PRIORITIES, REGULAR
 from ..words import many
 from .arguments import limit
 from .command import Group, command, option
 from .errors import UsageError
+from .serialisation import in_words, record
 from .session import Session
 from .values import json_object, positive, seed, setting, weight, words
-from .weights import fit_weigher, measure_costs
+from .weights import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 
+#: The units of a ring's times, and their number in a millisecond.
+_UNITS = {"ms": 1, "us": 1000}
 _OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
 _SETTINGS = (
     option(
@@ -33,6 +43,16 @@ _SETTINGS = (
     option("--ordered", "process an origin's messages one after the other", default=None),
     option("--relaxed", "process them in parallel", action="store_false", dest="ordered", default=None),
 )
+_NAMES = [item.name for item in fields(RingConfig)]
+
+
+def ring_setting(text: str) -> str:
+    """Read the name of a setting."""
+    if text not in _NAMES:
+        raise ArgumentTypeError(f"unknown setting {text[:80]!r}: {suggestion(text, _NAMES)}")
+    return text
+
+
 _RING = option("name RING", "the ring (default: that of --ring)", words, nargs="?")
 
 
@@ -68,22 +88,33 @@ def create(session: Session, args: Namespace) -> None:
 
 
 @command(
-    _RING, *_SETTINGS, example="$ ring change night --max-attempts 5 --set 'costs={\"service_page_item\": [1, 0]}'"
+    _RING,
+    *_SETTINGS,
+    option("--unset NAME", "return a setting to its default; may be repeated", ring_setting, action="append"),
+    example="$ ring change night --max-attempts 5 --unset backoff\n"
+    "$ ring change night --set 'costs={\"service_page_item\": [1, 0]}'",
 )
 def change(session: Session, args: Namespace) -> None:
     """Configure a ring, for all its users.
 
-    Checked against what is stored: a heap can only grow.
+    Omitted settings stay. Checked against what is stored: a heap can only grow.
     """
     settings = _settings(args)
-    if not settings:
-        raise UsageError("no setting: expected --set NAME=VALUE, or one of the options that --help lists")
+    default, unset = RingConfig(), set(args.unset or ())
+    if not settings and not unset:
+        raise UsageError("no setting: expected --set NAME=VALUE, --unset NAME, or one of the options that --help lists")
+    if both := unset & settings.keys():
+        raise UsageError(f"{min(both)} is both set and unset: specify one of them")
     with session.queue(args.name) as queue:
-        # Read as a whole ring would be, so that costs, weights and weighers get their types.
+        before, name = queue.config.to_json(), queue.ring
+        # Read as a whole ring would be, so that weights and weighers get their types.
         typed = RingConfig.from_json(settings)
-        config = queue.admin.change_ring(**{name: getattr(typed, name) for name in settings})
-        name = queue.ring
-    _done(session, name, config, f"configured ring {name}: {', '.join(sorted(settings))}")
+        changes = {name: getattr(typed, name) for name in settings} | {name: getattr(default, name) for name in unset}
+        if "costs" in settings:
+            changes["costs"] = settings["costs"]
+        config = queue.admin.change_ring(**changes)
+    done = difference(before, config.to_json())
+    _done(session, name, config, f"ring {name}: {in_words(done)}")
 
 
 @command(
@@ -178,6 +209,84 @@ def housekeep(session: Session, args: Namespace) -> None:
         f"{many(done['expired_messages'], 'set-aside message')} expired, {many(done['culled_pages'], 'page')} culled; "
         "expired events, ledgers, keys and payloads are deleted",
     )
+
+
+@command(*WHICH, option("--store-it", "store the fitted weigher in the ring"), example="$ ring fit-weigher --store-it")
+def fit_weigher(session: Session, args: Namespace) -> bool:
+    """Fit a weigher to measured weights.
+
+    Exit code 1 if nothing was measured yet.
+    """
+    with session.queue() as queue:
+        _, together = read_fits(queue, args.processor, args.origin)
+        if together is not None and args.store_it:
+            queue.admin.change_ring(weigher=together.fit.weigher)
+    if session.out.as_json:
+        session.out.value({"fit": fit_fields(together), "stored": together is not None and args.store_it})
+    if together is None:
+        session.out.remark(NOTHING)
+        return False
+    session.out.remark(f"fitted to {together.fit.count:,} messages: {formula(together.fit.weigher)}")
+    if args.store_it:
+        session.out.remark("stored in the ring")
+    else:
+        warn_of_drift(session, together)
+        session.out.remark("nothing was stored; --store-it does")
+    return True
+
+
+@command(
+    option("--repeats N", "measure each step N times (default: 9)", positive, default=9),
+    option("--unit", "the unit of the ring's times (default: ms)", choices=tuple(_UNITS), default="ms"),
+    option("--apply", "store the measured costs in the ring"),
+    example="$ ring measure-costs\n$ ring measure-costs --json > costs.json",
+)
+def measure_costs(session: Session, args: Namespace) -> None:
+    """Measure what each step of servicing costs here.
+
+    Creates a ring of its own beside the store (a file in its folder, a schema of its database), times its steps, and
+    removes it again; no other ring is touched. Medians are rounded up. Measure on an idle machine; `ring change --file`
+    reads what --json prints. Rejected if a block of the ring could not pay for one message with these costs.
+    """
+    from .. import measuring
+
+    per_millisecond = _UNITS[args.unit]
+    with session.queue() as queue, _ended_by_signal(), session.out.progress("measuring") as tell:
+        found = measuring.measure(queue.store.address, args.repeats, tell)
+        costs = measuring.costs_of(found, per_millisecond)
+        # Checked whether it is applied or not: what is printed can be used.
+        config = queue.config.changed(costs=costs)
+        if args.apply:
+            queue.admin.change_ring(costs=costs)
+    if session.out.as_json:
+        steps = [record(one, cost=getattr(costs, one.step)) for one in found]
+        settings = {"unit": args.unit, "repeats": args.repeats, "applied": args.apply}
+        session.out.value({**settings, "steps": steps, "config": {"costs": costs.to_json()}})
+    else:
+        rows = [
+            (one.step, getattr(costs, one.step).time, f"{one.median:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", one.how)
+            for one in found
+        ]
+        session.out.table(
+            ("step", f"cost, {args.unit}>", "median, ms>", "a quarter below>", "above>", "measured as"), rows
+        )
+        session.out.remark(f"as a setting: --set 'costs={json.dumps(costs.to_json())}'")
+        session.out.remark("set in the ring" if args.apply else "nothing was changed; --apply sets them in the ring")
+    for warning in config.warnings():
+        session.out.warn(warning)
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Let a polite end clean up as an error does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 RING = Group(

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ..core.blob import Reference
+from ..core.config import BLOCK_PARTS
 from ..core.message import Address
 from ..core.weight import Weight
 
@@ -73,3 +74,26 @@ def payload_fields(payload: bytes) -> dict[str, str]:
         return {"payload": payload.decode("utf-8")}
     except UnicodeDecodeError:
         return {"payload_base64": base64.b64encode(payload).decode()}
+
+
+def changes_of(changed: Mapping[str, tuple[object, object]]) -> dict[str, object]:
+    """Return changed settings with their old and new values."""
+    return {name: {"was": was, "is": now} for name, (was, now) in changed.items()}
+
+
+def in_words(changed: Mapping[str, tuple[object, object]]) -> str:
+    """Return changed settings as a sentence."""
+    if not changed:
+        return "nothing changed"
+    return ", ".join(f"{name} {_value(was)} → {_value(now)}" for name, (was, now) in changed.items())
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "unset"
+    return str(value) if isinstance(value, (str, Weight)) else json.dumps(plain(value))
+
+
+def as_percent(parts: int) -> str:
+    """Return a deficit, which is counted in parts of a block, as a percentage."""
+    return f"{100 * parts / BLOCK_PARTS:.2f}%"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,14 +33,16 @@ if TYPE_CHECKING:
     TRACEBACK,
     example="$ service --processor orders:process --drain\n$ service --processor orders:process --follow",
 )
-def service(session: Session, args: Namespace) -> None:
+def service(session: Session, args: Namespace) -> bool | None:
     """Process the ready queues with a Python function, in this process.
 
-    The function takes a Delivery (payload, origin, page, index, meter). It returns nothing or true if the message is
-    processed, false if it is processed without success, or an outcome such as Yield() or BadFormat(). If it raises, the
-    message stays, and a later call tries it again.
+    A function of one parameter receives the Delivery (payload, origin, page, index, meter); parameters named payload,
+    origin and message receive these. It returns nothing or true if the message is processed, false if it is processed
+    without success, or an outcome such as Yield() or BadFormat(). If it raises, the message stays, and a later call
+    tries it again. The exit code is 1 if no tried message was processed.
     """
-    processor = _processor(args.processor, args.batch)
+    raised: list[str] = []
+    processor = _noting(_processor(args.processor, args.batch), raised)
     options: dict[str, Any] = {
         name: value
         for name in ("limit", "slice_messages", "slice_seconds")
@@ -54,7 +57,7 @@ def service(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         counted = {} if calls is None else {"calls": calls}
         session.out.value({**asdict(total), "weight": total.weight, **counted})
-        return
+        return not _failed(total, raised)
     if not (total.processed or total.failed or total.set_aside or total.expired):
         back = (
             ", and what was tried went back, to be tried again (`airflow-mq message events`)" if total.went_back else ""
@@ -62,8 +65,33 @@ def service(session: Session, args: Namespace) -> None:
         session.out.remark(
             f"nothing was processed{back}; `airflow-mq queue order` lists the ready queues and why they wait"
         )
-        return
+        return not _failed(total, raised)
     session.out.remark(f"{summary(total)}; weight {total.weight}")
+    return not _failed(total, raised)
+
+
+def _failed(total: Serviced, raised: list[str]) -> bool:
+    """Return whether every message that was tried failed; some may be set aside because of too many attempts."""
+    return not total.processed and bool(total.failed or total.went_back or raised)
+
+
+def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Processor | BatchProcessor:
+    """Return the processor; the latest error that it raises is noted."""
+    from ..queue import BatchProcessor
+
+    def noting(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def called(tried: object) -> Any:
+            try:
+                return process(tried)
+            except Exception as error:
+                raised[:] = [type(error).__name__]
+                raise
+
+        return called
+
+    if isinstance(processor, BatchProcessor):
+        return BatchProcessor(noting(processor.process), processor.weigher)
+    return noting(processor)
 
 
 def _service(
@@ -106,9 +134,10 @@ def summary(done: Serviced) -> str:
 
 def _processor(name: str, batch: bool) -> Processor | BatchProcessor:
     from ..queue import BatchProcessor, batch_processor
+    from ..queue.calls import processor_of
 
     found = load(name)
     if isinstance(found, BatchProcessor):
         return found
-    processor = load_callable(name)
-    return batch_processor(processor) if batch else processor
+    function = load_callable(name)
+    return batch_processor(function) if batch else processor_of(function)

@@ -6,22 +6,18 @@ import logging
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ..core.errors import AddressRefused, MessageQueueError
 from .errors import UsageError
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..hooks import MessageQueueHook
     from ..queue import MessageQueue
-    from ..sharding import ShardedQueue
     from ..store import StoreAddress
 
-T = TypeVar("T")
 DEFAULT_RING = "default"
 VARIABLE = "AIRFLOW_MQ_STORE"
 
@@ -78,16 +74,7 @@ class Session:
         """Open a queue on the ring that every store has."""
         return self.queue(DEFAULT_RING)
 
-    def sharded(self, conn_id: str) -> tuple[ShardedQueue, dict[str, int]]:
-        """Open the sharded queue of an Airflow connection; return it with the weights of its shards."""
-        return self._looked_up(conn_id, lambda hook: (hook.sharded_queue(self.ring), hook.shards()))
-
     def _connected(self, conn_id: str) -> StoreAddress:
-        target = self._looked_up(conn_id, lambda hook: hook._target())
-        self.ring = self.ring or target.ring
-        return target.address
-
-    def _looked_up(self, conn_id: str, read: Callable[[MessageQueueHook], T]) -> T:
         # As Airflow's own commands do, to find connections in its database.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
         try:
@@ -98,7 +85,7 @@ class Session:
             # Airflow logs to standard output by default, from its first use on.
             with redirect_stdout(sys.stderr):
                 _keep_logs_off_stdout()
-                return read(hooks.MessageQueueHook(conn_id))
+                target = hooks.MessageQueueHook(conn_id)._target()
         except MessageQueueError:
             raise
         except Exception as error:
@@ -106,6 +93,8 @@ class Session:
             raise AddressRefused(
                 f"Airflow has no connection {conn_id!r}, or cannot look it up ({type(error).__name__})"
             ) from None
+        self.ring = self.ring or target.ring
+        return target.address
 
 
 def _keep_logs_off_stdout() -> None:

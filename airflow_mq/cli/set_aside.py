@@ -11,6 +11,7 @@ from ..words import many
 from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
 from .command import Group, command, option
 from .errors import UsageError
+from .near import meant, naming_near
 from .output import Columns
 from .processors import load_callable, stdout_kept_clean
 from .serialisation import address_fields, record
@@ -41,8 +42,9 @@ def list_set_aside(session: Session, args: Namespace) -> None:
     """List the set-aside messages, and the limits they were judged by."""
     with session.queue() as queue:
         found = queue.set_aside.list(after=args.after, limit=args.limit + 1, **_filters(args))
+        near = "" if found else meant(queue, args.origin)
     more, found = len(found) > args.limit, found[: args.limit]
-    empty = "no message is set aside; messages that can never fit a block, or failed too often, are kept here"
+    empty = f"no message is set aside; messages that can never fit a block, or failed too often, are kept here{near}"
     if not session.out.items(found, _COLUMNS, empty, map(_plain, found)):
         return
     if more:
@@ -94,7 +96,12 @@ _COLUMNS: Columns = (
 def execute(session: Session, args: Namespace) -> None:
     """Process one set-aside message now."""
     processor = load_callable(args.processor)
-    with session.queue() as queue, session.out.progress("executing"), stdout_kept_clean(session):
+    with (
+        session.queue() as queue,
+        naming_near(queue, [args.address.origin]),
+        session.out.progress("executing"),
+        stdout_kept_clean(session),
+    ):
         used = queue.execute_overweight(args.address, processor, args.limit)
     session.out.answer({"address": args.address, "weight": used}, f"executed {args.address}; weight {used}")
 
@@ -118,28 +125,40 @@ def requeue(session: Session, args: Namespace) -> bool:
     """
     filters = _chosen(args)
     how = {"limit": args.limit, "weigh": args.weigh, "forget_attempts": args.forget_attempts}
-    with session.queue() as queue:
+    with session.queue() as queue, naming_near(queue, _origins(args)):
         if args.address:
             result = queue.set_aside.requeue(args.address, args.why, **how)
         else:
             result = queue.set_aside.requeue_all(args.why, **how, **filters)
+        is_none = not (result.moved or result.stayed or result.exclusions())
+        near = meant(queue, args.origin) if is_none else ""
     if session.out.as_json:
         moved = [{"address": one.address, "moved": one.moved} for one in result.moved]
-        session.out.value({"moved": moved, "stayed": [{"address": s.address, "why": s.why} for s in result.stayed]})
+        stayed = [{"address": judged.address, "why": judged.why} for judged in result.stayed]
+        session.out.value({"moved": moved, "stayed": stayed, "excluded": result.exclusions()})
     elif result.moved or result.stayed:
         rows = [(one.address, "goes on at", str(one.moved)) for one in result.moved]
         rows += [(one.address, "stays", one.why) for one in result.stayed]
         session.out.table(("address", "verdict", ""), rows)
-    session.out.remark(f"{len(result.moved):,} fit by now and go back into their queues; {len(result.stayed):,} stay")
-    return not result.stayed
+    session.out.remark(
+        f"{len(result.moved):,} fit by now and go back into their queues; {len(result.stayed):,} stay{near}"
+    )
+    for sentence in result.exclusions():
+        session.out.remark(sentence)
+    return not (result.stayed or result.swept)
+
+
+def _origins(args: Namespace) -> list[str]:
+    return [one.origin for one in args.address or ()]
 
 
 def _chosen(args: Namespace) -> dict[str, Any]:
-    """Return the filters; addresses exclude them."""
+    """Return the filters. Addresses, filters and --all exclude each other, and nothing never means everything."""
     filters = _filters(args)
-    if bool(args.address) == bool(filters or getattr(args, "all", False)):
+    if [bool(args.address), bool(filters), getattr(args, "all", False)].count(True) != 1:
         raise UsageError(
             "specify either addresses, or some of --origin, --reason, --block, --arrived, --older-than, --error"
+            + (", or --all" if hasattr(args, "all") else "")
         )
     return filters
 
@@ -154,12 +173,13 @@ def _chosen(args: Namespace) -> dict[str, Any]:
 def discard(session: Session, args: Namespace) -> None:
     """Delete set-aside messages, with a recorded reason."""
     filters = _chosen(args)
-    with session.queue() as queue:
+    with session.queue() as queue, naming_near(queue, _origins(args)):
         if args.address:
             number = queue.set_aside.discard(args.address, args.why)
         else:
             number = queue.set_aside.discard_all(args.why, **filters)
-    session.out.answer({"discarded": number}, f"discarded {many(number, 'message')}")
+        near = "" if number else meant(queue, args.origin)
+    session.out.answer({"discarded": number}, f"discarded {many(number, 'message')}{near}")
 
 
 @command(example="$ set-aside expire")

@@ -48,8 +48,10 @@ def sql(session: Session, args: Namespace) -> None:
         address = session.address()
         dialect = "sqlite" if address.driver == "sqlite" else "postgres"
         schema = schema or address.schema
-        if since is None:
-            since = store.schema_status(address).version
+        status = store.schema_status(address)
+        if status.state == "unreleased":
+            status.require()
+        since = status.version if since is None else since
     text = store.upgrade_sql(dialect, schema or "airflow_mq", since or 0)
     if session.out.as_json:
         session.out.value({"sql": text})
@@ -72,6 +74,8 @@ def version(session: Session, args: Namespace) -> bool:
     if not session.out.as_json:
         if status.state in ("missing", "older"):
             session.out.remark(f"{f'{status.lacks}; ' if status.lacks else ''}run `airflow-mq store upgrade`")
+        elif status.state == "unreleased":
+            session.out.remark(status.unreleased)
         elif status.state == "newer":
             session.out.remark("install a newer airflow-mq here")
     return status.state == "current"

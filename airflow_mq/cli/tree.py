@@ -6,11 +6,10 @@ from .block import BLOCK
 from .check import check
 from .command import Entry
 from .completion import completion
-from .demo import demo
-from .dev import dev
+from .dev import demo, dev
 from .doctor import doctor
 from .enqueue import enqueue
-from .forecast import explain
+from .explain import explain
 from .message import MESSAGE
 from .payload import PAYLOAD
 from .queue import QUEUE
@@ -18,7 +17,6 @@ from .report import REPORT
 from .ring import RING
 from .service import service
 from .set_aside import SET_ASIDE
-from .shards import SHARDS
 from .store import STORE
 from .top import top
 
@@ -49,6 +47,5 @@ TREE: tuple[Entry, ...] = (
     RING,
     REPORT,
     STORE,
-    SHARDS,
     completion,
 )

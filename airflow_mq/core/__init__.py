@@ -40,8 +40,9 @@ Promises
 --------
 - *Always open.* Enqueuing succeeds whatever the state of any queue, paused or not.
 - *Bounded.* The planned weight of a block never exceeds its limit.
-- *Progress.* If any ready message fits a full block, each block tries at least one message. Messages that expired or
-  are too heavy come to their end without a processor; a walk decides about a bounded number of them in each queue.
+- *Progress.* If any ready message fits a full block, each block tries at least one message, however many queues it
+  cannot serve. Messages that expired or are too heavy come to their end without a processor. A walk decides about a
+  bounded number of them, and the next walk goes on with another queue.
 - *Order.* The messages of an ordered origin start in the order in which they were sent.
 - *Conservation.* A message is waiting, in flight, set aside, or gone with exactly one event that records how.
 - *Fairness.* Among queues that are always ready, weight is divided by their shares. A message that costs c quanta

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from .blob import Reference
 from .events import EventRun
 from .message import Address
-from .page import InboxRow, Note, Page
+from .page import Note, Page, Rows
 from .weight import Weight
 
 #: Ids from here on stand for messages that the operation enqueued itself; a writer draws the final ids.
@@ -27,24 +29,38 @@ class Aside:
     reason: str
 
 
-@dataclass(frozen=True)
-class Posted:
+class Posted(NamedTuple):
     """A message that the operation enqueues: one that a processor sends, or one that returns to its queue."""
 
     origin: str
     payload: bytes
     #: Facts that planning needs; None for a plain message.
     note: Note | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     #: When the message was first sent, in microseconds; None for a plain message, which is sent with the commit.
     sent_at: int | None = None
 
-    def inbox_row(self, id_: int) -> InboxRow:
-        """Return the message as a row that can be cut into pages."""
+    def rows(self, id_: int) -> Rows:
+        """Return the message as the only row to cut into pages."""
         note = self.note
         if note is None and isinstance(self.payload, Reference):
             note = Note(blob=self.payload.size)
-        return InboxRow(id_, [len(self.payload)], {} if note is None else {0: note})
+        return Rows([id_], [1], [len(self.payload)], {} if note is None else {0: note})
+
+
+class PutOff(NamedTuple):
+    """A message of a relaxed queue that went back: it leaves its page, and joins its queue again when it is due."""
+
+    posted: Posted
+    due: int
+    #: Where it was.
+    page: Page
+    item: int
+
+    @property
+    def was(self) -> tuple[int, int]:
+        """The page and the index where it was."""
+        return self.page.index, self.item
 
 
 @dataclass
@@ -79,5 +95,7 @@ class Changes:
         self.asides: dict[Address, Aside | None] = {}
         self.events: list[EventRun] = []
         self.posted: dict[int, Posted] = {}
+        #: Messages that wait outside of their queue until they are due.
+        self.put_off: list[PutOff] = []
         #: Number of the block that the operation settles.
         self.block: int | None = None

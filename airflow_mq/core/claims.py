@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -30,7 +29,7 @@ from .working_set import WorkingSet
 FIRST_PULL = 16
 #: Number of messages that are weighed at once at first, a page of small ones; eight times as many as long as all fit.
 FIRST_STRETCH = 512
-#: Messages of one queue that a walk decides about without a processor. Decisions cost no weight, so the meter does not
+#: Messages of all queues that a walk decides about without a processor. Decisions cost no weight, so the meter does not
 #: bound them; the next walk goes on.
 MOST_DECISIONS = 10_000
 
@@ -80,9 +79,8 @@ class Claim:
     origin: str
     runs: list[ClaimRun] = field(default_factory=list)
     planned: Weight = Weight(0, 0)
-    #: Whether its messages are processed one after the other. The plan resolves it for the life of the block; None in a
-    #: claim that was planned before claims recorded it.
-    ordered: bool | None = None
+    #: Whether its messages are processed one after the other. The plan resolves it for the life of the block.
+    ordered: bool = True
     #: The *most* of its origin at the time of planning.
     most: Weight | None = None
 
@@ -189,8 +187,7 @@ class Stretches(ABC):
 
     def __init__(self, scales: Scales) -> None:
         self.scales = scales
-        #: Numbers of decisions, by queue.
-        self._decisions: Counter[str] = Counter()
+        self._decisions = 0
 
     @abstractmethod
     def begin_visit(self, book: Book) -> None:
@@ -260,6 +257,7 @@ class Stretches(ABC):
         ladder.meter.size += total[1] + item[1] * count
         if ladder.credit:
             ladder.credit.spend(total)
+        ladder.givers.add(book.origin)
         return self.take(ladder, book, page, weights, total)
 
     def _stretch(self, page: Page, start: int, stop: int) -> int:
@@ -282,11 +280,13 @@ class Stretches(ABC):
         fits = ladder.meter.fits(weight.plus(ladder.item_cost))
         exceeded = ladder.bounds.exceeded(weight, page.extent(item), fits_now=fits)
         if expired or exceeded:
-            if self._decisions[book.origin] >= MOST_DECISIONS:
+            if self._decisions >= MOST_DECISIONS:
+                ladder.is_worn = True
                 return 0, PageStatus.NO_PROGRESS
             if not ladder.meter.consume(ladder.item_cost):
                 return 0, PageStatus.BAILED
-            self._decisions[book.origin] += 1
+            self._decisions += 1
+            ladder.givers.add(book.origin)
             id_ = self.scales.name(book.origin, page, item)
             verdict = Verdict.EXPIRED if expired else Verdict.SET_ASIDE
             reason, limit = exceeded or Exceeded(OVERWEIGHT, ladder.bounds.limit)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, nextafter
 from typing import Any
 
 from .characters import shown
 from .errors import ConfigRefused, InvalidWeight
+from .nearest import suggestion
 from .weigher import LinearWeigher
 from .weight import Costs, Weight, max_message_weight
 
@@ -72,7 +73,8 @@ class RingConfig:
     lease: float = 900.0
     #: Attempts without an outcome after which a message is set aside; None: no limit.
     max_attempts: int | None = None
-    #: Seconds until a message that went back is tried again; doubled after each attempt, up to `backoff_most`.
+    #: Seconds until a message that went back is tried again; doubled after each attempt, up to `backoff_most`. An
+    #: ordered queue waits as a whole.
     backoff: float = 0.0
     #: The longest such time in seconds.
     backoff_most: float = 3_600.0
@@ -162,23 +164,25 @@ class RingConfig:
 
     def check(self) -> RingConfig:
         """Raise `ConfigRefused` if settings contradict each other, or could never service a message."""
-        self._check_backoff()
-        return self._check_weight()
-
-    def _check_backoff(self) -> None:
         if self.backoff > self.backoff_most:
             raise ConfigRefused(
                 f"backoff={self.backoff:g} is above backoff_most={self.backoff_most:g}: expected at most backoff_most "
                 "seconds; raise backoff_most, or lower backoff"
             )
-
-    def _check_weight(self) -> RingConfig:
         least = self.costs.overhead
         if self.service_weight is not None and least.exceeds(self.service_weight):
             raise ConfigRefused(
                 f"service_weight too small ({self.service_weight}): it does not pay for looking at one message; "
                 "expected "
                 f"at least {self.service_weight.at_least(least)} with these costs"
+            )
+        lightest = self.weigher.weigh(1)
+        if self.service_weight is not None and any(
+            needed and not part for needed, part in zip(lightest, self.service_weight)
+        ):
+            raise ConfigRefused(
+                f"service_weight too small ({self.service_weight}): every message would be set aside, because one of a "
+                f"single byte weighs {lightest}; raise service_weight, or change weigher"
             )
         return self
 
@@ -214,14 +218,10 @@ class RingConfig:
         """Return the configuration with other settings; a heap may only grow."""
         unknown = set(changes) - {item.name for item in fields(self)}
         if unknown:
-            raise ConfigRefused(
-                f"unknown setting {', '.join(sorted(unknown))[:80]}: expected settings of a ring; see "
-                "docs/reference/settings.md"
-            )
-        after = replace(self, **changes)._check_weight()
-        if changes.keys() & {"backoff", "backoff_most"}:
-            # A ring that an earlier version stored with such a backoff can still be changed in other ways.
-            after._check_backoff()
+            raise ConfigRefused(_unknown(unknown))
+        if isinstance(changes.get("costs"), Mapping):
+            changes["costs"] = replace(self.costs, **_costs(changes["costs"]))
+        after = replace(self, **changes).check()
         if self.blob_path not in (None, after.blob_path, *after.earlier_blob_paths):
             after = replace(after, earlier_blob_paths=(*after.earlier_blob_paths, str(self.blob_path)))
         if self.high and not after.high:
@@ -249,14 +249,11 @@ class RingConfig:
         known = {item.name for item in fields(cls)}
         unknown = set(value) - known
         if unknown:
-            raise ConfigRefused(
-                f"unknown setting {', '.join(sorted(map(repr, unknown)))[:80]}: "
-                f"expected one of {', '.join(sorted(known))}"
-            )
+            raise ConfigRefused(_unknown(unknown))
         settings = dict(value)
         try:
             if "costs" in settings:
-                settings["costs"] = Costs(**{name: Weight.of(cost) for name, cost in settings["costs"].items()})
+                settings["costs"] = Costs(**_costs(settings["costs"]))
             if "weigher" in settings:
                 settings["weigher"] = LinearWeigher.from_json(settings["weigher"])
             if settings.get("service_weight") is not None:
@@ -264,6 +261,24 @@ class RingConfig:
             return cls(**settings)
         except (TypeError, AttributeError, InvalidWeight) as error:
             raise ConfigRefused(f"invalid configuration of a ring: {error}") from error
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the old and the new value of each setting that differs."""
+    return {name: (before[name], value) for name, value in after.items() if before[name] != value}
+
+
+def _unknown(names: Iterable[str]) -> str:
+    name = min(names)
+    return f"unknown setting {name[:80]!r}: {suggestion(name, [item.name for item in fields(RingConfig)])}"
+
+
+def _costs(value: Mapping[str, Any]) -> dict[str, Weight]:
+    known = [item.name for item in fields(Costs)]
+    for name in value:
+        if name not in known:
+            raise ConfigRefused(f"unknown cost {name[:80]!r}: {suggestion(name, known)}")
+    return {name: Weight.of(cost) for name, cost in value.items()}
 
 
 def _check_blob_path(name: str, path: object) -> None:

@@ -8,7 +8,18 @@ from itertools import accumulate, islice
 
 from .book import Book
 from .config import BLOCK_PARTS
-from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
+from .orders import (
+    LOOK_PAST,
+    MOST_LOOKS,
+    STOPPED,
+    Ledger,
+    fits,
+    front_weight,
+    is_servable,
+    look_on,
+    parts_of,
+    visit,
+)
 from .outcome import PageStatus
 from .priority import origin_of
 from .ring import Ring
@@ -69,14 +80,24 @@ class DeficitRounds:
         self.met: dict[str, None] = {}
         #: Queues whose next message is covered and did not fit: first in the next block.
         self.owed: dict[str, None] = {}
+        #: Of these, queues that had their owed turn in this block, and the next one was cut off: behind the others.
+        self.ahead: list[str] = []
         #: Queues whose next message does not fit the rest of the block and is not covered yet.
         self.saving: dict[str, None] = {}
+        #: Queues about whose first message the walk could not decide any more: they come next.
+        self.undecided: dict[str, None] = {}
         #: Credit earned beyond the rounds of the owed queues: lent, so that no weight is left over.
         self.lent: dict[str, int] = {}
         self.lending = False
+        #: Whether the first round ended because enough queues give messages.
+        self.is_part = False
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Service guarantees, then a round over the ring, then rounds over the queues met there."""
+        if self.ladder.looks_only:
+            self._look_on(MOST_LOOKS)
+            self._go_round([origin for origin in self.met if self._may_go_on(origin)])
+            return
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
         for origin in guaranteed:
@@ -85,13 +106,24 @@ class DeficitRounds:
 
     def resume(self) -> None:
         """Go on after the meter's limit grew, with the queues that the old limit stopped."""
-        again = [origin for origin in self.purses if self.stopped_by_limit(origin)]
-        self.owed, self.saving, self.lent, self.lending = {}, {}, {}, False
-        again += islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST)
-        for origin in again:
-            if origin in self.met or not self.ladder.is_full:
-                self.met[origin] = None
-                self._visit(origin)
+        again = [origin for origin in {**self.owed, **self.purses} if self.stopped_by_limit(origin)]
+        fresh = list(islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST))
+        self.owed, self.saving = {}, {}
+        if self.is_part:
+            # The next block begins with the others, unless these leave some weight over.
+            self._go_on_with(again)
+            if not (self.owed or self.saving):
+                self._go_on_with(fresh)
+        else:
+            self._go_on_with([*again, *fresh])
+
+    def _go_on_with(self, origins: Iterable[str]) -> None:
+        self.lent, self.lending = {}, False
+        again = []
+        for origin in origins:
+            if origin in self.met or not (self.ladder.is_full or self._passes_over(origin)):
+                self._meet(origin)
+                again.append(origin)
         self._go_round([origin for origin in again if self._may_go_on(origin)])
 
     def stopped_by_limit(self, origin: str) -> bool:
@@ -112,23 +144,69 @@ class DeficitRounds:
             book.deficit -= parts
             self.ladder.working_set.changes.books.add(origin)
             self.ledger.entry(origin).deficit = book.deficit
-        self.ring.favour([origin for origin in self.owed if origin in self.ring])
+        self._line_up()
+
+    def _line_up(self) -> None:
+        """Let queues whose turn was not given come before the head of the next block.
+
+        Where a block reaches only a part of the ring, a queue that got messages of it keeps what it is owed until its
+        turn comes: else it would be in the next part as well.
+        """
+        first = {**self.owed, **self.undecided}
+        most = self.ladder.most_queues
+        if self.is_part or (most is not None and len(self.met) > most):
+            got = [origin for origin in self.met if origin in self.ring and self.ledger.entry(origin).messages]
+            first = {origin: None for origin in {**first, **self.saving} if not self.ledger.entry(origin).messages}
+            for origin in got:
+                self.ring.bump(origin)
+        self.ring.favour([origin for origin in first if origin in self.ring])
 
     def _first_round(self) -> list[str]:
-        unfit = 0
-        while unfit < LOOK_PAST and not self.ladder.is_full:
-            origin = self.ring.head()
-            if origin is None or origin in self.met:
-                break
-            self.met[origin] = None
-            served = self._visit(origin)
-            if origin not in self.ring or self.ledger.entry(origin).reason != "limit":
-                unfit = 0
-            elif not served:
-                if not self.ladder.meter.fits(self.ladder.visit_cost):
-                    break
-                unfit += 1
+        unfit, passed, origin = 0, None, self.ring.head()
+        while origin is not None and origin not in self.met and unfit < LOOK_PAST and not self.ladder.is_full:
+            if self._passes_over(origin):
+                passed, unfit = origin, unfit + 1
+            else:
+                served = self._meet(origin)
+                if self._is_fit(origin):
+                    unfit = 0
+                elif not served:
+                    if not self.ladder.meter.fits(self.ladder.visit_cost):
+                        break
+                    unfit += 1
+            origin = self.ring.head() if passed is None else self.ring.next_in_line(passed)
+        self.is_part = self.ladder.is_full and origin is not None and origin not in self.met
+        if unfit == LOOK_PAST and not self.ladder.is_worn:
+            self._look_on(LOOK_PAST)
+        for origin in self.ahead:
+            # All others of this round come first: else a queue whose turn is longer than a block starves them.
+            self.owed[origin] = self.owed.pop(origin)
         return [origin for origin in self.met if self._may_go_on(origin)]
+
+    def _passes_over(self, origin: str) -> bool:
+        """Return whether earlier parts of this call left too little for a queue. It is first in the next call."""
+        return self.ladder.is_resumed and not is_servable(self.ladder, self.ladder.working_set.book(origin))
+
+    def _meet(self, origin: str) -> bool:
+        """Visit a queue for the first time in this round; return whether it was serviced."""
+        self.met[origin] = None
+        served = self._visit(origin)
+        if self._may_go_on(origin):
+            # A later round of this block services it.
+            self.ladder.givers.add(origin)
+        return served
+
+    def _is_fit(self, origin: str) -> bool:
+        """Return whether something else than the rest of the block ended the visit of a queue, or the queue left."""
+        reason = self.ledger.entry(origin).reason
+        if origin not in self.ring or reason not in STOPPED:
+            return not (self.ladder.is_worn and reason == "yielded" and origin in self.ring)
+        return reason == "spent" and is_servable(self.ladder, self.ladder.working_set.book(origin))
+
+    def _look_on(self, most: int) -> None:
+        """Visit queues that the round did not come to, from where the last look ended, if that services them."""
+        for origin in look_on(self.ladder, self.ring, most, self.met):
+            self._meet(origin)
 
     def _visit(self, origin: str) -> bool:
         book = self.ladder.working_set.book(origin)
@@ -144,6 +222,8 @@ class DeficitRounds:
         if resumed and entry.reason == "spent":
             self._earn(book)
             served |= self._service(book, self._purse(book))
+            if origin in self.owed:
+                self.ahead.append(origin)
         return served
 
     def _earn(self, book: Book) -> None:
@@ -183,6 +263,8 @@ class DeficitRounds:
         bailed = entry.reason == "limit" and visited.status is PageStatus.BAILED
         if bailed and book.deficit >= self._front(book) and not self._is_stuck(book):
             self.owed[book.origin] = None
+        if self.ladder.is_worn and entry.reason == "yielded" and not visited.progressed:
+            self.undecided[book.origin] = None
         if not book.is_ready:
             book.deficit = min(book.deficit - self.lent.pop(book.origin, 0), 0)
         entry.deficit = book.deficit
@@ -203,7 +285,7 @@ class DeficitRounds:
         front = self._front_weight(book)
         if front is None or not self.purses[origin].most.fits(front):
             return False
-        if not self._fits(front):
+        if not fits(self.ladder, front):
             if not front.exceeds(self.ladder.room):
                 self.saving[origin] = None
             return False
@@ -221,10 +303,6 @@ class DeficitRounds:
                 entry.offered, entry.deficit = max(entry.offered, book.deficit), book.deficit
             if book.deficit >= self._front(book):
                 self.owed[origin] = None
-
-    def _fits(self, weight: Weight) -> bool:
-        costs = self.ladder.visit_cost.plus(self.ladder.page_cost).plus(self.ladder.item_cost)
-        return self.ladder.meter.fits(weight.plus(costs))
 
     def _skip_empty_rounds(self, rotating: list[str]) -> bool:
         """Skip rounds until one of these queues is covered; each queue earns for all of them."""

@@ -14,6 +14,7 @@ The tree::
     │   └── ConfigRefused
     ├── Refused                        refused by the contract; nothing was changed
     │   ├── RecursiveDisallowed
+    │   ├── DeliverySealed
     │   ├── QueuePaused
     │   ├── NotFound
     │   │   ├── NoPage
@@ -44,25 +45,20 @@ The tree::
         ├── SchemaTooOld
         ├── SchemaTooNew
         ├── StoreUnreachable
+        │   └── LoginRefused
+        ├── StoreForked
         ├── StoreReplaced
         ├── StoreBusy
         ├── StoreFull
         ├── StoreReadOnly
         ├── StoreCorrupt
-        ├── CommitInDoubt
-        ├── LayoutMissing
-        ├── LayoutChanged
-        ├── ShardUnavailable
-        └── ShardsFailed
+        └── CommitInDoubt
 
 An error text names the problem, the expected value and what to do next. The default text of an error is the first line
 of its docstring.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 
 class MessageQueueError(Exception):
@@ -121,6 +117,10 @@ class Refused(MessageQueueError):
 
 class RecursiveDisallowed(Refused):
     """A processor may only enqueue; perform other operations outside of it."""
+
+
+class DeliverySealed(Refused):
+    """Delivery sealed: its processor has answered; send before it returns, or send outside of it with a queue."""
 
 
 class QueuePaused(Refused):
@@ -264,8 +264,16 @@ class StoreUnreachable(StoreError):
     """The store does not answer; nothing was changed."""
 
 
+class LoginRefused(StoreUnreachable):
+    """The PostgreSQL server does not let this user in; correct the connection, or the rules of the server."""
+
+
 class StoreReplaced(StoreError):
     """The SQLite file was replaced since it was opened; restore the right file, then open the queue again."""
+
+
+class StoreForked(StoreError):
+    """Process forked within a transaction on its SQLite file: start it by spawn, or fork it outside of one."""
 
 
 class StoreBusy(StoreError):
@@ -289,39 +297,3 @@ class CommitInDoubt(StoreError):
 
     Without an idempotency key, check whether it was committed before you repeat the call.
     """
-
-
-class LayoutMissing(StoreError):
-    """No store has a layout of shards yet; run `airflow-mq shards apply`."""
-
-
-class LayoutChanged(StoreError):
-    """The layout of the shards changed, or a change is incomplete; nothing was changed."""
-
-
-class ShardUnavailable(StoreError):
-    """A shard cannot be reached; nothing was changed in it."""
-
-    def __init__(self, shard: str, where: str, cause: Exception) -> None:
-        super().__init__(
-            f"shard {shard!r} ({where}) is unavailable ({type(cause).__name__}): the other shards go on; "
-            "try again when it answers, or look at `airflow-mq shards status`"
-        )
-        self.shard = shard
-
-
-class ShardsFailed(StoreError):
-    """Some shards failed, and the call is complete in the others."""
-
-    def __init__(
-        self, failed: dict[str, Exception], done: object = None, unsent: Sequence[tuple[str, Any]] = ()
-    ) -> None:
-        causes = "; ".join(f"{shard}: {type(error).__name__}" for shard, error in failed.items())
-        rest = f"; {len(unsent):,} messages are not sent: `unsent` has them, to send again" if unsent else ""
-        super().__init__(f"failed in {len(failed)} shards, complete in the others ({causes}){rest}")
-        #: The errors, by shard.
-        self.failed = failed
-        #: The result in the other shards.
-        self.done = done
-        #: Pairs of origin and message that are not sent. Those of a shard that failed with `CommitInDoubt` may be sent.
-        self.unsent = list(unsent)

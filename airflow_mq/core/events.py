@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from .message import Address
 from .outcome import BadFormat, Corrupt, StackLimitReached, Unsupported
@@ -82,6 +83,9 @@ _DECIDED = re.compile(r"(?s)(.*) \(([^()]*)\)")
 _SENT = re.compile(r"; sent (\S+)$")
 _MOVED = re.compile(r"; goes on at ([0-9]{1,19}):([0-9]{1,19})")
 _UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to ([0-9]{1,19}):([0-9]{1,19})")
+_WAITS = re.compile(
+    r"(?s)(.*?)(?:; )?waits aside for ([0-9]{1,19}(?:\.[0-9]{1,6})?) s, joins again behind ([0-9]{1,19}):([0-9]{1,19})"
+)
 _ATTEMPT = re.compile(r"(?s)(.*?) \(attempt [0-9]{1,19}: (.*)\)")
 
 
@@ -95,6 +99,12 @@ def with_untried(why: str, page: int, index: int) -> str:
     return f"{why}{'; ' if why else ''}untried behind it up to {page}:{index}"
 
 
+def with_wait(why: str, wait: int, page: int, index: int) -> str:
+    """Return the detail of a message that went back and waits aside: for how many microseconds, and the last place."""
+    seconds = f"{wait // 1_000_000}.{wait % 1_000_000:06}".rstrip("0").rstrip(".")
+    return f"{why}{'; ' if why else ''}waits aside for {seconds} s, joins again behind {page}:{index}"
+
+
 def with_error(why: str, attempts: int, error: str) -> str:
     """Return the detail of a message that exhausted its attempts: their number and the last error."""
     return f"{why} (attempt {attempts}: {error})"
@@ -103,6 +113,13 @@ def with_error(why: str, attempts: int, error: str) -> str:
 def with_arrival(why: str, when: str) -> str:
     """Return the detail of a message that was set aside."""
     return f"{why}; sent {when}"
+
+
+class Wait(NamedTuple):
+    """A wait aside: its seconds from the event on, and the last place of the queue when it began."""
+
+    seconds: float
+    behind: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -149,9 +166,23 @@ class Event:
         if self.fate is Fate.ATTEMPTS_EXHAUSTED:
             attempt = _ATTEMPT.fullmatch(detail)
             return attempt[1] if attempt else detail
-        pattern = _UNTRIED if self.fate is Fate.WENT_BACK else _DECIDED if self.fate in DECISIONS else None
-        found = pattern.fullmatch(self.detail) if pattern else None
+        if self.fate is Fate.WENT_BACK:
+            return self._went_back[0]
+        found = _DECIDED.fullmatch(self.detail) if self.fate in DECISIONS else None
         return found[1] if found else detail
+
+    @property
+    def _went_back(self) -> tuple[str, Wait | None]:
+        """For *WentBack*: the reason, and the wait that followed."""
+        untried = _UNTRIED.fullmatch(self.detail)
+        detail = untried[1] if untried else self.detail
+        found = _WAITS.fullmatch(detail)
+        return (found[1], Wait(float(found[2]), (int(found[3]), int(found[4])))) if found else (detail, None)
+
+    @property
+    def wait(self) -> Wait | None:
+        """For *WentBack* in a relaxed queue with a backoff: the wait until the message joins its queue again."""
+        return self._went_back[1] if self.fate is Fate.WENT_BACK else None
 
     @property
     def sent(self) -> str | None:

@@ -27,28 +27,40 @@ a whole block and of which no message was started has no error: a single message
 backlog got all it asked for, possibly late; two figures in blocks measure that. A *wait* is a row of blocks in which a
 queue was wanting and none of its messages was started. A backlog was *late* by the blocks that it lasted longer than if
 each block had given what was promised.
+
+Queues that are alike, with equal settings in one group, are judged as one member: a block promises the same to each of
+them that wants more. So a block costs time for its lines and its kinds of queues, not for the queues that wait.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from itertools import accumulate, count, repeat
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from .config import BLOCK_PARTS
-from .groups import SEPARATOR
+from .groups import ROOT, SEPARATOR, group_of, home_of, names_above
 from .orders import Entry, lines_of, wanting_in
 from .priority import REGULAR, queue_name
 from .weight import Weight
 
 #: Filter of the origins that a block services; None: all.
 Takes = Callable[[str], bool] | None
+#: Number of bits by which promises are finer than parts of a block: they are whole numbers, so that sums are exact.
+FINE = 64
+#: A demand counts as promised if at most one part in this many is missing.
+NEARLY = 10**9
+#: Demand without a known end.
+ENDLESS = 1 << 192
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """Settings of an origin; least and most are in parts of a block."""
 
     share: int = 1
@@ -56,13 +68,14 @@ class Promise:
     most: float = inf
 
 
-@dataclass(frozen=True)
-class Round:
-    """One block: what each queue received, which queues were started, and which were left wanting."""
+class Asks(NamedTuple):
+    """Demand of a ready queue."""
 
-    granted: Mapping[str, int]
-    started: frozenset[str]
-    wanting: frozenset[str]
+    #: Index of the first block in which it had messages to service.
+    since: int
+    #: Demand in parts of a block; a lower bound unless `all` is set.
+    parts: float = 0
+    all: bool = False
 
 
 class OriginFairness(NamedTuple):
@@ -168,118 +181,441 @@ def _blocks(count: int) -> str:
     return f"{count:,} blocks" if count != 1 else "1 block"
 
 
-def rounds_of(
-    pages: Sequence[Sequence[Entry]],
-    parts: Callable[[Weight], int],
-    ready: Mapping[str, int],
-    takes: Sequence[Takes] = (),
-    skips: Sequence[Collection[str]] = (),
-) -> list[Round]:
-    """Return the blocks of a ledger, the oldest first.
+def judge(
+    pages: Sequence[Sequence[Entry]], parts: Callable[[Weight], int], ready: Mapping[str, Asks],
+    promises: Mapping[str, Promise], left: Callable[[str], float], *, priority: str = REGULAR, paths: bool = False,
+    takes: Sequence[Takes] = (), skips: Sequence[Collection[str]] = (),
+) -> Fairness:  # fmt: skip
+    """Return the figures of the queues of one priority from a ledger, the oldest block first.
 
     A queue that a block left wanting is also wanting in the blocks that do not mention it, up to its next line, unless
-    that line reports a skip. Behind its last line, `ready` decides: from which of these blocks on, counted from 0, the
-    queue had messages to service.
+    that line reports a skip. Behind its last line, `ready` decides.
 
+    :param ready: the queues that are ready now.
+    :param promises: settings of each origin; with paths, also of groups by name.
+    :param left: returns the whole demand of a ready queue; called only if that is unknown and matters.
     :param takes: for each block, the origins that it services, if any block services only some. A queue is never
         wanting in a block that does not service it.
     :param skips: for each block, the queues that it skipped without a visit.
     """
-    wanting: list[set[str]] = [set() for _ in pages]
-    lines = lines_of(pages, skips)
-    for origin in lines.keys() | ready.keys():
-        own: Sequence[int] = range(len(pages))
-        if takes:
-            own = [at for at, services in enumerate(takes) if services is None or services(origin)]
-        mine = [(bisect_left(own, at), entry) for at, entry in lines.get(origin, ())]
-        since = bisect_left(own, ready[origin]) if origin in ready else None
-        for stretch in wanting_in(mine, since, len(own)):
-            for at in stretch:
-                wanting[own[at]].add(origin)
-    return [
-        Round(
-            {**dict.fromkeys(skipped, 0), **{entry.origin: parts(entry.granted) for entry in page}},
-            frozenset(entry.origin for entry in page if entry.messages),
-            frozenset(wanting[at]),
-        )
-        for at, (page, skipped) in enumerate(zip(pages, skips or [()] * len(pages)))
-    ]
+    lines, every = lines_of(pages, skips), range(len(pages))
+
+    def own(origin: str) -> Sequence[int]:
+        """Return the blocks that serviced a queue."""
+        if not takes:
+            return every
+        mentioned = {at for at, _ in lines.get(origin, ())}
+        return tuple(at for at, accepts in enumerate(takes) if accepts is None or accepts(origin) or at in mentioned)
+
+    names = {name for origin in lines.keys() | ready.keys() for name in names_above(origin)} if paths else set()
+    division = _Division(len(pages), promises, left, names, paths=paths)
+    queues = []
+    for origin, own_lines in lines.items():
+        queues.append(_Queue([origin], division.kind(origin)))
+        queues[-1].read(own_lines, ready.get(origin), own(origin), parts)
+    alike: defaultdict[tuple[_Kind, Asks, Sequence[int]], list[str]] = defaultdict(list)
+    for origin, asks in ready.items():
+        if origin not in lines:
+            alike[division.kind(origin), asks, own(origin)].append(origin)
+    for (kind, asks, blocks), origins in alike.items():
+        queue = _Queue(origins, kind)
+        queue.read((), asks, blocks, parts)
+        queues += [queue] if queue.backlogs else []
+    given = [sum(parts(entry.granted) for entry in page) for page in pages]
+    division.judge(queues, given)
+    sums = list(accumulate(given, initial=0))
+    found = [figures for queue in queues for figures in queue.figures(sums, priority)]
+    found.sort(key=attrgetter("origin"))
+    return Fairness(len(pages), found, jain(ratios_of(found)))
 
 
-@dataclass
-class Backlog:
-    """Blocks that left a queue wanting, and the one that emptied it afterwards."""
+@dataclass(eq=False, slots=True)
+class _Kind:
+    """Queues of a group with equal settings: a block promises the same to each of them that wants more.
 
-    #: Total demand, in parts of a block; infinite while unknown.
-    asked: float = 0.0
-    promised: float = 0.0
+    So they have one clock, which advances by the weight promised to each.
+    """
+
+    group: _Group
+    #: Configured share, and the one that counts in the group.
+    setting: int
+    share: int
+    least: int
+    most: int
+    now: int = 0
+    #: Number of wanting queues, and their backlogs by the clock at which each will have been promised its demand.
+    size: int = 0
+    alarms: list[tuple[int, int, _Backlog]] = field(default_factory=list)
+    #: Weight that the present block promises to each.
+    got: int = 0
+
+    def rest(self) -> int:
+        """Return the smallest demand of its queues that is not promised yet."""
+        while self.alarms and self.alarms[0][2].alarm != self.alarms[0][1]:
+            heappop(self.alarms)
+        return self.alarms[0][0] - self.now if self.alarms else ENDLESS
+
+    def nearly(self) -> int:
+        """Return what may be missing of the demand with this rest: sums of parts are inexact in their last digits."""
+        return self.alarms[0][2].asked // NEARLY if self.alarms else 0
+
+    def level(self) -> int:
+        """Return the weight for a share of one at which one or all of its queues have all that they may get."""
+        return -((self.got - min(self.most, self.rest())) // self.share)
+
+    def demand(self) -> tuple[int, int]:
+        """Return what its queues want of a block, and the sum of their leasts."""
+        rests = [(end - self.now, len(log.names)) for end, alarm, log in self.alarms if log.alarm == alarm]
+        rests.append((ENDLESS, self.size - sum(size for _, size in rests)))
+        least = min(self.least, self.most)
+        return sum(min(self.most, rest) * size for rest, size in rests), sum(min(least, rest) * n for rest, n in rests)
+
+
+@dataclass(eq=False, slots=True)
+class _Backlog:
+    """Blocks that left queues wanting, and the one that emptied them afterwards."""
+
+    queue: _Queue
+    names: list[str]
+    stretches: list[range] = field(default_factory=list)
     received: int = 0
-    #: Total that these blocks gave, their number, and after how many the whole demand was promised.
-    given: int = 0
-    blocks: int = 0
-    done_after: int | None = None
-
-    @property
-    def rest(self) -> float:
-        """Demand that is not promised yet."""
-        return max(self.asked - self.promised, 0.0)
-
-    def add(self, promised: float, received: int, given: int) -> None:
-        """Add one of its blocks."""
-        self.promised += promised
-        self.received += received
-        self.given += given
-        self.blocks += 1
-        # Sums of parts are inexact in their last digits.
-        if self.done_after is None and self.promised >= self.asked * (1 - 1e-9):
-            self.done_after = self.blocks
+    #: Total demand; a lower bound unless `known`.
+    asked: int = 0
+    known: bool = True
+    #: Weight promised up to the clock at which this stretch began, and the block after which all was promised.
+    promised: int = 0
+    since: int | None = None
+    done: int | None = None
+    #: Number of its alarm; 0 for none.
+    alarm: int = 0
 
     @property
     def late(self) -> int:
-        """Number of blocks that it lasted beyond the one in which its whole demand was promised."""
-        return 0 if self.done_after is None else self.blocks - self.done_after
+        """Number of its blocks after the one in which its whole demand was promised."""
+        if self.done is None:
+            return 0
+        return sum(max(stretch.stop - max(stretch.start, self.done + 1), 0) for stretch in self.stretches)
 
 
-def backlogs_of(rounds: Sequence[Round], left: Mapping[str, float]) -> list[dict[str, Backlog]]:
-    """Return, for each block, the backlogs that contain it."""
-    found: list[dict[str, Backlog]] = []
-    open_ones: dict[str, Backlog] = {}
-    for block in rounds:
-        here: dict[str, Backlog] = {}
-        for origin in block.wanting | (block.started & open_ones.keys()):
-            backlog = here[origin] = open_ones.setdefault(origin, Backlog())
-            backlog.asked += block.granted.get(origin, 0)
-            if origin not in block.wanting:
-                del open_ones[origin]
-        found.append(here)
-    for origin, backlog in open_ones.items():
-        backlog.asked += left.get(origin, inf)
-    return found
+@dataclass(eq=False, slots=True)
+class _Queue:
+    """Figures of a queue from its lines in the ledger, or of queues without a line that are alike."""
+
+    names: list[str]
+    kind: _Kind
+    granted: int = 0
+    longest: int = 0
+    waiting: int = 0
+    #: Whether any message was started since it had a backlog.
+    started: bool = False
+    backlogs: list[_Backlog] = field(default_factory=list)
+    #: Blocks in which it is not like others, with what it got: outside of backlogs, or more than its most.
+    apart: list[tuple[int, int, _Backlog | None]] = field(default_factory=list)
+
+    def read(
+        self, lines: Sequence[tuple[int, Entry]], asks: Asks | None, own: Sequence[int], parts: Callable[[Weight], int]
+    ) -> None:
+        """Find the backlogs in its lines."""
+        entries = dict(lines)
+        since = None if asks is None else bisect_left(own, asks.since)
+        stretches = wanting_in([(bisect_left(own, at), entry) for at, entry in lines], since, len(own))
+        wanting = [blocks for stretch in stretches for blocks in _blocks_of(own, stretch)]
+        emptied = entries.keys() - {blocks.start for blocks in wanting}
+        backlog: _Backlog | None = None
+        for blocks in sorted([*wanting, *(range(at, at + 1) for at in emptied)], key=attrgetter("start")):
+            entry, is_wanting = entries.get(blocks.start), blocks.start not in emptied
+            got = 0 if entry is None else parts(entry.granted)
+            started = entry is not None and entry.messages > 0
+            self.granted += got
+            if is_wanting and backlog is None:
+                backlog = _Backlog(self, self.names)
+                self.backlogs.append(backlog)
+            if started:
+                self.waiting, self.started = 0, self.started or bool(self.backlogs)
+            elif is_wanting:
+                self.waiting += len(blocks)
+                self.longest = max(self.longest, self.waiting)
+            is_in = backlog is not None and (started or is_wanting)
+            if backlog is not None and is_in:
+                backlog.stretches.append(blocks)
+                backlog.received += got
+            if got and (not is_in or _fine(got) > self.kind.most):
+                self.apart.append((blocks.start, got, backlog if is_in else None))
+            if started and not is_wanting:
+                backlog = None
+        for log in self.backlogs:
+            log.asked = _fine(log.received)
+        if backlog is not None:
+            backlog.asked += _fine(inf if asks is None else asks.parts)
+            backlog.known = asks is None or asks.all
+
+    def figures(self, sums: Sequence[int], priority: str) -> Iterator[OriginFairness]:
+        """Yield the figures of each queue.
+
+        :param sums: what the blocks before each block gave.
+        """
+        for logs in [self.backlogs] if len(self.names) == 1 else [[log] for log in self.backlogs]:
+            contended = given = promised = received = late = 0
+            for log in logs:
+                contended += sum(map(len, log.stretches))
+                given += sum(sums[blocks.stop] - sums[blocks.start] for blocks in log.stretches)
+                promised, received, late = promised + log.promised, received + log.received, max(late, log.late)
+            promise = promised / (1 << FINE)
+            judged = promise > 0 and (self.started or promise >= BLOCK_PARTS)
+            common = (
+                self.kind.setting, contended, promise / given if given else None, received / given if given else None,
+                received / promise - 1 if judged else None, self.longest, self.waiting, late,
+                self.granted / BLOCK_PARTS, priority,
+            )  # fmt: skip
+            names = logs[0].names if logs else self.names
+            yield from map(OriginFairness._make, zip(names, *map(repeat, common)))
 
 
-def judge(
-    rounds: Sequence[Round],
-    promises: Mapping[str, Promise],
-    *,
-    left: Mapping[str, float] | None = None,
-    paths: bool = False,
-) -> Fairness:
-    """Return the figures of these blocks.
+def _fine(parts: float) -> int:
+    return ENDLESS if parts == inf else int(parts) << FINE
 
-    :param promises: settings of each origin; with paths, also of groups by name.
-    :param left: remaining demand of the queues that are wanting at the end; infinite if missing.
-    """
-    lasting = backlogs_of(rounds, left or {})
-    sums: dict[str, _Sum] = {}
-    for block, backlogs in zip(rounds, lasting):
-        fair = fair_shares(block, promises, {origin: log.rest for origin, log in backlogs.items()}, paths=paths)
-        given = sum(block.granted.values())
-        for origin, backlog in backlogs.items():
-            backlog.add(fair[origin], block.granted.get(origin, 0), given)
-            sums.setdefault(origin, _Sum()).backlogs[id(backlog)] = backlog
-        _wait(block, sums)
-    origins = [_figures(origin, promises.get(origin, Promise()), sums[origin]) for origin in sorted(sums)]
-    return Fairness(len(rounds), origins, jain(ratios_of(origins)))
+
+def _blocks_of(own: Sequence[int], stretch: range) -> Iterator[range]:
+    """Yield the blocks that a stretch of some of all blocks consists of."""
+    if stretch and own[stretch[-1]] - own[stretch[0]] == len(stretch) - 1:
+        yield range(own[stretch[0]], own[stretch[-1]] + 1)
+    else:
+        yield from (range(own[at], own[at] + 1) for at in stretch)
+
+
+@dataclass(eq=False, slots=True)
+class _Single:
+    """A member of a group for one block: a queue that is not like others there, or a group."""
+
+    want: int
+    least: int
+    share: int
+    backlog: _Backlog | None = None
+    group: _Group | None = None
+    got: int = 0
+
+    def level(self) -> int:
+        """Return the weight for a share of one at which it has what it wants."""
+        return -((self.got - self.want) // self.share)
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """A group of queues and groups. Without paths, one holds all queues."""
+
+    promise: Promise
+    kinds: list[_Kind] = field(default_factory=list)
+    groups: list[_Group] = field(default_factory=list)
+    singles: list[_Single] = field(default_factory=list)
+
+    def demand(self) -> tuple[int, int]:
+        """Return what the queues below want of a block, and the sum of their leasts; make groups members."""
+        demands = [(single.want, single.least) for single in self.singles]
+        demands += [kind.demand() for kind in self.kinds if kind.size]
+        for group in self.groups:
+            wants, leasts = group.demand()
+            want = min(wants, _fine(group.promise.most))
+            least = min(max(_fine(group.promise.least), leasts), want)
+            demands.append((wants, leasts))
+            self.singles.append(_Single(want, least, group.promise.share, group=group))
+        return sum(wants for wants, _ in demands), sum(leasts for _, leasts in demands)
+
+
+class _Division:
+    """Division of what blocks gave: weighted max-min among the members of each group, leasts first."""
+
+    def __init__(
+        self, blocks: int, promises: Mapping[str, Promise], left: Callable[[str], float], names: Collection[str], *,
+        paths: bool,
+    ) -> None:  # fmt: skip
+        """
+        :param names: names of groups.
+        """
+        self.promises, self.left, self.names, self.paths = promises, left, names, paths
+        self.groups = {ROOT: _Group(Promise())}
+        self.kinds: dict[tuple[str, Promise, bool], _Kind] = {}
+        self.begins: list[list[_Backlog]] = [[] for _ in range(blocks + 1)]
+        self.ends: list[list[_Backlog]] = [[] for _ in range(blocks + 1)]
+        self.alarms = count(1)
+        #: Backlogs that join their kinds again after the present block.
+        self.again: list[_Backlog] = []
+
+    def kind(self, origin: str) -> _Kind:
+        """Return the queues that are like this one."""
+        promise, is_group = self.promises.get(origin, Promise()), origin in self.names
+        path = origin + SEPARATOR if is_group else home_of(origin) if self.paths else ROOT
+        kind = self.kinds.get((path, promise, is_group))
+        if kind is None:
+            # What is set under the name of a group is the group's.
+            share, least = (1, 0) if is_group else (promise.share, promise.least)
+            group = self._group(path)
+            kind = _Kind(group, promise.share, share, _fine(least), _fine(promise.most))
+            self.kinds[path, promise, is_group] = kind
+            group.kinds.append(kind)
+        return kind
+
+    def _group(self, path: str) -> _Group:
+        group = self.groups.get(path)
+        if group is None:
+            group = self.groups[path] = _Group(self.promises.get(path[:-1], Promise()))
+            self._group(group_of(path)).groups.append(group)
+        return group
+
+    def judge(self, queues: Sequence[_Queue], given: Sequence[int]) -> None:
+        """Find what the backlogs of these queues were promised."""
+        apart: list[list[tuple[_Kind, int, _Backlog | None]]] = [[] for _ in given]
+        for queue in queues:
+            for at, got, backlog in queue.apart:
+                apart[at].append((queue.kind, got, backlog))
+        for backlog in [backlog for queue in queues for backlog in queue.backlogs]:
+            self._schedule(backlog)
+            if self.paths and not backlog.known:
+                self._read_demand(backlog)
+        root = self.groups[ROOT]
+        for at, gave in enumerate(given):
+            self._turn(at)
+            for single in apart[at]:
+                self._set_apart(*single)
+            if self.paths:
+                root.demand()
+            self._share_out(root, gave << FINE, at)
+            self._finish(at)
+        self._turn(len(given))
+
+    def _finish(self, at: int) -> None:
+        for backlog in self.again:
+            self._join(backlog)
+        self.again.clear()
+        for kind in self.kinds.values():
+            while kind.size and kind.rest() <= kind.nearly():
+                self._satisfy(self._reached(kind, kind.rest()), at)
+
+    def _schedule(self, backlog: _Backlog) -> None:
+        for blocks in backlog.stretches:
+            self.begins[blocks.start].append(backlog)
+            self.ends[blocks.stop].append(backlog)
+
+    def _turn(self, at: int) -> None:
+        """End and begin stretches before this block."""
+        for backlog in self.ends[at]:
+            self._leave(backlog)
+        for backlog in self.begins[at]:
+            if backlog.done is None:
+                self._join(backlog)
+
+    def _join(self, backlog: _Backlog) -> None:
+        kind = backlog.queue.kind
+        kind.size += len(backlog.names)
+        backlog.since = kind.now
+        if backlog.asked < ENDLESS:
+            backlog.alarm = next(self.alarms)
+            heappush(kind.alarms, (kind.now + backlog.asked - backlog.promised, backlog.alarm, backlog))
+
+    def _leave(self, backlog: _Backlog) -> None:
+        if backlog.since is not None:
+            kind = backlog.queue.kind
+            kind.size -= len(backlog.names)
+            backlog.promised += kind.now - backlog.since
+            backlog.since, backlog.alarm = None, 0
+
+    def _satisfy(self, reached: Iterable[tuple[int, _Backlog]], at: int) -> None:
+        for _, backlog in reached:
+            backlog.promised, backlog.done = backlog.asked, at
+
+    def _read_demand(self, backlog: _Backlog) -> None:
+        """Read the whole demand of queues, of which a lower bound was known; some may be no longer alike."""
+        is_waiting = backlog.since is not None
+        self._leave(backlog)
+        by_rest: defaultdict[float, list[str]] = defaultdict(list)
+        for name in backlog.names:
+            by_rest[self.left(name)].append(name)
+        backlog.known = True
+        for at, (rest, names) in enumerate(by_rest.items()):
+            part = replace(backlog) if at else backlog
+            part.names, part.asked = names, _fine(part.received) + _fine(rest)
+            if at:
+                part.queue.backlogs.append(part)
+                self._schedule(part)
+            if is_waiting:
+                self._join(part)
+
+    def _reached(self, kind: _Kind, most: int) -> Iterator[tuple[int, _Backlog]]:
+        """Remove and yield the backlogs that want at most this, with what they want."""
+        while kind.size and (rest := kind.rest()) <= most:
+            backlog = kind.alarms[0][2]
+            if backlog.known:
+                self._leave(backlog)
+                yield rest, backlog
+            else:
+                self._read_demand(backlog)
+
+    def _set_apart(self, kind: _Kind, got: int, backlog: _Backlog | None) -> None:
+        """Let a queue be a member by itself in the next block."""
+        want = _fine(got)
+        if backlog is not None:
+            if not backlog.known:
+                self._read_demand(backlog)
+            if backlog.since is None:
+                return
+            self._leave(backlog)
+            want = min(want, backlog.asked - backlog.promised)
+        kind.group.singles.append(_Single(want, min(kind.least, want), kind.share, backlog))
+
+    def _share_out(self, group: _Group, left: int, at: int) -> None:
+        """Divide weight among the members of a group and of the groups below."""
+        kinds = [kind for kind in group.kinds if kind.size]
+        self._fill(kinds, group.singles, left, at)
+        for kind in kinds:
+            kind.now += kind.got
+        singles, group.singles = group.singles, []
+        for single in singles:
+            if single.group is not None:
+                self._share_out(single.group, single.got, at)
+            if single.backlog is not None:
+                single.backlog.promised += single.got
+                self.again.append(single.backlog)
+
+    def _fill(self, kinds: Sequence[_Kind], singles: Sequence[_Single], left: int, at: int) -> None:
+        """Divide weight: leasts first, then the rest by shares; no member gets more than it wants."""
+        small: list[tuple[int, _Backlog]] = []
+        members: list[_Kind | _Single] = [*kinds, *singles]
+        for kind in kinds:
+            kind.got = min(kind.least, kind.most)
+            small += self._reached(kind, kind.got)
+        for single in singles:
+            single.got = single.least
+        leasts = sum(single.got for single in singles) + sum(kind.got * kind.size for kind in kinds)
+        leasts += sum(rest * len(backlog.names) for rest, backlog in small)
+        if leasts > left:
+            for member in members:
+                member.got = member.got * left // leasts
+            for rest, backlog in small:
+                backlog.promised += rest * left // leasts
+            self.again += [backlog for _, backlog in small]
+            return
+        self._satisfy(small, at)
+        left -= leasts
+        shares = sum(kind.share * kind.size for kind in kinds) + sum(single.share for single in singles)
+        # The smallest demand per share is satisfied first; the rest goes to the others.
+        stops = [(member.level(), place, member) for place, member in enumerate(members)]
+        heapify(stops)
+        while shares and stops[0][0] * shares <= left:
+            _, place, member = heappop(stops)
+            if isinstance(member, _Single):
+                left, shares = left - (member.want - member.got), shares - member.share
+                member.got = member.want
+            elif member.most < member.rest():
+                left, shares = left - (member.most - member.got) * member.size, shares - member.share * member.size
+                member.got = member.most
+            else:
+                reached = list(self._reached(member, member.rest()))
+                left -= sum((rest - member.got) * len(backlog.names) for rest, backlog in reached)
+                shares -= sum(member.share * len(backlog.names) for _, backlog in reached)
+                self._satisfy(reached, at)
+                heappush(stops, (member.level(), place, member))
+        level = left // shares if shares else 0
+        for _, _, member in stops:
+            member.got += level * member.share
 
 
 def together(levels: Mapping[str, Fairness]) -> Fairness:
@@ -298,104 +634,6 @@ def together(levels: Mapping[str, Fairness]) -> Fairness:
 def ratios_of(origins: Sequence[OriginFairness]) -> list[float]:
     """Return received over promised weight of each origin that has an error."""
     return [1 + queue.error for queue in origins if queue.error is not None]
-
-
-@dataclass
-class _Sum:
-    """Sums over the blocks of one origin."""
-
-    granted: int = 0
-    waits: list[int] = field(default_factory=lambda: [0])
-    backlogs: dict[int, Backlog] = field(default_factory=dict)
-    #: Whether any message of a backlog was started.
-    started: bool = False
-
-
-def _wait(block: Round, sums: dict[str, _Sum]) -> None:
-    for origin in block.granted.keys() | block.wanting:
-        total = sums.setdefault(origin, _Sum())
-        total.granted += block.granted.get(origin, 0)
-        if origin in block.started:
-            total.waits.append(0)
-            total.started |= bool(total.backlogs)
-        elif origin in block.wanting:
-            total.waits[-1] += 1
-
-
-def _figures(origin: str, promise: Promise, total: _Sum) -> OriginFairness:
-    backlogs = total.backlogs.values()
-    given, promised = sum(log.given for log in backlogs), sum(log.promised for log in backlogs)
-    received = sum(log.received for log in backlogs)
-    judged = promised > 0 and (total.started or promised >= BLOCK_PARTS)
-    return OriginFairness(
-        origin, promise.share, sum(log.blocks for log in backlogs), promised / given if given else None,
-        received / given if given else None, received / promised - 1 if judged else None,
-        max(total.waits), total.waits[-1], max((log.late for log in backlogs), default=0), total.granted / BLOCK_PARTS,
-    )  # fmt: skip
-
-
-def fair_shares(
-    block: Round, promises: Mapping[str, Promise], asked: Mapping[str, float] | None = None, *, paths: bool = False
-) -> dict[str, float]:
-    """Return what each queue was promised of what a block gave to all: weighted max-min, leasts first.
-
-    With paths, the weight of a block is divided among groups, and the promise of a group among its members.
-
-    :param asked: demand of the queues with a backlog, where it is known.
-    """
-    wants: dict[str, float] = dict(block.granted)
-    for origin in {*block.wanting, *(asked or ())}:
-        most = max(promises.get(origin, Promise()).most, block.granted.get(origin, 0))
-        wants[origin] = min(most, (asked or {}).get(origin, inf))
-    fair: dict[str, float] = {}
-    _share_out(float(sum(block.granted.values())), wants, promises, fair, "" if paths else None)
-    return fair
-
-
-def _share_out(
-    left: float, wants: Mapping[str, float], promises: Mapping[str, Promise], fair: dict[str, float], path: str | None
-) -> None:
-    """Divide weight among the members of a group: the queues and groups below this path."""
-    members = _members(wants, path)
-    own = {name: Promise() if path and not name.startswith(path) else promises.get(name, Promise()) for name in members}
-    wanted, least = {}, {}
-    for name, below in members.items():
-        # The settings of a queue bound its demand already; a group's *most* bounds the demand of its members.
-        wanted[name] = min(sum(below.values()), own[name].most if list(below) != [name] else inf)
-        leasts = sum(promises.get(origin, Promise()).least for origin in below if origin != name)
-        least[name] = min(max(own[name].least, leasts), wanted[name])
-    for name, parts in _fill(left, wanted, least, {name: promise.share for name, promise in own.items()}).items():
-        if path is None or list(members[name]) == [name]:
-            fair[name] = parts
-        else:
-            _share_out(parts, members[name], promises, fair, name + SEPARATOR)
-
-
-def _members(wants: Mapping[str, float], path: str | None) -> dict[str, dict[str, float]]:
-    """Return the members of a group, with the demand of the queues below each."""
-    found: dict[str, dict[str, float]] = {}
-    for origin, want in wants.items():
-        at = -1 if path is None or not origin.startswith(path) else origin.find(SEPARATOR, len(path))
-        found.setdefault(origin if at < 0 else origin[:at], {})[origin] = want
-    return found
-
-
-def _fill(
-    left: float, wanted: Mapping[str, float], least: Mapping[str, float], shares: Mapping[str, int]
-) -> dict[str, float]:
-    """Divide weight: leasts first, then the rest by shares; no member gets more than it wants."""
-    leasts = sum(least.values())
-    if leasts > left:
-        return {name: parts * left / leasts for name, parts in least.items()}
-    found = dict(least)
-    left, total = left - leasts, sum(shares.values())
-    # The smallest demand per share is satisfied first; the rest goes to the others.
-    for name in sorted(wanted, key=lambda name: ((wanted[name] - found[name]) / shares[name], name)):
-        more = min(wanted[name] - found[name], left * shares[name] / total)
-        found[name] += more
-        left -= more
-        total -= shares[name]
-    return found
 
 
 def jain(ratios: Sequence[float]) -> float | None:

@@ -17,7 +17,7 @@ from itertools import islice
 
 from .config import BLOCK_PARTS
 from .deficit import DeficitRounds
-from .orders import LOOK_PAST, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
+from .orders import MOST_LOOKS, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
 from .paths import PathRounds
 from .priority import MARK
 from .ring import Ring
@@ -119,7 +119,7 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
     whole = ladder.meter.limit
     part = Weight(whole[0] * parts // BLOCK_PARTS, whole[1] * parts // BLOCK_PARTS)
     need = ladder.costs.overhead
-    for origin in islice(high.line(), LOOK_PAST):
+    for origin in islice(high.line(), MOST_LOOKS):
         book = ladder.working_set.book(origin)
         first = None if book.skipped else front_weight(ladder, book)
         if first is None:

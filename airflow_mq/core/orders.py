@@ -7,21 +7,28 @@ from its front; unspent credit is kept from block to block. *Shuffle* services i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from .book import Book
 from .config import BLOCK_PARTS
 from .outcome import PageStatus
+from .page import Page
 from .priority import REGULAR, origin_of
 from .ring import Ring
 from .service import Ladder, Visited
 from .weight import ZERO, Weight
 
-#: After this many successive queues whose next message did not fit the rest of the block, a deficit walk visits no new
-#: queues. A ring may hold a hundred thousand.
+#: After this many successive queues whose next message did not fit the rest of the block, a deficit walk looks at as
+#: many further ones, and visits no other new queues. A ring may hold a hundred thousand.
 LOOK_PAST = 64
+#: Queues at which a walk looks that does nothing else.
+MOST_LOOKS = 512
+
+#: The largest debt of a queue, in parts of a block. A processor that measures in a wrong unit costs its queue the turns
+#: of a few blocks.
+MOST_DEBT = 8 * BLOCK_PARTS
 
 
 @dataclass
@@ -116,14 +123,23 @@ def visit(ladder: Ladder, ledger: Ledger, origin: str) -> Visited:
 
 def rotation(ladder: Ladder, ledger: Ledger, ring: Ring | None = None) -> None:
     """Service in the contract's order. Pallet: `service_queues_impl`."""
+    is_second = ladder.meter.consumed != ZERO
     if not ladder.meter.consume(ladder.costs.bump_service_head):
         return
     ring = ladder.working_set.ring if ring is None else ring
     origin = ring.head()
     if origin is None:
         return
-    ring.bump(origin)
+    if not (ladder.is_resumed or (is_second and _waits_for_rest(ladder, origin))):
+        ring.bump(origin)
     walk(ladder, ledger, ring, origin)
+
+
+def _waits_for_rest(ladder: Ladder, origin: str) -> bool:
+    """Return whether the other level of the ring used up what the head needs. It is the head of the next block."""
+    book = ladder.working_set.book(origin)
+    front = None if book.skipped else front_weight(ladder, book)
+    return front is not None and not (fits(ladder, front) or front.exceeds(ladder.room))
 
 
 def walk(ladder: Ladder, ledger: Ledger, ring: Ring, origin: str) -> None:
@@ -158,14 +174,59 @@ def shuffled(origins: Iterable[str], seed: bytes) -> list[str]:
     return sorted(origins, key=lambda origin: blake2b(origin_of(origin).encode(), key=seed, digest_size=16).digest())
 
 
+def look_on(ladder: Ladder, ring: Ring, most: int, known: Container[str]) -> Iterator[str]:
+    """Yield queues that a visit services and that no walk came to, from where the last look ended.
+
+    Many queues may wait for a weight that is not left. They keep their turns, and others do not wait for them.
+
+    :param known: queues at which the look ends.
+    """
+    working_set = ladder.working_set
+    names, ended = working_set.loader.look_on(most, known, high=ring is working_set.high)
+    ladder.is_cut_short |= not ended
+    for origin in names:
+        if origin not in known and not ladder.is_full and is_servable(ladder, working_set.book(origin)):
+            ring.meet(origin)
+            yield origin
+
+
+def look_further(ladder: Ladder, ledger: Ledger, ring: Ring) -> None:
+    """Service queues to which a rotation or a shuffle did not come, because it visited too many in vain."""
+    for origin in look_on(ladder, ring, MOST_LOOKS, ()):
+        visit(ladder, ledger, origin)
+
+
+def is_servable(ladder: Ladder, book: Book) -> bool:
+    """Return whether the next message of a queue fits the rest of the block, or ends without a processor."""
+    page = None if book.skipped or not book.is_ready else _front_page(ladder, book)
+    if page is None:
+        return False
+    expires, weight = page.note(page.first_index).expires, ladder.attempt.front(ladder, book, page)
+    exceeded = ladder.ring_bounds.of(book.standing.most).exceeded(weight, page.extent(page.first_index))
+    is_decided = exceeded is not None or (expires is not None and expires <= ladder.working_set.now)
+    return fits(ladder, ZERO if is_decided else weight)
+
+
+def fits(ladder: Ladder, weight: Weight) -> bool:
+    """Return whether the rest of the block carries a message of another visit."""
+    costs = ladder.visit_cost.plus(ladder.page_cost).plus(ladder.item_cost)
+    return ladder.meter.fits(weight.plus(costs))
+
+
 def front_weight(ladder: Ladder, book: Book) -> Weight | None:
     """Return the weight of the next message of a queue, or None if its pages hold none."""
+    page = _front_page(ladder, book)
+    return None if page is None else ladder.attempt.front(ladder, book, page)
+
+
+def _front_page(ladder: Ladder, book: Book) -> Page | None:
+    """Return the page of the next message of a queue, at its first index."""
     for index in range(book.begin, book.end):
         page = ladder.working_set.page(book.origin, index)
         if page is not None:
             page.advance()
             if not page.is_attempted:
-                return ladder.attempt.front(ladder, book, page)
+                return page
     return None
 
 

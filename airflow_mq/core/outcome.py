@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -43,6 +43,11 @@ class Yield:
     """Not now: retry in a later block."""
 
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Unreadable(Yield):
+    """Answer of a typed service for a message that does not decode: it is set aside at once, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,16 @@ class NotBegun:
 #: Marks are reported beside outcomes. An outcome or a `Begun` overrides a `NotBegun`, in any order of arrival.
 Mark = Begun | NotBegun
 BEGUN = Begun()
+
+
+def is_tried_alone(attempt: int, max_attempts: int | None) -> bool:
+    """Return whether a message is tried alone at this attempt, from 1: it may end the process that tries it.
+
+    Others that began with it would lose attempts, until they are set aside.
+    """
+    return max_attempts is not None and (attempt > 1 or max_attempts == 1)
+
+
 #: Reason why a message went back from a block whose workers report what they begin.
 NEVER_BEGUN = "no worker began it"
 
@@ -130,7 +145,7 @@ def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_header
     if isinstance(answer, Overweight):
         return Overweight(Weight.of(answer.weight), answer.id)
     if isinstance(answer, Yield):
-        return Yield(_text(answer.reason))
+        return replace(answer, reason=_text(answer.reason))
     return answer
 
 
@@ -160,6 +175,7 @@ def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: in
     origin, payload, priority = entry[0], entry[1], REGULAR
     headers: Mapping[str, str] = {}
     if isinstance(payload, Message):
+        _refuse_options(payload)
         priority, headers = payload.priority or REGULAR, payload.headers or {}
         payload = payload.payload
     if isinstance(origin, str) and is_high(origin):
@@ -172,6 +188,15 @@ def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: in
     name = book_name(permit.check_origin(origin), permit.check_priority(priority))
     plain = (name, check_payload(payload, most))
     return (*plain, check_headers(headers, most_headers)) if headers else plain
+
+
+def _refuse_options(message: Message) -> None:
+    given = [name for name in ("key", "weight") if getattr(message, name) is not None]
+    if given:
+        raise InvalidOutcome(
+            f"message with {' and '.join(given)} in enqueue of an outcome: expected priority and headers only; an "
+            "outcome happens once, so leave them out, or send with another queue"
+        )
 
 
 class PageStatus(Enum):

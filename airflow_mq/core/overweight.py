@@ -149,12 +149,9 @@ def judge_again(
     item, note = address.index, page.note(address.index)
     current = Scales(working_set).weight(address.book, page, item)
     weight = current if weigh or aside is None or aside.weight is None else aside.weight
-    exceeded = bounds_of(working_set.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
-    if exceeded:
-        return Judged(address, None, in_words(exceeded.reason, weight, exceeded.limit, page.extent(item)))
-    most = working_set.config.max_attempts
-    if most is not None and note.attempts >= most:
-        return Judged(address, None, f"it was tried {note.attempts:,} times, and {most:,} are allowed")
+    refusal = why_set_aside(working_set, book, page, item, weight, full)
+    if refusal:
+        return Judged(address, None, refusal)
     id_ = aside.id if aside else working_set.id_of(address.book, page, item)
     moved = working_set.rejoin(book, page, item, note.weight if weight == current else weight)
     detail = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
@@ -162,6 +159,18 @@ def judge_again(
     mark_gone(working_set, book, page, item)
     after_removal(working_set, book, page, item)
     return Judged(address, moved, why)
+
+
+def why_set_aside(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight, full: Weight) -> str:
+    """Return why a message of this weight stays set aside under the present limits; empty if it fits."""
+    exceeded = bounds_of(working_set.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
+    if exceeded:
+        return in_words(exceeded.reason, weight, exceeded.limit, page.extent(item))
+    attempts, most = page.note(item).attempts, working_set.config.max_attempts
+    if most is None or attempts < most:
+        return ""
+    times, are = "time" if attempts == 1 else "times", "is" if most == 1 else "are"
+    return f"it was tried {attempts:,} {times}, and {most:,} {are} allowed"
 
 
 def discard(

@@ -7,9 +7,10 @@ the items' lengths, and how far they were attempted.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, compress, repeat
+from itertools import accumulate, chain, repeat
+from types import MappingProxyType
 from typing import NamedTuple, overload
 
 from .config import HEADER_SIZE
@@ -66,65 +67,12 @@ class Slices(Sequence[Slice]):
         self.starts.append(start)
         self.counts.append(items)
 
-    def extend(self, rows: PlainRows) -> None:
+    def extend(self, rows: Rows) -> None:
         """Append whole rows, but for the part of the first one that was cut before."""
         self.row_ids.extend(rows.row_ids)
         self.starts.append(rows.start)
         self.starts.extend(repeat(0, len(rows.row_ids) - 1))
         self.counts.extend(rows.counts)
-
-
-class PlainRows(NamedTuple):
-    """Inbox rows of plain messages, in order of ids, as columns."""
-
-    row_ids: list[int]
-    #: The number of messages of each row.
-    counts: list[int]
-    #: The length of each message.
-    lengths: list[int]
-    #: The messages; empty if they are not loaded.
-    payloads: list[bytes]
-    #: The index in the first row of its first message here: those before it were cut.
-    start: int = 0
-
-    @property
-    def are_single(self) -> bool:
-        """Whether each row is one message."""
-        return len(self.row_ids) == len(self.lengths)
-
-    def divide(self, messages: int) -> tuple[PlainRows, PlainRows]:
-        """Return the first messages, and all others; both have a part of the row in which the second part begins."""
-        rows, rest, start = messages, 0, 0
-        if not self.are_single:
-            ends = list(accumulate(self.counts, initial=0))
-            rows = bisect_right(ends, messages) - 1
-            rest = messages - ends[rows]
-            start = rest + (0 if rows else self.start) if rest else 0
-        before = self.counts[:rows], self.counts[rows:]
-        row_ids = self.row_ids[:rows]
-        if rest:
-            row_ids.append(self.row_ids[rows])
-            before[0].append(rest)
-            before[1][0] -= rest
-        return (
-            PlainRows(row_ids, before[0], self.lengths[:messages], self.payloads[:messages], self.start),
-            PlainRows(self.row_ids[rows:], before[1], self.lengths[messages:], self.payloads[messages:], start),
-        )
-
-    def divide_rows(self, messages: int) -> tuple[PlainRows, PlainRows]:
-        """Return the fewest rows with at least so many messages, and all other rows."""
-        if not self.are_single:
-            messages = next((end for end in accumulate(self.counts) if end >= messages), messages)
-        return self.divide(min(messages, len(self.lengths)))
-
-    def without(self, row_ids: Collection[int]) -> PlainRows:
-        """Return all rows but these."""
-        kept = [row_id not in row_ids for row_id in self.row_ids]
-        each = list(chain.from_iterable(map(repeat, kept, self.counts)))
-        return PlainRows(
-            list(compress(self.row_ids, kept)), list(compress(self.counts, kept)), list(compress(self.lengths, each)),
-            list(compress(self.payloads, each)),
-        )  # fmt: skip
 
 
 class Note(NamedTuple):
@@ -140,8 +88,6 @@ class Note(NamedTuple):
     blob: int | None = None
     #: For a requeued message: the first block since it was sent.
     arrived: int | None = None
-    #: Whether its bytes are lent to another message, or borrowed from one.
-    loan: bool = False
     #: Bytes of its headers. They are stored beside the heap, and count in the size of the message, its page and its
     #: book.
     headers: int = 0
@@ -150,40 +96,48 @@ class Note(NamedTuple):
 NO_NOTE = Note()
 
 
-@dataclass
-class InboxRow:
-    """Inbox row: messages of one call to one origin, at most a page of them; immutable once written."""
+class Rows(NamedTuple):
+    """Inbox rows of one queue that are to be cut into pages, in order of ids, as columns."""
 
-    id: int
-    lengths: Sequence[int]
-    notes: dict[int, Note] = field(default_factory=dict)
-    #: Number of items already cut into pages.
-    cut: int = 0
-    #: Whether this is the last row of its call.
+    row_ids: list[int]
+    #: The number of messages of each row.
+    counts: list[int]
+    #: The length of each message.
+    lengths: list[int]
+    #: Facts about single messages, by index.
+    notes: Mapping[int, Note] = MappingProxyType({})
+    #: The index in the first row of its first message here: those before it were cut.
+    start: int = 0
+    #: Whether the last row is the last one of its call.
     last: bool = True
 
-    def __post_init__(self) -> None:
-        self.items = len(self.lengths)
-        #: Common length of all messages, or 0 if they differ. A common length needs no sums.
-        self.alike = self.lengths[0] if self.lengths.count(self.lengths[0]) == self.items else 0
-        if not self.alike:
-            self._ends = list(accumulate(self.lengths, initial=0))
-            self._heap_ends = list(accumulate((n + HEADER_SIZE for n in self.lengths), initial=0))
+    @property
+    def size(self) -> int:
+        """The bytes of the messages, headers included."""
+        return sum(self.lengths) + sum(note.headers for note in self.notes.values())
 
-    def size(self, start: int, stop: int) -> int:
-        """Return the payload bytes of a stretch of items."""
-        return (stop - start) * self.alike if self.alike else self._ends[stop] - self._ends[start]
-
-    def held(self, start: int, stop: int) -> int:
-        """Return the bytes of a stretch of items, headers included."""
-        beside = sum(note.headers for item, note in self.notes.items() if start <= item < stop) if self.notes else 0
-        return self.size(start, stop) + beside
-
-    def fitting(self, room: int) -> int:
-        """Return how many of the items not yet cut fit into `room` bytes of heap."""
-        if self.alike:
-            return min(room // (self.alike + HEADER_SIZE), self.items - self.cut)
-        return bisect_right(self._heap_ends, self._heap_ends[self.cut] + room, lo=self.cut) - 1 - self.cut
+    def divide(self, messages: int) -> tuple[Rows, Rows]:
+        """Return the first messages, and all others; both have a part of the row in which the second part begins."""
+        if messages >= len(self.lengths):
+            return self, Rows([], [], [])
+        rows, rest, start = messages, 0, 0
+        if len(self.row_ids) < len(self.lengths):
+            ends = list(accumulate(self.counts, initial=0))
+            rows = bisect_right(ends, messages) - 1
+            rest = messages - ends[rows]
+            start = rest + (0 if rows else self.start) if rest else 0
+        counts, left = self.counts[:rows], self.counts[rows:]
+        row_ids = self.row_ids[:rows]
+        if rest:
+            row_ids.append(self.row_ids[rows])
+            counts.append(rest)
+            left[0] -= rest
+        notes = {item: note for item, note in self.notes.items() if item < messages}
+        behind = {item - messages: note for item, note in self.notes.items() if item >= messages}
+        return (
+            Rows(row_ids, counts, self.lengths[:messages], notes, self.start, self.last),
+            Rows(self.row_ids[rows:], left, self.lengths[messages:], behind, start, self.last),
+        )
 
 
 class Page:
@@ -208,45 +162,21 @@ class Page:
         #: Number of slices whose payloads are loaded.
         self.resolved = 0
 
-    def append(self, inbox_row: InboxRow, heap_size: int) -> int:
-        """Append as many items of an inbox row as fit, and return how many."""
-        count = inbox_row.fitting(heap_size - self.used)
-        if count <= 0:
-            return 0
-        start, stop = inbox_row.cut, inbox_row.cut + count
-        size = inbox_row.size(start, stop)
-        here = len(self.lengths)
-        for item, note in inbox_row.notes.items():
-            if start <= item < stop:
-                self.notes[here + item - start] = note
-        self.slices.append(inbox_row.id, start, count)
-        self.lengths.extend(inbox_row.lengths[start:stop])
-        self.marks.extend(bytes(count))
-        self.remaining += count
-        self.remaining_size += inbox_row.held(start, stop)
-        self.used += size + count * HEADER_SIZE
-        inbox_row.cut = stop
-        return count
-
-    def append_plain(self, rows: PlainRows, heap_size: int) -> PlainRows:
-        """Append as many messages of inbox rows as fit, and return the rest.
-
-        Their payloads, if any, are those behind the payloads of the page, which must be complete then.
-        """
+    def append(self, rows: Rows, heap_size: int) -> Rows:
+        """Append as many messages of inbox rows as fit, and return the rest."""
         ends = list(accumulate(map(HEADER_SIZE.__add__, rows.lengths)))
         count = bisect_right(ends, heap_size - self.used)
         if count <= 0:
             return rows
         fitting, rest = rows.divide(count)
+        for item, note in fitting.notes.items():
+            self.notes[len(self.lengths) + item] = note
         self.slices.extend(fitting)
         self.lengths.extend(fitting.lengths)
         self.marks.extend(bytes(count))
         self.remaining += count
-        self.remaining_size += ends[count - 1] - count * HEADER_SIZE
+        self.remaining_size += fitting.size
         self.used += ends[count - 1]
-        if fitting.payloads:
-            self.payloads.extend(fitting.payloads)
-            self.resolved = len(self.slices)
         return rest
 
     @property
@@ -336,11 +266,6 @@ class Page:
                 return at
             at += part.items
         return None
-
-    @property
-    def has_loans(self) -> bool:
-        """Whether any item here is lent or borrowed."""
-        return any(note.loan for note in self.notes.values())
 
     def mark_processed(self, item: int) -> int:
         """Mark an item as processed, and return its bytes."""

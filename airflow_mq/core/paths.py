@@ -14,13 +14,14 @@ of the ring at a time.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 
 from .book import DEFAULT_STANDING, Book, Branch
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
-from .orders import LOOK_PAST, Ledger, front_weight, parts_of, visit
+from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, front_weight, is_servable, look_on, parts_of, visit
 from .priority import is_high
 from .service import Credit, Ladder
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
@@ -76,42 +77,76 @@ class PathRounds:
         self.parts = parts_of(config.service_weight or ladder.meter.limit)
         self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.owed: list[str] = []
+        #: Whether this walk looked past queues whose messages do not fit.
+        self.has_looked = False
+        #: Whether the block reached only a part of the ring, because enough queues gave messages.
+        self.is_part = False
         self._loaded: set[str] = set()
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Service guarantees, then owed turns, then turn after turn."""
+        if self.ladder.looks_only:
+            self._look_further()
+            return
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
         guaranteed = list(guaranteed)
-        self.tree = Tree(self.working_set, guaranteed)
-        self.ring.entrants = []
-        try:
+        with self._turns_over(Tree(self.working_set, guaranteed)):
             for path in guaranteed:
                 self._grant(path)
             self._pay_owed()
             self._take_turns()
+
+    @contextmanager
+    def _turns_over(self, tree: Tree) -> Iterator[None]:
+        """Give turns to the queues of a tree, and store the deficits at the end."""
+        self.tree, self.ring.entrants, self.working_set.turns = tree, [], self
+        try:
+            yield
         finally:
             self.ring.entrants = None
             self.ring.soon = ()
+            self.working_set.turns = None
         self._keep()
 
     def _take_turns(self) -> None:
         unfit = 0
-        while True:
-            queue = self.tree.next()
-            if queue is None or self.ladder.is_full:
-                return
-            book = self._load(queue)
-            turn = self._turn(queue, self.tree.allowance(queue, self.quantum))
-            served = self._visit(queue, book, turn)
-            if self._end_turn(queue, book, turn, served):
+        while (queue := self.tree.next()) is not None:
+            if self.ladder.is_full and not queue.met:
+                self.is_part = True
+                self.tree.only_met()
+                continue
+            served, ended = self._give_turn(queue, self.tree.allowance(queue, self.quantum))
+            if ended:
                 unfit = 0
                 continue
             if not self.ladder.meter.fits(self.ladder.visit_cost):
                 return
             unfit = 0 if served else unfit + 1
-            if unfit == LOOK_PAST:
-                self.tree.only_met()
+            if unfit == LOOK_PAST and not self.has_looked:
+                self._service_found(look_on(self.ladder, self.ring, LOOK_PAST, ()))
+
+    def _look_further(self) -> None:
+        """Service queues to which earlier walks of this call did not come. The names of a ring are read if one fits."""
+        if found := list(look_on(self.ladder, self.ring, MOST_LOOKS, ())):
+            with self._turns_over(Tree(self.working_set)):
+                self.owed = list(filter(self.working_set.takes, self.working_set.owed))
+                self._service_found(found)
+                self._take_turns()
+
+    def _service_found(self, found: Iterable[str]) -> None:
+        """Service queues before their turn, one message each; then only queues that were visited get turns."""
+        self.has_looked = True
+        for queue in self.tree.meet(set(found)):
+            if not self.ladder.is_full and is_servable(self.ladder, self._load(queue)):
+                self._give_turn(queue, 1)
+        self.tree.only_met()
+
+    def _give_turn(self, queue: Member, allowance: int) -> tuple[bool, bool]:
+        """Return whether a message was processed, and whether something else than the rest ended the turn."""
+        book, turn = self._load(queue), self._turn(queue, allowance)
+        served = self._visit(queue, book, turn)
+        return served, self._end_turn(queue, book, turn, served)
 
     def _end_turn(self, queue: Member, book: Book, turn: Turn, served: bool) -> bool:
         """Update the tree after a turn; return false if the queue's next message does not fit the rest."""
@@ -135,8 +170,13 @@ class PathRounds:
         return True
 
     def _owe(self, origin: str) -> None:
-        """Record a queue whose turn came and whose message did not fit: one for each member of the ring."""
+        """Record a queue whose turn came and whose message did not fit: one for each member of the ring.
+
+        Where earlier parts of a call used up the weight, it is no turn.
+        """
         head = head_of(origin)
+        if self.ladder.is_resumed:
+            return
         if len(self.owed) < LOOK_PAST and all(head_of(owed) != head for owed in self.owed):
             self.owed.append(origin)
 
@@ -145,8 +185,7 @@ class PathRounds:
             queue = self.tree.queues.get(origin)
             if queue is None or queue.state is not State.OPEN:
                 continue
-            book, turn = self._load(queue), self._turn(queue, 1)
-            self._end_turn(queue, book, turn, self._visit(queue, book, turn))
+            self._give_turn(queue, 1)
 
     def _grant(self, path: str) -> None:
         """Service the guarantee of a queue or a group, without a charge."""
@@ -203,6 +242,33 @@ class PathRounds:
         book.deficit = queue.deficit
         self.working_set.changes.books.add(book.origin)
 
+    def charge_group(self, path: str, parts: int) -> bool:
+        """Charge a group for an overrun; return False if it takes no part in the turns."""
+        group = self.tree.groups.get(path)
+        if group is None:
+            return False
+        self._learn(group)
+        group.charge(parts)
+        self._keep_group(group)
+        return True
+
+    def charge_queue(self, book: Book, parts: int) -> bool:
+        """Charge a queue for an overrun; return False if it takes no part in the turns."""
+        queue = self.tree.known(book.origin)
+        if queue is None:
+            return False
+        self._learn(queue)
+        queue.charge(parts)
+        book.deficit = queue.deficit
+        return True
+
+    def _learn(self, member: Member) -> None:
+        """Load the share and the *most* of a member."""
+        if not member.known:
+            standing = DEFAULT_STANDING if member.is_own else self.working_set.loader.standing(member.standing_of)
+            member.known, member.share = True, standing.share
+            member.meter = Meter(standing.most) if standing.most else None
+
     def _load(self, queue: Member) -> Book:
         """Return the book of a queue; load it together with those whose turns come soon."""
         if queue.name not in self._loaded:
@@ -215,10 +281,7 @@ class PathRounds:
             self.ring.soon = tuple(soon)
         book = self.working_set.book(queue.name)
         for member in self.tree.path(queue):
-            if not member.known:
-                standing = DEFAULT_STANDING if member.is_own else self.working_set.loader.standing(member.standing_of)
-                member.known, member.share = True, standing.share
-                member.meter = Meter(standing.most) if standing.most else None
+            self._learn(member)
         return book
 
     def _keep_group(self, group: Member) -> None:
@@ -232,32 +295,41 @@ class PathRounds:
                 group.level = group.end_level()
                 self._keep_group(group)
         for origin, entry in self.ledger.entries.items():
-            queue = self.tree.queues[origin]
-            assert queue.parent is not None
+            queue = self.tree.queues.get(origin)
+            if queue is None or queue.parent is None:
+                # An earlier walk of this call visited it.
+                continue
             entry.deficit = (queue.deficit - queue.parent.level) * GRAIN
-        # A turn that this block could not give stays owed for the next one that services the queue.
-        owed = [*(origin for origin in self.working_set.owed if not self.working_set.takes(origin)), *self.owed]
+        # A turn that this block could not give stays owed for the next one that services the queue. Where a block
+        # reaches a part of the ring, a queue that got messages waits: else it would be in the next part as well.
+        owed = [origin for origin in self.working_set.owed if not self.working_set.takes(origin)]
+        heads = set(map(head_of, owed))
+        waits = {origin for origin in self.owed if self.is_part and self.ledger.entry(origin).messages}
+        owed += [origin for origin in self.owed if head_of(origin) not in heads and origin not in waits]
         if self.working_set.owed != owed:
             self.working_set.owed = owed
             self._keep_group(self.tree.root)
 
 
 def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
-    """Charge the weight used beyond the plan when a block settles, in any deficit order."""
+    """Charge the weight used beyond the plan when a block settles, in any deficit order; at most `MOST_DEBT`."""
+    parts = min(parts, MOST_DEBT)
     if not working_set.config.paths or is_high(book.origin):
-        book.deficit -= parts
+        book.deficit = max(book.deficit - parts, -MOST_DEBT)
         if not book.is_ready:
             book.deficit = min(book.deficit, 0)
         return
     if not parts:
         return
     working_set.loader.load_branches()
-    own = book.origin + SEPARATOR
+    own, turns = book.origin + SEPARATOR, working_set.turns
     nested = own in working_set.branches
-    book.deficit -= units_of(parts, 1 if nested else working_set.loader.standing(book.origin).share)
+    # A walk in progress, between two slices of which this end is applied, has read the deficits already.
+    if turns is None or not turns.charge_queue(book, parts):
+        book.deficit -= units_of(parts, 1 if nested else working_set.loader.standing(book.origin).share)
     working_set.changes.books.add(book.origin)
     for path in [*groups_of(book.origin), own]:
         branch = working_set.branches.get(path)
-        if branch is not None:
+        if branch is not None and not (turns is not None and turns.charge_group(path, parts)):
             branch.deficit -= units_of(parts, working_set.loader.standing(path.removesuffix(SEPARATOR)).share)
             working_set.changes.branches.add(path)

@@ -92,14 +92,6 @@ class Ring:
         self._unlink(origin)
         self.unknitted.add(origin)
 
-    def drop(self, origin: str) -> None:
-        """Remove an origin that another process unknitted; it may enter again at any time."""
-        if origin in self._next:
-            self._unlink(origin)
-        self.moved.pop(origin, None)
-        self.favoured = [other for other in self.favoured if other != origin]
-        self._early.discard(origin)
-
     def favour(self, origins: list[str]) -> None:
         """Move these origins to the front, in this order; the first of them becomes the head."""
         self.favoured = origins

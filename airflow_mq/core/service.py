@@ -13,10 +13,10 @@ from typing import Protocol
 
 from .book import Book
 from .changes import Aside
-from .events import WRONG, EventRun, Fate, with_error
+from .events import WRONG, EventRun, Fate, with_error, with_wait
 from .judging import ATTEMPTS, Bounds, bounds_of, in_words
 from .message import message_ids
-from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Yield
+from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Unreadable, Yield
 from .page import ASIDE, Page
 from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
 from .working_set import WorkingSet
@@ -100,13 +100,24 @@ class Ladder:
         self.item_cost = self.costs.service_page_item
         self.credit: Credit | None = None
         self.serviced: set[str] = set()
-        #: Largest number of serviced queues; None for no limit.
+        #: Of these, the queues that gave a message or a decision, and those that a later round comes back to.
+        self.givers: set[str] = set()
+        #: Whether it goes on with a call, of which an earlier walk has moved the head.
+        self.is_resumed = False
+        #: Whether to look only at queues that earlier walks of this call did not come to.
+        self.looks_only = False
+        #: Whether ready queues are left at which this walk did not look.
+        self.is_cut_short = False
+        #: Whether a queue stopped at a message about which this walk could not decide any more.
+        self.is_worn = False
+        #: Largest number of queues that give messages; None for no limit.
         self.most_queues: int | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether no further queue may be serviced."""
-        return self.most_queues is not None and len(self.serviced) >= self.most_queues
+        """Whether no further queue may be serviced: enough gave messages, or too many were visited."""
+        most = self.most_queues
+        return most is not None and (len(self.givers) >= most or len(self.serviced) >= most + IN_VAIN)
 
     def service_queue(self, origin: str) -> Visited:
         """Service one queue until it is empty, blocked, or a meter or credit is used up."""
@@ -129,6 +140,7 @@ class Ladder:
             self.working_set.unknit(book)
         if processed:
             self.working_set.note_serviced(book)
+        self.is_cut_short |= self.is_full
         return Visited(processed, successor, status)
 
     def note_asked(self, book: Book, outcome: Outcome) -> None:
@@ -145,6 +157,9 @@ class Ladder:
                 break
             book.begin += 1
             self.working_set.changes.books.add(book.origin)
+        if status is PageStatus.NO_PROGRESS:
+            # A message that waits aside may have been the last one of its page.
+            skip_gone(self.working_set, book)
         return total, status
 
     def service_page(self, book: Book) -> tuple[int, PageStatus]:
@@ -158,6 +173,9 @@ class Ladder:
                 self.working_set.pull_some(book, FEW)
             return 0, PageStatus.NO_MORE
         processed, status = self.attempt.run(self, book, page)
+        if status is PageStatus.NO_PROGRESS and page.is_complete and page.index == book.end - 1:
+            # Its last message waits aside. Messages sent meanwhile went into this page, if they fitted.
+            self.working_set.pull(book)
         if page.is_complete:
             self.working_set.remove_page(book, page)
         return processed, status
@@ -175,6 +193,8 @@ class Ladder:
         return PageStatus.NO_MORE if page.is_attempted else None
 
 
+#: Queues that a walk visits in vain, beyond the number of those that give it messages.
+IN_VAIN = 512
 #: Messages to cut when a page may be the last: enough to continue, without a read of the whole inbox.
 FEW = 16
 #: Largest length of a processor's reason in an event.
@@ -217,6 +237,7 @@ class OneByOne:
 
     def _try_item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
         """Try one message; return the reason to stop, if any, and the number of processed messages."""
+        ladder.givers.add(book.origin)
         item = page.first_index
         note = page.notes.get(item)
         if note and note.expires is not None and note.expires <= ladder.working_set.now:
@@ -272,11 +293,10 @@ def apply_outcome(
         put_aside(working_set, book, page, item, outcome.weight, exceeded, outcome.id)
         return False
     elif isinstance(outcome, Yield):
-        return went_back(working_set, book, page, item, outcome.reason)
+        return went_back(working_set, book, page, item, outcome.reason, for_good=isinstance(outcome, Unreadable))
     elif isinstance(outcome, Transferred):
         id_ = outcome.id or working_set.id_of(origin, page, item)
         working_set.emit(Fate.TRANSFERRED, origin, page.index, item, id_, detail=outcome.to)
-        note_loan(working_set, book, page, item)
     else:
         id_ = outcome.id or working_set.id_of(origin, page, item)
         working_set.emit(WRONG[type(outcome)], origin, page.index, item, id_)
@@ -308,21 +328,6 @@ def skip_gone(working_set: WorkingSet, book: Book) -> None:
             working_set.pull(book)
         book.begin += 1
         working_set.changes.books.add(book.origin)
-
-
-def note_loan(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
-    """Mark every page that holds a part of an item's inbox row: another queue now uses the row's payloads.
-
-    An operation that removes a marked page keeps payloads on loan. An inbox row has at most one page of messages, so it
-    lies in at most three pages.
-    """
-    row_id = page.row_id_of(item)
-    for index in range(max(page.index - 2, 0), page.index + 3):
-        neighbour = page if index == page.index else working_set.page(book.origin, index)
-        place = None if neighbour is None else neighbour.first_of(row_id)
-        if neighbour is not None and place is not None:
-            neighbour.notes[place] = neighbour.note(place)._replace(loan=True)
-            working_set.touch(book, neighbour)
 
 
 def mark_gone(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
@@ -359,20 +364,36 @@ def drop_expired(working_set: WorkingSet, book: Book, page: Page, item: int) -> 
     mark_gone(working_set, book, page, item)
 
 
-def went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: str = "") -> bool | None:
-    """Count an attempt without an outcome. Return False if the message is set aside for its attempts, else None."""
+def went_back(
+    working_set: WorkingSet, book: Book, page: Page, item: int, why: str = "", *, for_good: bool = False
+) -> bool | None:
+    """Count an attempt without an outcome. Return False if the message is set aside for its attempts, else None.
+
+    With a backoff, an ordered queue is skipped until it ends. In a relaxed one, the message waits aside.
+
+    :param for_good: set it aside at once, since no attempt can end otherwise.
+    """
     config = working_set.config
     note = page.note(item)
     note = note._replace(attempts=note.attempts + 1)
     page.notes[item] = note
     working_set.touch(book, page)
-    if config.max_attempts is not None and note.attempts >= config.max_attempts:
+    if for_good or (config.max_attempts is not None and note.attempts >= config.max_attempts):
         put_aside(working_set, book, page, item, note.weight, (ATTEMPTS, None), error=why)
         return False
+    wait = int(min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most) * 1_000_000)
+    due = working_set.now + wait
+    if working_set.puts_off(book):
+        detail = with_wait(why[:MOST_WHY], wait, *working_set.last_place(book))
+        working_set.emit(
+            Fate.WENT_BACK, book.origin, page.index, item, working_set.id_of(book.origin, page, item), detail=detail
+        )
+        working_set.put_off(book, page, item, due)
+        mark_gone(working_set, book, page, item)
+        return None
     record_went_back(working_set, book, page, item, why)
     if config.backoff:
-        seconds = min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most)
-        working_set.changes.waits[book.origin] = working_set.now + int(seconds * 1_000_000)
+        working_set.changes.waits[book.origin] = due
         book.skipped = "backoff"
     return None
 

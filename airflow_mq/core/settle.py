@@ -5,11 +5,14 @@ Claims are replayed in the order of the plan by the rules of servicing in place,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from io import BytesIO
 from itertools import repeat
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from .book import Book
 from .claims import Claim, ClaimRun, Decision, Scales, Verdict
@@ -41,6 +44,8 @@ from .service import (
 from .weight import ZERO, Weight, total_weight
 from .working_set import WorkingSet
 
+T = TypeVar("T")
+
 
 class ReportedRun(NamedTuple):
     """The outcome of several messages of a page, with their ids if they were reported."""
@@ -59,55 +64,110 @@ class ReportedRun(NamedTuple):
         return list(map(ids.read, repeat(ID_BYTES, run.count)))
 
 
-class Answers:
-    """Reported outcomes for the messages of one queue, in the runs in which they were reported."""
+class Ranges(Generic[T]):
+    """Values of ranges of items; where ranges overlap, the value that was added first counts.
+
+    A lookup costs a binary search, however many ranges there are. The first lookup after an addition sorts them.
+    """
 
     def __init__(self) -> None:
-        self._runs: dict[int, list[ReportedRun]] = {}
-        self._single: dict[tuple[int, int], Outcome] = {}
-        self._marks: dict[int, list[tuple[int, int, Mark]]] = {}
+        self.added: list[tuple[int, int, T]] = []
+        #: Where another value begins to count, in ascending order, and that value; None in gaps.
+        self._starts: list[int] = []
+        self._values: list[T | None] = []
+
+    def add(self, first: int, last: int, value: T) -> None:
+        """Add the value of the items from first to last."""
+        self.added.append((first, last, value))
+        self._starts = []
+
+    def at(self, item: int) -> T | None:
+        """Return the value of an item, or None."""
+        if not self._starts:
+            self._sort()
+        place = bisect_right(self._starts, item) - 1
+        return self._values[place] if place >= 0 else None
+
+    def spans(self) -> Iterator[tuple[int, int, T]]:
+        """Return the ranges that have a value, in ascending order; they do not overlap."""
+        self.at(0)
+        for start, stop, value in zip(self._starts, self._starts[1:], self._values):
+            if value is not None:
+                yield start, stop - 1, value
+
+    def items(self) -> Iterator[tuple[int, T]]:
+        """Return all items that have a value, in ascending order."""
+        for first, last, value in self.spans():
+            for item in range(first, last + 1):
+                yield item, value
+
+    def _sort(self) -> None:
+        waiting = sorted((first, at) for at, (first, _, _) in enumerate(self.added))
+        self._starts = sorted({place for first, last, _ in self.added for place in (first, last + 1)})
+        self._values, entered = [], 0
+        here: list[int] = []
+        for start in self._starts:
+            while entered < len(waiting) and waiting[entered][0] <= start:
+                heappush(here, waiting[entered][1])
+                entered += 1
+            while here and self.added[here[0]][1] < start:
+                heappop(here)
+            self._values.append(self.added[here[0]][2] if here else None)
+
+
+class Answers:
+    """Reported outcomes for the messages of one queue, in the ranges in which they were reported."""
+
+    def __init__(self) -> None:
+        self._runs: defaultdict[int, Ranges[ReportedRun]] = defaultdict(Ranges)
+        self._begun: defaultdict[int, Ranges[bool]] = defaultdict(Ranges)
+        self._errors: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
+        self._latest: dict[int, Ranges[str]] = {}
+        #: Largest number of an attempt that replaces earlier ones (`Report.epoch`); 0 without one.
+        self.epoch = 0
 
     def add(self, page: int, first: int, last: int, outcome: Outcome | Mark, ids: bytes = b"") -> None:
         """Add the outcome of a row of messages, with their ids if known; the first outcome counts."""
-        if isinstance(outcome, (Begun, NotBegun)):
-            self._marks.setdefault(page, []).append((first, last, outcome))
-        elif first == last:
-            # A run that covers it came first. So every single outcome is older than the runs over it.
-            if self.get(page, first) is None:
-                self._single[page, first] = Done(id=ids) if ids else outcome
+        if isinstance(outcome, Begun):
+            self._begun[page].add(first, last, True)
+        elif isinstance(outcome, NotBegun):
+            self._errors[page].append((first, last, outcome.error))
+            self._latest.pop(page, None)
         else:
-            self._runs.setdefault(page, []).append(ReportedRun(first, last, outcome, ids))
+            self._runs[page].add(first, last, ReportedRun(first, last, outcome, ids))
 
     def get(self, page: int, item: int) -> Outcome | None:
         """Return the outcome of one message."""
-        single = self._single.get((page, item))
-        if single is not None:
-            return single
-        return next((run.outcome for run in self._runs.get(page, ()) if run.first <= item <= run.last), None)
+        run = self._runs[page].at(item) if page in self._runs else None
+        if run is None:
+            return None
+        return Done(id=run.ids) if run.ids and run.first == run.last else run.outcome
 
     def was_begun(self, page: int, item: int) -> bool:
         """Return whether a worker reported that it began this message."""
-        return any(isinstance(mark, Begun) for mark in self._marks_of(page, item))
+        return page in self._begun and self._begun[page].at(item) is not None
 
     def why_not_begun(self, page: int, item: int) -> str:
         """Return the latest error that kept this message from its processor, or an empty text."""
-        errors = [mark.error for mark in self._marks_of(page, item) if isinstance(mark, NotBegun)]
-        return errors[-1] if errors else ""
+        if page not in self._errors:
+            return ""
+        if page not in self._latest:
+            latest = self._latest[page] = Ranges()
+            for first, last, error in reversed(self._errors[page]):
+                latest.add(first, last, error)
+        return self._latest[page].at(item) or ""
 
     @property
     def any_begun(self) -> bool:
         """Whether a worker reported that it began any message."""
-        return any(isinstance(mark, Begun) for marks in self._marks.values() for _, _, mark in marks)
-
-    def _marks_of(self, page: int, item: int) -> Iterator[Mark]:
-        return (mark for first, last, mark in self._marks.get(page, ()) if first <= item <= last)
+        return bool(self._begun)
 
     def whole(self, run: ClaimRun) -> ReportedRun | None:
         """Return the plain *done* that alone covers the whole run, if there is one."""
-        runs = self._runs.get(run.page, ())
-        if len(runs) != 1 or self._single:
+        runs = self._runs[run.page].added if run.page in self._runs else ()
+        if len(runs) != 1:
             return None
-        (done,) = runs
+        done = runs[0][2]
         covers = done.first <= run.first and run.first + run.count - 1 <= done.last
         return done if done.outcome == DONE and covers else None
 
@@ -117,17 +177,17 @@ class Answers:
             return False
         if (whole := self.whole(run)) is not None:
             return bool(whole.ids)
-        outcomes = (self._single.get((run.page, item)) for item in range(run.first, run.first + run.count))
+        outcomes = (self.get(run.page, item) for item in range(run.first, run.first + run.count))
         return all(isinstance(outcome, Done) and outcome.id is not None for outcome in outcomes)
 
     def items(self) -> set[tuple[int, int]]:
         """Return page and index of every message whose outcome settles it."""
-        found = dict(self._single)
-        for page, runs in self._runs.items():
-            for first, last, outcome, _ in runs:
-                for item in range(first, last + 1):
-                    found.setdefault((page, item), outcome)
-        return {key for key, outcome in found.items() if not isinstance(outcome, (Yield, Overweight))}
+        return {
+            (page, item)
+            for page, runs in self._runs.items()
+            for item, run in runs.items()
+            if not isinstance(run.outcome, (Yield, Overweight))
+        }
 
 
 @dataclass
@@ -168,6 +228,8 @@ class ClaimSettler:
             claim.origin: (run.page, run.first + run.count - 1) for claim in claims for run in claim.runs if run.count
         }
         self.scales = Scales(working_set)
+        #: The *most* of books when the block ended; None if it ends now.
+        self.mosts: Mapping[str, Weight] | None = None
         #: Ordered queues in which a message went back. Everything behind it goes back untried.
         self.stopped: set[str] = set()
         #: Ordered queues that their processor left at a message, which may have been set aside. Messages behind it
@@ -185,7 +247,7 @@ class ClaimSettler:
         :param is_last: whether these are the last runs of the claim
         """
         working_set, book = self.working_set, self.working_set.book(claim.origin)
-        self.ordered = working_set.is_ordered(book) if claim.ordered is None else claim.ordered
+        self.ordered = claim.ordered
         result = Settlement() if result is None else result
         for run in claim.runs:
             page = working_set.page(claim.origin, run.page)
@@ -260,7 +322,8 @@ class ClaimSettler:
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
-        bounds = self.bounds.of(book.standing.most)
+        most = book.standing.most if self.mosts is None else self.mosts.get(book.origin)
+        bounds = self.bounds.of(most)
         verdict = apply_outcome(self.working_set, book, page, item, outcome, planned, bounds)
         if isinstance(outcome, Yield):
             self.left.add(book.origin)

@@ -6,7 +6,7 @@ turn is near.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from enum import Enum, auto
 from heapq import heappop, heappush
 
@@ -99,7 +99,7 @@ class Member:
                 break
             else:
                 return member
-        return self._meet() if unmet else None
+        return self.meet(unmet.pop()) if unmet else None
 
     def first_queue(self) -> Member | None:
         """Return the queue below this member whose turn is next, if there is one."""
@@ -108,9 +108,9 @@ class Member:
             member = member.first()
         return member
 
-    def _meet(self) -> Member:
-        """Make a member of the next queue that no turn reached yet."""
-        deficit, place, name = self.unmet.pop()
+    def meet(self, unmet: Unmet) -> Member:
+        """Make a member of a queue that no turn reached yet."""
+        deficit, place, name = unmet
         queue = Member(name, self, place, -deficit)
         queue.state = State.OPEN
         self.members.append(queue)
@@ -165,7 +165,7 @@ class Tree:
 
     def __init__(self, working_set: WorkingSet, guaranteed: Iterable[str] = ()) -> None:
         self.working_set = working_set
-        line = [(origin, deficit) for origin, deficit in working_set.loader.line() if working_set.takes(origin)]
+        line = working_set.loader.line()
         branches = working_set.branches
         root = branches.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
@@ -180,23 +180,27 @@ class Tree:
         self._line_up(line, {*guaranteed, *working_set.owed})
 
     def _line_up(self, line: Iterable[tuple[str, int]], wanted: Container[str]) -> None:
-        groups, paths = self.groups, self._paths
+        """Enter all ready queues. Those that this walk does not service are present, and get no turn."""
+        groups, paths, takes = self.groups, self._paths, self.working_set.takes
         for origin, deficit in line:
             path = origin + SEPARATOR
             if path not in paths:
                 path = origin[: origin.rfind(SEPARATOR) + 1]
             group = groups.get(path) or self._group(path)
-            if origin in wanted:
+            taken = takes(origin)
+            if taken and origin in wanted:
                 self._enter(self._queue(origin, deficit))
                 continue
-            if not group.unmet:
-                group.unmet = []
+            if not (group.unmet or group.passed):
+                group.unmet, group.passed = [], []
                 self._enter(group)
             self._place += 1
-            group.unmet.append((-deficit if deficit < group.level else -group.level, self._place, origin))
+            queues = group.unmet if taken else group.passed
+            queues.append((-deficit if deficit < group.level else -group.level, self._place, origin))
         for group in groups.values():
             group.unmet.sort(reverse=True)
-            group.present += len(group.unmet)
+            group.passed.sort(reverse=True)
+            group.present += len(group.unmet) + len(group.passed)
 
     def join(self, origin: str, deficit: int) -> None:
         """Enter a queue that became ready meanwhile."""
@@ -210,10 +214,33 @@ class Tree:
             self._enter(queue)
 
     def _queue(self, origin: str, deficit: int) -> Member:
-        own = origin + SEPARATOR
-        parent = self._group(own if own in self._paths else home_of(origin))
+        parent = self._group(self._path_of(origin))
         queue = self.queues[origin] = self._member(origin, parent, deficit)
         return queue
+
+    def known(self, origin: str) -> Member | None:
+        """Return the queue of this name if it takes part in the turns, also if no turn reached it yet."""
+        queue = self.queues.get(origin)
+        if queue is not None or origin not in self._line:
+            return queue
+        group = self._group(self._path_of(origin))
+        for member in group.members:
+            if member.name == origin and not member.is_group:
+                return member
+        for queues, state in ((group.unmet, State.OPEN), (group.passed, State.WAITING)):
+            for at, (deficit, place, name) in enumerate(queues):
+                if name == origin:
+                    del queues[at]
+                    queue = Member(origin, group, place, -deficit)
+                    queue.state = state
+                    group.members.append(queue)
+                    return queue
+        return None
+
+    def _path_of(self, origin: str) -> str:
+        """Return the path of the group of which a queue is a member."""
+        path = origin + SEPARATOR
+        return path if path in self._paths else home_of(origin)
 
     def _group(self, path: str) -> Member:
         group = self.groups.get(path)
@@ -288,6 +315,21 @@ class Tree:
         """Return the group of this name, or the queue."""
         return self.groups.get(path + SEPARATOR) or self.queues.get(path)
 
+    def meet(self, origins: Collection[str]) -> list[Member]:
+        """Return these queues as members, except those that had a turn or that cannot get one.
+
+        Queues that became ready within the operation are not in the line.
+        """
+        fresh = [origin for origin in origins if origin not in self._line and origin not in self.queues]
+        for origin in fresh:
+            self.join(origin, self.working_set.book(origin).deficit)
+        found = [self.queues[origin] for origin in fresh]
+        for group in list(self.groups.values()):
+            if any(one[2] in origins for one in group.unmet):
+                found += [group.meet(one) for one in group.unmet if one[2] in origins]
+                group.unmet = [one for one in group.unmet if one[2] not in origins]
+        return [queue for queue in found if all(one.state is not State.OUT for one in self.path(queue))]
+
     def only_met(self) -> None:
         """Give no turn in this block to queues that were not visited yet."""
         for group in self.groups.values():
@@ -295,7 +337,7 @@ class Tree:
                 if not (member.is_group or member.met):
                     self.wait(member)
             if group.unmet:
-                group.passed, group.unmet = group.unmet, _NO_QUEUES
+                group.passed, group.unmet = sorted([*group.passed, *group.unmet], reverse=True), _NO_QUEUES
 
 
 def _soon(member: Member, most: int) -> Iterator[str]:

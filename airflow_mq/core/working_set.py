@@ -7,19 +7,20 @@ a ring is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
 from .blob import Reference
 from .book import Book, Branch, Standing
-from .changes import POSTED, Aside, Changes, Posted
+from .changes import POSTED, Aside, Changes, Posted, PutOff
 from .config import RingConfig
+from .errors import StoreCorrupt
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
 from .message import Address, Footprint, header_bytes, message_id
-from .page import InboxRow, Note, Page, PlainRows
+from .page import Note, Page, Rows
 from .permit import OPEN, Permit
-from .priority import MARK, books_of, origin_of
+from .priority import MARK, books_of, origin_of, told
 from .ring import Ring
 from .taking import OriginPatterns
 from .weight import Weight
@@ -37,6 +38,12 @@ class Loader(Protocol):
     def more_high(self) -> list[str]:
         """Return the next ready high books; an empty list after the last."""
 
+    def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
+        """Return books of one priority at a remembered place, and whether the look came to the head or to known ones.
+
+        Each look goes on where the last one ended.
+        """
+
     def load_books(self, origins: Iterable[str]) -> None:
         """Load books that are not loaded yet; an origin without a stored book gets an empty one."""
 
@@ -51,11 +58,11 @@ class Loader(Protocol):
     ) -> Mapping[int, Mapping[str, str]]:
         """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
 
-    def next_inbox_row(self, origin: str) -> InboxRow | None:
-        """Return the next row of an origin's inbox that lies in no page yet; None after the last."""
+    def next_rows(self, origin: str, most: int) -> Rows | None:
+        """Return the next rows of an origin's inbox that lie in no page yet; None after the last.
 
-    def take_plain(self, origin: str, most: int) -> PlainRows | None:
-        """Return the next rows with at least `most` messages, as far as they are known to be plain; None if none is."""
+        :param most: return no row behind those with so many messages.
+        """
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place of a book that becomes ready by this row; None for the end of the ring."""
@@ -84,19 +91,28 @@ class Loader(Protocol):
         """Return the settings of a queue or of a group."""
 
 
+class Turns(Protocol):
+    """Turns that a walk gives, by the deficits that it has read. An end that is applied meanwhile charges these."""
+
+    def charge_group(self, path: str, parts: int) -> bool:
+        """Charge a group for parts of a block; return False if it takes no part in the turns."""
+
+    def charge_queue(self, book: Book, parts: int) -> bool:
+        """Charge a queue; return False if it takes no part in the turns."""
+
+
 class WorkingSet:
     """The part of a ring that one operation loaded, and the record of its changes."""
 
     def __init__(
         self, config: RingConfig, now: int, loader: Loader, *, planning: bool = False, listening: bool = False,
-        beside: bool = False, permit: Permit = OPEN, traces: bool = False,
+        permit: Permit = OPEN, traces: bool = False,
     ) -> None:  # fmt: skip
         """Begin without any book.
 
         :param now: the store's clock, in microseconds.
         :param planning: the operation only claims: what it does to books and pages is not written.
         :param listening: record a call of the queue-changed hook for each changed queue.
-        :param beside: another process holds the ring: only books with messages in flight may be loaded.
         :param permit: the origins to which processors may send.
         :param traces: whether messages that a processor sends continue the trace of its message.
         """
@@ -105,7 +121,6 @@ class WorkingSet:
         self.loader = loader
         self.planning = planning
         self.listening = listening
-        self.beside = beside
         self.permit = permit
         self.traces = traces
         self.books: dict[str, Book] = {}
@@ -113,9 +128,12 @@ class WorkingSet:
         #: Of a ring with paths: the groups that are loaded, and the queues that come first in the next block.
         self.branches: dict[str, Branch] = {}
         self.owed: list[str] = []
+        self.turns: Turns | None = None
         #: The origins that this walk services (None: all), and what their high messages owe to regular ones.
         self.patterns: OriginPatterns | None = None
         self.own_debt: int | None = None
+        #: Books that this walk does not service, because an earlier walk of the same call did.
+        self.left_out: Container[str] = ()
         self.changes = Changes()
         self._hooks: list[tuple[str, Footprint]] = []
         self._next_posted = POSTED
@@ -152,6 +170,10 @@ class WorkingSet:
         """Return the name of a stored message."""
         return message_id(self.payloads(origin, page, item + 1)[item])
 
+    def puts_off(self, book: Book) -> bool:
+        """Return whether a message that went back waits aside, and does not keep its queue waiting."""
+        return bool(self.config.backoff) and not self.is_ordered(book)
+
     def is_ordered(self, book: Book) -> bool:
         """Return whether a queue's messages are processed one after the other, by its own setting or the ring's."""
         own = book.standing.ordered
@@ -159,18 +181,19 @@ class WorkingSet:
 
     # The ring.
 
-    def only(self, patterns: OriginPatterns, debt: int | None) -> None:
+    def only(self, patterns: OriginPatterns | None, debt: int | None, *, but: Container[str] = ()) -> None:
         """Service only the origins that match: for this walk, the others are in no ring.
 
         :param debt: what high messages of these origins owe to regular ones; None if the ring keeps that.
+        :param but: books to leave out.
         """
-        self.patterns, self.own_debt = patterns, debt
+        self.patterns, self.own_debt, self.left_out = patterns, debt, but
         for ring in (self.high, self.ring):
-            ring.only(patterns.takes)
+            ring.only(self.takes)
 
     def takes(self, name: str) -> bool:
         """Return whether this walk services a book."""
-        return self.patterns is None or self.patterns.takes(name)
+        return (self.patterns is None or self.patterns.takes(name)) and name not in self.left_out
 
     def circle(self, origin: str) -> Ring:
         """Return the ring in which a book has its place."""
@@ -206,26 +229,32 @@ class WorkingSet:
 
     # Cutting inbox rows into pages.
 
-    def pull(self, book: Book) -> bool:
-        """Cut the next inbox row of an origin into pages; return whether there was one."""
-        inbox_row = self.loader.next_inbox_row(book.origin)
-        if inbox_row is None:
+    def pull(self, book: Book, most: int = 1) -> bool:
+        """Cut the next inbox rows of an origin into pages; return whether there was one.
+
+        :param most: cut no row behind those with so many messages.
+        """
+        rows = self.loader.next_rows(book.origin, most)
+        if rows is None:
             return False
         was_ready = book.is_ready
         page = self.page(book.origin, book.end - 1) if was_ready else None
-        cut, size = self.changes.cut[book.origin], inbox_row.held(0, inbox_row.items)
-        cut.messages += inbox_row.items
+        cut, messages, size = self.changes.cut[book.origin], len(rows.lengths), rows.size
+        cut.messages += messages
         cut.size += size
-        book.message_count += inbox_row.items
+        book.message_count += messages
         book.size += size
-        while inbox_row.cut < inbox_row.items:
-            if page is None or not page.append(inbox_row, self.config.heap_size):
-                page = self._open_page(book)
+        left = rows
+        while left.lengths:
+            rest = page.append(left, self.config.heap_size) if page else left
+            if page is None or rest is left:
+                page = self._open_page(book, page)
             else:
                 self.changes.cut_pages.add((book.origin, page.index))
+                left = rest
         if not was_ready:
-            self._knit(book.origin, inbox_row.id)
-        if inbox_row.last:
+            self._knit(book.origin, rows.row_ids[0])
+        if rows.last:
             self.note_changed(book)
         return True
 
@@ -237,39 +266,20 @@ class WorkingSet:
     def pull_some(self, book: Book, count: int) -> bool:
         """Cut rows until that many messages more lie in pages, or there is none; return whether any was cut."""
         enough, pulled = book.message_count + count, False
-        while book.message_count < enough:
-            wanted = enough - book.message_count
-            rows = None if self.listening else self.loader.take_plain(book.origin, wanted)
-            if rows:
-                self._cut_plain(book, rows)
-            elif not self.pull(book):
-                break
+        # Listeners hear of each call of a sender.
+        while book.message_count < enough and self.pull(book, 1 if self.listening else enough - book.message_count):
             pulled = True
         return pulled
 
-    def _cut_plain(self, book: Book, rows: PlainRows) -> None:
-        """Cut rows of plain messages: the result of `pull` for each row, with less work."""
-        was_ready = book.is_ready
-        page = self.page(book.origin, book.end - 1) if was_ready else None
-        if page and rows.payloads:
-            self.payloads(book.origin, page)
-        left = rows
-        while left.lengths:
-            rest = page.append_plain(left, self.config.heap_size) if page else left
-            if page is None or rest is left:
-                page = self._open_page(book)
-                continue
-            self.changes.cut_pages.add((book.origin, page.index))
-            left = rest
-        cut, messages, size = self.changes.cut[book.origin], len(rows.lengths), sum(rows.lengths)
-        cut.messages += messages
-        cut.size += size
-        book.message_count += messages
-        book.size += size
-        if not was_ready:
-            self._knit(book.origin, rows.row_ids[0])
-
-    def _open_page(self, book: Book) -> Page:
+    def _open_page(self, book: Book, full: Page | None) -> Page:
+        """Open a page behind one that has no room for the next message."""
+        if full is not None and not full.lengths:
+            # Each further page would stay empty as well.
+            raise StoreCorrupt(
+                f"a message of {told(book.origin)} does not fit an empty page of {self.config.heap_size:,} bytes: its "
+                "sender knew a larger heap_size than this process; nothing was changed; try again, and report this if "
+                "it repeats"
+            )
         page = Page(book.end)
         self.pages[book.origin, book.end] = page
         book.end += 1
@@ -312,12 +322,22 @@ class WorkingSet:
         assert last is not None
         return Address(origin, last.index, len(last.lengths) - 1)
 
+    def put_off(self, book: Book, page: Page, item: int, due: int) -> None:
+        """Let a stored message join its queue once more when it is due, with all that is known of it."""
+        note = page.note(item)
+        headers = self.loader.headers(book.origin, page, item, item + 1).get(item, {}) if note.headers else {}
+        payload = self.payloads(book.origin, page, item + 1)[item]
+        self.changes.put_off.append(PutOff(Posted(book.origin, payload, note, headers), due, page, item))
+
+    def last_place(self, book: Book) -> tuple[int, int]:
+        """Return page and index of the last message that lies in a page: those that join the queue come behind it."""
+        page = self.page(book.origin, book.end - 1)
+        return book.end - 1, 0 if page is None else len(page.lengths) - 1
+
     def _post(self, posted: Posted) -> None:
         self.changes.posted[self._next_posted] = posted
         self.loader.keep_posted(self._next_posted, posted)
         self._next_posted += 1
-        if self.beside:
-            return
         book = self.book(posted.origin)
         if self.listening:
             self.pull_all(book)

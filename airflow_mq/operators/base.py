@@ -15,6 +15,7 @@ from airflow_mq.core.characters import shown
 from airflow_mq.core.errors import InvalidWeight, MessageQueueError
 from airflow_mq.core.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.installation import installation
 from airflow_mq.operators import telemetry
 
 #: A weight as an author writes it: a pair, a mapping with `time` and `size`, or either as JSON text.
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
     from airflow_mq import MessageQueue
 
-#: Live blocks that a task checks for one whose run has ended.
-MOST_BLOCKS = 200
+
+class TaskStopped(BaseException):
+    """The end of a task that was processing messages in its own process."""
 
 
 class QueueOperator(BaseOperator):
@@ -69,10 +71,10 @@ def open_queue(mq_conn_id: str, ring: str | None, context: Context) -> Iterator[
             tracing.flush()
 
 
-def server_name(context: Context) -> str:
-    """Return the DAG and the task that run, as the ledger names what services a ring."""
+def server_name(context: Context, task_id: str | None = None) -> str:
+    """Return the DAG and the task that run, or another task of it, as the ledger names what services a ring."""
     ti = context["ti"]
-    return f"DAG {ti.dag_id!r}, task {ti.task_id!r}"
+    return f"DAG {ti.dag_id!r} of Airflow {installation()!r}, task {task_id or ti.task_id!r}"
 
 
 def actor_of(context: Context) -> str:
@@ -125,14 +127,17 @@ def key_of(context: Context, task_id: str | None = None) -> str:
     ti = context["ti"]
     own = task_id in (None, ti.task_id)
     map_index = ti.map_index if own and ti.map_index is not None else -1
-    return block_key(ti.dag_id, ti.run_id, ti.task_id if own else str(task_id), map_index)
+    return block_key(installation(), ti.dag_id, ti.run_id, ti.task_id if own else str(task_id), map_index)
 
 
 def release_finished(queue: MessageQueue, ti: RuntimeTaskInstanceProtocol, log: Logger) -> int:
-    """Release the blocks whose runs have ended, which no task will settle; return how many."""
-    released = 0
-    for block in queue.blocks.list("planned", limit=MOST_BLOCKS):
-        run = run_of(block.key)
+    """Release the blocks whose runs have ended, which no task will settle; return how many.
+
+    A block of another Airflow ends with its lease, unless its tasks settle it.
+    """
+    released, own = 0, installation()
+    for block in queue.blocks.each("planned"):
+        run = run_of(block.key, own)
         if run is None or run == (ti.dag_id, ti.run_id) or not _has_ended(ti, run):
             continue
         with suppress(MessageQueueError):
@@ -143,6 +148,5 @@ def release_finished(queue: MessageQueue, ti: RuntimeTaskInstanceProtocol, log: 
 
 
 def _has_ended(ti: RuntimeTaskInstanceProtocol, run: Run) -> bool:
-    """Return whether a run ended or was deleted; a DAG without any run belongs to another Airflow."""
-    alive = ti.get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["queued", "running"])
-    return not alive and bool(ti.get_dr_count(dag_id=run.dag_id))
+    """Return whether a run ended or was deleted."""
+    return not ti.get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["queued", "running"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq.core.fairness import OriginFairness
 from airflow_mq.operators.base import QueueOperator, number_of
 
 if TYPE_CHECKING:
@@ -14,14 +16,16 @@ if TYPE_CHECKING:
 
 #: Violations that an error lists.
 LISTED = 10
+#: Queues in the result.
+MOST = 100
 
 
 class CheckFairnessOperator(QueueOperator):
     """Fail if an origin waited too long or did not get its share.
 
     `airflow_mq.core.fairness` defines the figures. Run it after the block, or in a DAG of its own; it writes nothing.
-    Without bounds it only reports. Returns `blocks`, `jain`, `longest_wait`, `most_late`, `most_error`, and `origins`,
-    a mapping each.
+    Without bounds it only reports. Returns `blocks`, `jain`, `longest_wait`, `most_late`, `most_error`, `queues` (how
+    many have figures), and `origins`: a mapping for each of the 100 worst of them, the longest wait first.
 
     :param most_wait: blocks in a row that a queue with messages may get nothing (templated)
     :param most_late: blocks by which a backlog may last longer than by fair shares (templated)
@@ -79,8 +83,13 @@ class CheckFairnessOperator(QueueOperator):
             "longest_wait": report.longest_wait,
             "most_late": report.most_late,
             "most_error": report.most_error,
-            "origins": [origin._asdict() for origin in report.origins],
+            "queues": len(report.origins),
+            "origins": [origin._asdict() for origin in nlargest(MOST, report.origins, key=_badness)],
         }
+
+
+def _badness(figures: OriginFairness) -> tuple[float, ...]:
+    return figures.longest_wait, figures.late, abs(figures.error or 0)
 
 
 def _count(value: object, name: str) -> int | None:

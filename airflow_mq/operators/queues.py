@@ -21,7 +21,7 @@ class PauseQueueOperator(QueueOperator):
 
     A block in flight is not stopped. Returns the origins.
 
-    :param origins: one origin or several (templated)
+    :param origins: one origin or several; none if it is empty (templated)
     :param reason: shown to people who wonder why (templated)
     :param until: end of the pause: a time with its zone, a time span, or seconds from now (templated)
     :param below: in a ring with paths, pause all origins below them as well, also those that come later
@@ -48,15 +48,16 @@ class PauseQueueOperator(QueueOperator):
         until, origins = _until(self.until), _several(self.origins)
         with self.opened(context) as queue:
             for origin in origins:
-                queue.admin.pause(origin, self.reason, until, below=self.below)
-        self.log.info("Paused %s%s.", ", ".join(map(quoted, origins)), " and all below" if self.below else "")
+                queue.admin.pause(origin, str(self.reason or ""), until, below=self.below)
+        paused = ", ".join(map(quoted, origins)) or "nothing: origins is empty"
+        self.log.info("Paused %s%s.", paused, " and all below" if origins and self.below else "")
         return origins
 
 
 class ResumeQueueOperator(QueueOperator):
     """Resume origins, and everything that was paused with them below. Returns those that were paused.
 
-    :param origins: one origin or several (templated)
+    :param origins: one origin or several; none if it is empty (templated)
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "origins")
@@ -97,7 +98,7 @@ class ReapPageOperator(QueueOperator):
         if page is None:
             raise AirflowFailException(f"invalid page {self.page!r}: expected a whole number")
         with self.opened(context) as queue:
-            queue.reap_page(self.origin, page, self.why, priority=self.priority)
+            queue.reap_page(self.origin, page, str(self.why or ""), priority=self.priority)
         self.log.info("Reaped page %d of %s.", page, quoted(self.origin))
 
 
@@ -137,8 +138,9 @@ class HousekeepingOperator(QueueOperator):
         return counts
 
 
-def _several(given: str | Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def _several(given: str | Sequence[str] | None) -> list[str]:
+    """Return the origins that an author named; none for empty text or an empty XCom."""
+    return [given] if isinstance(given, str) and given else list(given or ())
 
 
 def _until(given: datetime | timedelta | float | str | None) -> datetime | timedelta | float | None:

@@ -179,7 +179,7 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
         self.after = after
 
     def datasets(self) -> list[lineage.Source]:
-        return [lineage.source_at(self.folder)]
+        return [lineage.source_at(self.folder)] if self.folder else []
 
     def source(self) -> Adapter:
         from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
@@ -191,6 +191,8 @@ class ReceiveFilesOperator(ReceiveMessagesOperator):
             "after": self.after,
         }
         pattern = self.pattern or None
+        if not self.folder:
+            raise AirflowFailException("folder is empty: expected a folder, or the address of an object store")
         if "://" not in self.folder:
             return LandingFolder(self.folder, pattern, **options)
         from airflow.sdk import ObjectStoragePath
@@ -213,6 +215,8 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
     :param origin: template of the origin: `{key}`, `{topic}`, `{partition}`, `{header.NAME}` (templated)
     :param group: consumer group, in place of the connection's (templated)
     :param unfit: action on a record that can never be a message: `stop` there and fail, or `skip` it
+    :param max_messages: `most`, as Airflow's operators for Kafka name it (templated)
+    :param max_batch_size: `batch`, as Airflow's operators for Kafka name it
     """
 
     template_fields: Sequence[str] = (
@@ -231,8 +235,16 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
         origin: str = "{key}",
         group: str | None = None,
         unfit: str = "stop",
+        max_messages: int | str | None = None,
+        max_batch_size: int | None = None,
         **kwargs: Any,
     ) -> None:
+        for name, theirs, value in (
+            ("most", "max_messages", max_messages),
+            ("batch", "max_batch_size", max_batch_size),
+        ):
+            if value is not None and kwargs.setdefault(name, value) is not value:
+                raise AirflowFailException(f"{theirs} and {name} are the same: set one of them")
         super().__init__(**kwargs)
         self.topics = topics
         self.kafka_config_id = kafka_config_id
@@ -247,7 +259,7 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
 
     @property
     def _topics(self) -> list[str]:
-        return [self.topics] if isinstance(self.topics, str) else list(self.topics)
+        return [self.topics] if isinstance(self.topics, str) else list(self.topics or ())
 
     def source(self) -> Adapter:
         from airflow_mq.adapters.kafka import KafkaTopics

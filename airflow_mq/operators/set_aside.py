@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.core.characters import shown, visible
-from airflow_mq.core.errors import Busy, InvalidInput
+from airflow_mq.core.errors import InvalidInput
 from airflow_mq.core.message import Address
 from airflow_mq.core.weight import UNLIMITED, Weight
-from airflow_mq.links import BLOCK
+from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators.base import (
     QueueOperator,
     key_of,
@@ -32,9 +32,11 @@ from airflow_mq.words import many
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_mq import Block, MessageQueue, Serviced
+    from airflow_mq import Block, MessageQueue
     from airflow_mq.operators.base import GivenWeight
 
+#: Filters of a decision.
+FILTERS = ("origin", "reason", "block", "arrived", "older_than", "error")
 #: Messages that stay which a log lists.
 LISTED = 20
 #: Part of a task that makes its own.
@@ -49,12 +51,14 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
     `ProcessMessagesOperator`.
 
     :param address: address of the message, `ORIGIN:PAGE:INDEX` (templated)
-    :param limit: what it may cost, `[time, size]`; unlimited if left out (templated)
+    :param limit: what it may cost, `[time, size]`; unlimited if left out, refused if it renders to nothing (templated)
     :param processors: the rules that route origins to processors
     :param processor: name of the processor; the one that takes the message's origin if left out (templated)
     """
 
     template_fields: Sequence[str] = (*ProcessMessagesOperator.template_fields, "address", "limit", "processor")
+    # This task plans its block itself.
+    operator_extra_links = (BlockLink(),)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -65,9 +69,10 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         processor: str = "",
         **kwargs: Any,
     ) -> None:
-        super().__init__(part=NO_PART, processors=processors, **kwargs)
+        super().__init__(part=NO_PART, processors=processors, plan_task_id="", **kwargs)
         self.address = address
         self.limit = limit
+        self._is_limited = limit is not None
         self.processor = processor
 
     def execute(self, context: Context) -> Any:
@@ -75,7 +80,10 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         processor = processors.route(address.origin)
         if processor is None:
             raise AirflowFailException(f"no processor takes {address.origin!r}: add one to the rules")
-        limit = weight_of(self.limit, "limit") or UNLIMITED
+        limit = weight_of(self.limit, "limit")
+        if limit is None and self._is_limited:
+            raise AirflowFailException("limit is empty: expected [TIME, SIZE]; without a limit leave it out")
+        limit = limit or UNLIMITED
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
             release_finished(queue, context["ti"], self.log)
             block = self._plan(queue, context, address, limit)
@@ -91,7 +99,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             try:
                 self.process(context, processors, checked_part(self.part, processors), planned)
             finally:
-                summary = summary_of(planned, self._settle(queue, block))
+                summary = summary_of(planned, queue.blocks.settle(block))
                 context["ti"].xcom_push(key=SETTLED, value=summary)
                 self.log.info("%s", readable(summary))
         if summary["went_back"]:
@@ -102,15 +110,6 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         if summary["failed"]:
             raise AirflowFailException(f"message {address} failed for good, by its processor's outcome; it is deleted")
         return summary
-
-    def _settle(self, queue: MessageQueue, block: Block) -> Serviced:
-        """Settle the block, once no other process services the ring: both would write the queue of the message."""
-        while True:
-            try:
-                return queue.blocks.settle(block)
-            except Busy as error:
-                queue.blocks.renew(block, number_of(self.lease, "lease"))
-                self.log.info("block %s waits to be settled: %s", block.id, error)
 
     def _rules(self) -> Processors:
         """Return the author's rules, or the one processor that was chosen, for any origin."""
@@ -131,7 +130,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
 
 
 class _DecisionOperator(QueueOperator):
-    """Base of the operators that decide about set-aside messages: by addresses, or by filters."""
+    """Base of the operators that decide about set-aside messages: those of addresses, of filters, or all."""
 
     template_fields: Sequence[str] = (
         *QueueOperator.template_fields, "addresses", "why", "origin", "reason", "block", "arrived", "older_than",
@@ -139,9 +138,10 @@ class _DecisionOperator(QueueOperator):
     )  # fmt: skip
 
     def __init__(
-        self, *, addresses: str | Sequence[str] = (), why: str = "", origin: str | None = None,
+        self, *, addresses: str | Sequence[str] | None = None, why: str = "", origin: str | None = None,
         reason: str | None = None, block: int | str | None = None, arrived: int | str | None = None,
-        older_than: timedelta | float | str | None = None, error: str | None = None, **kwargs: Any,
+        older_than: timedelta | float | str | None = None, error: str | None = None, all: bool = False,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.addresses = addresses
@@ -152,11 +152,27 @@ class _DecisionOperator(QueueOperator):
         self.arrived = arrived
         self.older_than = older_than
         self.error = error
+        self.all = all
+        self._by_addresses = addresses is not None
+        #: Filters that the author set: a template or an XCom of them may turn out to be empty.
+        self._filters = [name for name in FILTERS if getattr(self, name) is not None]
+        self._check_choice()
 
-    def chosen(self) -> tuple[list[Address], dict[str, Any]]:
-        """Return the addresses and the filters; empty text, as templates render it, counts as left out."""
-        given = [self.addresses] if isinstance(self.addresses, str) else list(self.addresses)
-        addresses = [address_of(address) for address in given if str(address).strip()]
+    def _check_choice(self) -> None:
+        others = [*self._filters, *(["all"] if self.all else [])]
+        if self._by_addresses and others:
+            raise AirflowFailException(f"addresses exclude {', '.join(others)}: set one of them. Nothing was changed")
+        if not self._by_addresses and not others:
+            raise AirflowFailException(
+                f"{type(self).__name__} chooses no messages: set addresses, a filter ({', '.join(FILTERS)}), or "
+                "all=True. Nothing was changed"
+            )
+
+    def chosen(self) -> list[Address] | dict[str, Any]:
+        """Return the addresses, or the filters. What is empty chooses nothing: an empty list."""
+        if self._by_addresses:
+            given = [self.addresses] if isinstance(self.addresses, str) else self.addresses or []
+            return [address_of(address) for address in given if str(address).strip()]
         older = self.older_than
         filters = {
             "origin": self.origin or None,
@@ -166,14 +182,18 @@ class _DecisionOperator(QueueOperator):
             "older_than": older if isinstance(older, timedelta) else number_of(older, "older_than"),
             "error": self.error or None,
         }
-        wanted = {name: value for name, value in filters.items() if value is not None}
-        if addresses and wanted:
-            raise AirflowFailException(f"addresses exclude {', '.join(wanted)}: set one of them. Nothing was changed")
-        return addresses, wanted
+        empty = [name for name in self._filters if filters[name] is None]
+        if empty and not self.all:
+            self.log.warning("No message is chosen: %s is empty. To ignore an empty filter, set all=True.", empty[0])
+            return []
+        return {name: value for name, value in filters.items() if value is not None}
 
 
 class DiscardSetAsideOperator(_DecisionOperator):
     """Discard set-aside messages; events record the reason and the actor. Returns how many.
+
+    Choose them by addresses or by filters. An empty list, an empty XCom, and a filter whose template renders to nothing
+    choose no message.
 
     :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
     :param why: reason, stored with the event of each message (templated)
@@ -183,24 +203,26 @@ class DiscardSetAsideOperator(_DecisionOperator):
     :param arrived: all that were sent before this block and after the one before it (templated)
     :param older_than: all that were sent longer ago: a time span, or seconds (templated)
     :param error: all that were tried too often and whose last error begins like this, such as `KeyError` (templated)
+    :param all: leave out filters that are empty, instead of choosing nothing; at least one must remain
     """
 
     def execute(self, context: Context) -> int:
-        addresses, filters = self.chosen()
+        chosen, why = self.chosen(), str(self.why or "")
         with self.opened(context) as queue:
-            if filters:
-                count = queue.set_aside.discard_all(str(self.why), **filters)
+            if isinstance(chosen, dict):
+                count = queue.set_aside.discard_all(why, **chosen)
             else:
-                count = queue.set_aside.discard(addresses, str(self.why))
-        self.log.info("Discarded %s: %s", many(count, "message"), self.why)
+                count = queue.set_aside.discard(chosen, why)
+        self.log.info("Discarded %s%s", many(count, "message"), f": {why}" if why else "")
         return count
 
 
 class RequeueSetAsideOperator(_DecisionOperator):
     """Requeue the set-aside messages that fit the ring's limits now.
 
-    They join their queues behind everything sent so far, and keep their age. Without addresses and filters, all are
-    considered but those that were swept. Returns the counts `moved` and `stayed`.
+    They join their queues behind everything sent so far, and keep their age. Choose them by addresses, by filters, or
+    by `all=True`. An empty list, an empty XCom, and a filter whose template renders to nothing choose no message.
+    Returns the counts `moved` and `stayed`.
 
     :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
     :param why: reason, stored with the event of each message (templated)
@@ -210,6 +232,8 @@ class RequeueSetAsideOperator(_DecisionOperator):
     :param arrived: all that were sent before this block and after the one before it (templated)
     :param older_than: all that were sent longer ago: a time span, or seconds (templated)
     :param error: all that were tried too often and whose last error begins like this, such as `KeyError` (templated)
+    :param all: leave out filters that are empty, instead of choosing nothing; without filters, all messages but those
+        that were swept
     :param limit: what a block may cost, `[time, size]`, in a ring without a service weight (templated)
     :param weigh: ask the ring's weigher again, instead of using the weight for which they were set aside
     :param forget_attempts: reset the count of attempts, as `error` does: messages tried too often go back as well
@@ -226,16 +250,18 @@ class RequeueSetAsideOperator(_DecisionOperator):
         self.forget_attempts = forget_attempts
 
     def execute(self, context: Context) -> dict[str, int]:
-        addresses, filters = self.chosen()
-        limit, why = weight_of(self.limit, "limit"), str(self.why)
+        chosen = self.chosen()
+        limit, why = weight_of(self.limit, "limit"), str(self.why or "")
         options: dict[str, Any] = {"limit": limit, "weigh": self.weigh, "forget_attempts": self.forget_attempts}
         with self.opened(context) as queue:
-            if addresses:
-                result = queue.set_aside.requeue(addresses, why, **options)
+            if isinstance(chosen, dict):
+                result = queue.set_aside.requeue_all(why, **options, **chosen)
             else:
-                result = queue.set_aside.requeue_all(why, **options, **filters)
+                result = queue.set_aside.requeue(chosen, why, **options)
         for message in result.stayed[:LISTED]:
             self.log.info("%s stays: %s", visible(str(message.address)), visible(message.why))
+        for sentence in result.exclusions():
+            self.log.info("%s", sentence)
         self.log.info("Requeued %s; %d stay set aside.", many(len(result.moved), "message"), len(result.stayed))
         return {"moved": len(result.moved), "stayed": len(result.stayed)}
 

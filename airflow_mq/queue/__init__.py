@@ -26,20 +26,22 @@ from .attempts import BatchProcessor, Processor, batch_processor
 from .blocks.block import Block
 from .blocks.blocks import Blocks
 from .blocks.settlement import BlockSettler
+from .calls import checked, processor_of
 from .execution import Execution
 from .inspect.check.inboxes import Repair, repair_inboxes
 from .inspect.check.ring import check_ring
-from .inspect.explain import Explanation
 from .inspect.forecast import ForecastBlock, ForecastQueue
 from .inspect.history import History, Step
 from .inspect.inspect import Inspect
 from .inspect.messages import MessageHeaders
 from .inspect.queues import Backlog, PageState, QueueDepth, QueueState, RingState, Survey, footprint, footprints
+from .inspect.reasons import Explanation
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
 from .sending.commands import Commands, Push, TransferToken
 from .sending.inline import Inline
-from .sending.sender import Pairs, Sender, SendOptions, Terms
+from .sending.packing import Pairs
+from .sending.sender import Sender, SendOptions, Terms
 from .servers import Server
 from .service import SLICE, ServiceOptions, service_ring
 from .session import Listener, RingSession
@@ -180,10 +182,15 @@ class MessageQueue:
         seed: bytes | None = None,
         progress: Callable[[Serviced], None] | None = None,
         server: str | None = None,
+        origins: Iterable[str] | None = None,
     ) -> Serviced:
         """Service the ready queues within a weight, in this process.
 
-        :param processor: called for each message (or, made by `batch_processor`, for each batch).
+        The call works in parts of `max_block_queues` queues, so its memory does not grow with their number. If another
+        process takes the ring between two parts, the call ends, and the result has what was serviced until then.
+
+        :param processor: called for each message (or, made by `batch_processor`, for each batch). A function of one
+            parameter receives the `Delivery`; parameters named `payload`, `origin` and `message` receive these.
             An exception counts as *not now*: a later call tries the message again.
         :param limit: the largest weight of this call; by default, the ring's service weight.
         :param slice_messages: commit results after this many messages, or after `slice_seconds`. After a crash, only
@@ -192,10 +199,11 @@ class MessageQueue:
         :param seed: determines the order of a ring with the order `shuffle`; by default, random bytes.
         :param progress: called after each commit with the results so far.
         :param server: the name of the calling DAG in `explain` and `doctor`; by default, the queue's actor.
+        :param origins: case-sensitive shell patterns: the origins to service; by default, all.
         """
         return service_ring(
             self.session, self._settler, processor, limit, slice_messages=slice_messages, slice_seconds=slice_seconds,
-            seed=seed, progress=progress, server=server,
+            seed=seed, progress=progress, server=server, origins=origins,
         )  # fmt: skip
 
     def service_forever(
@@ -214,7 +222,8 @@ class MessageQueue:
 
         :param stop: ends the worker after the call under way; without it, the worker ends by an exception only.
         """
-        call = partial(service_ring, self.session, self._settler, processor, limit, **options)
+        self.session.refuse_nested()
+        call = partial(service_ring, self.session, self._settler, checked(processor), limit, **options)
         return Worker(self.session, self.inspect, call, stop or threading.Event()).run()
 
     def execute_overweight(
@@ -227,7 +236,7 @@ class MessageQueue:
             processor reaches its stack limit, an event records it. Otherwise, behave as the pallet's function of
             the same name, which changes nothing when it fails.
         """
-        return Execution(self.session).execute(address, processor, limit, for_everything=for_everything)
+        return Execution(self.session).execute(address, processor_of(processor), limit, for_everything=for_everything)
 
     def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
         """Return the footprint of an origin: of both books, or of the book of this priority.

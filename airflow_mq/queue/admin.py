@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..core import overweight as rules
-from ..core.config import RingConfig
+from ..core.book import DEFAULT_STANDING
+from ..core.config import RingConfig, difference
 from ..core.errors import ConfigRefused, InFlight, RingExists
 from ..core.events import Fate, decided
 from ..core.message import Address, check_address, check_origin, check_text
+from ..core.nearest import suggestion
 from ..core.priority import REGULAR, book_name, books_of, check_priority, is_high
 from ..core.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
 from ..store.payloads import ALL
+from ..store.rows import standing_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet, level_of, ticket_of
 from .blocks.settlement import BlockSettler
@@ -49,7 +54,8 @@ class Admin:
         check_text(reason, "a reason")
         with self.store.writing() as unit:
             now = unit.now()
-            if below and not self.session.remember_config(unit.rings.named(self.session.ring).config).paths:
+            # A change of `paths` waits for this transaction, and sees the pause.
+            if below and not self.session.remember_config(unit.rings.held_config(self.ring_id)).paths:
                 raise ConfigRefused(
                     f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
                     "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
@@ -131,24 +137,42 @@ class Admin:
         least: Weight | None = None,
         most: Weight | None = None,
         ordered: bool | None = None,
-    ) -> None:
-        """Set how an origin is serviced; an omitted setting returns to the default of the ring."""
+        unset: Iterable[str] = (),
+    ) -> dict[str, tuple[Any, Any]]:
+        """Change how an origin is serviced; return the old and the new value of each setting that changed.
+
+        :param unset: names of settings that return to the ring's; other omitted ones stay.
+        """
         self.session.refuse_nested()
+        given = {"share": share, "least": least, "most": most, "ordered": ordered}
+        dropped = set(unset)
+        for name in dropped:
+            if name not in given:
+                raise ConfigRefused(f"unknown setting {name[:80]!r}: {suggestion(name, given)}")
+            if given[name] is not None:
+                raise ConfigRefused(f"{name} is both set and unset: specify one of them")
         if share is not None:
             check_share(share)
-        if least is not None and most is not None and Weight.of(least).exceeds(Weight.of(most)):
-            raise ConfigRefused(f"an origin cannot be promised {Weight.of(least)} and get {Weight.of(most)} at most")
-        weights = {name: Weight.of(value) for name, value in (("least", least), ("most", most)) if value is not None}
-        given = {"share": share, **weights, "ordered": ordered}
-        settings = {name: value for name, value in given.items() if value is not None}
+        changes: dict[str, Any] = {
+            name: Weight.of(value) if name in ("least", "most") else value
+            for name, value in given.items()
+            if value is not None
+        }
         with self.store.writing() as unit:
-            unit.origins.set(self.ring_id, check_origin(origin), settings, guaranteed=least is not None)
+            before = standing_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
+            after = replace(before, **{name: getattr(DEFAULT_STANDING, name) for name in dropped}, **changes)
+            if after.least is not None and after.most is not None and after.least.exceeds(after.most):
+                raise ConfigRefused(f"an origin cannot be promised {after.least} and get {after.most} at most")
+            stored = {name: value for name, value in vars(after).items() if value != getattr(DEFAULT_STANDING, name)}
+            unit.origins.set(self.ring_id, origin, stored, guaranteed=after.least is not None)
+        return difference(vars(before), vars(after))
 
     def housekeep(self) -> int:
         """Release dead blocks, delete expired rows and apply policies; return the number of dead blocks."""
+        self.session.refuse_nested()
         dead = self._settler.release_dead()
-        with self.session.transaction(beside_lease=True) as (unit, working_set):
-            self.session.forget_old(unit, working_set.now, at_once=True)
+        self._settler.retry_ends()
+        self.session.forget_all_old()
         sweep(self.store, ALL)
         self._set_asides.expire()
         return dead
@@ -156,13 +180,18 @@ class Admin:
     # Rings.
 
     def change_ring(self, **changes: Any) -> RingConfig:
-        """Change settings of the ring, checked against the stored messages; return all settings."""
+        """Change settings of the ring, checked against the stored messages; return all settings.
+
+        A dictionary of `costs` changes the costs that it names.
+        """
         with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            self._refuse_ends(unit)
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:
                 # Messages sent before lie in pages of the old size, cut or not.
                 working_set.loader.inboxes.cut_everything()
             if config.paths != working_set.config.paths:
+                unit.rings.held_config(self.ring_id)
                 self._refuse_paused_groups(unit, working_set.now)
                 # Deficits have another unit now: all origins start at zero.
                 working_set.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
@@ -170,6 +199,16 @@ class Admin:
             unit.rings.change(self.ring_id, config.to_json())
         self.session.remember_config(config.to_json())
         return config
+
+    def _refuse_ends(self, unit: Unit) -> None:
+        """Refuse a change while the recorded end of a block is not applied: its verdicts rest on the settings."""
+        ends = unit.blocks.ends(self.ring_id, failed=True)
+        if ends:
+            row = unit.blocks.by_token(self.ring_id, bytes(ends[0].token))
+            raise InFlight(
+                f"the recorded end of block {0 if row is None else row.number} is not applied: settings cannot change "
+                "before; run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
+            )
 
     def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
         """Refuse to remove paths while a group is paused: origins below it would resume."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypedDict
 from ..core.errors import InvalidInput
 from ..core.events import Fate
 from ..core.judging import ATTEMPTS, REASONS, SIZE, SWEPT
-from ..core.message import Address, check_number, check_origin, check_seconds, check_text
+from ..core.message import Address, check_number, check_origin, check_seconds, check_text, message_id
 from ..core.page import ASIDE, PROCESSED, Page
 from ..core.priority import LAST, books_of
 from ..store import codec
@@ -145,6 +145,7 @@ class Search:
         wanted, found = self.wanted, list[SetAside]()
         start = after if after is not None and after.book >= first else Address(first, 0, -1)
         if wanted.reason != SWEPT:
+            shown = self.working_set.loader.source.shown_asides()
             rows = self.unit.set_aside.after(
                 self.ring,
                 start,
@@ -153,14 +154,39 @@ class Search:
                 before=wanted.before(self.now),
                 block=wanted.block,
                 arrived=wanted.arrived,
-                limit=limit,
+                limit=limit + len(shown),
             )
             found = [_set_aside(self.now, row) for row in rows]
+            if shown:
+                found = [message for message in found if message.address not in shown]
+                added = [_set_aside(self.now, row) for row in shown.values() if row is not None]
+                found += [message for message in added if self._is_between(message, start, last)]
+                found = sorted(found, key=lambda message: message.address)[:limit]
+                found = [self._with_id(message) if message.address in shown else message for message in found]
             if wanted.block is not None and wanted.arrived is not None:
                 found = [message for message in found if message.arrived_block == wanted.arrived]
         if wanted.reason in (None, SWEPT) and wanted.block is None:
             found = sorted([*found, *self._swept(last, start, limit)], key=lambda message: message.address)
         return found[:limit]
+
+    def _with_id(self, message: SetAside) -> SetAside:
+        """Return a message of a recorded end with its id, which foreseeing did not need."""
+        at, page = message.address, self.working_set.page(message.address.book, message.address.page)
+        if page is None or message.id != message_id(b""):
+            return message
+        return replace(message, id=self.working_set.id_of(at.book, page, at.index))
+
+    def _is_between(self, message: SetAside, start: Address, last: str) -> bool:
+        """Return whether a message of a recorded end is one of those that the store would find."""
+        wanted, at = self.wanted, message.address
+        return (
+            start < at
+            and at.book <= last
+            and wanted.reason in (None, message.reason)
+            and wanted.block in (None, message.block)
+            and wanted.arrived in (None, message.arrived_block)
+            and (message.age or 0.0) > (self.now - wanted.before(self.now)) / 1_000_000
+        )
 
     def _swept(self, last: str, start: Address, limit: int) -> list[SetAside]:
         found: list[SetAside] = []

@@ -21,7 +21,7 @@ from ..core.service import Ladder, apply_outcome, drop_expired, put_aside, recor
 from ..core.weigher import WeighPayloads
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from ..core.working_set import WorkingSet
-from .session import current_delivery
+from .hold import Hold, current_delivery
 from .values import Batch, Delivery, Facts, OpenPage, deliveries_of
 
 log = logging.getLogger("airflow_mq.service")
@@ -38,6 +38,8 @@ class Slices(Protocol):
     current: str | None
     #: Whether a processor was interrupted: then no message is half settled.
     at_rest: bool
+    #: The context of its processor's calls.
+    hold: Hold
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
         """Return whether to commit before `more` messages, which are expected to take so long."""
@@ -78,6 +80,7 @@ def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -
     except Exception as error:
         outcome = failed(delivery, error)
     finally:
+        delivery.sealed = True
         current_delivery.reset(mark)
     if isinstance(outcome, Done):
         working_set.post_all((*delivery.sent, *outcome.enqueue))
@@ -91,7 +94,7 @@ def failed(delivery: Delivery, error: Exception) -> Outcome:
         return Unsupported()
     loggable = failures.loggable(error)
     address = visible(str(delivery.address))
-    log.error("the processor failed on %s; the message will be tried again", address, exc_info=loggable)
+    log.error("the processor failed on %s; the message is kept", address, exc_info=loggable)
     return Yield(failures.reason_of(error))
 
 
@@ -101,9 +104,9 @@ def _of_batch(payload: bytes, error: Exception) -> Outcome:
 
 
 def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
-    """Return the outcome of an answer, or raise the error that makes it impossible to store."""
+    """Seal a delivery and return the outcome of its answer, or raise the error that makes it impossible to store."""
     bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
-    delivery.sent = [check_sent(entry, *bounds) for entry in delivery.sent]
+    delivery.sent = [check_sent(entry, *bounds) for entry in delivery.seal()]
     outcome = check_outcome(outcome_of(answer), *bounds)
     if working_set.traces:
         delivery.sent = tracing.handed_on(delivery.sent, delivery.headers)
@@ -189,10 +192,10 @@ class Calling(InPlace):
         first, working_set, processor, slices = page.first_index, ladder.working_set, self.processor, self.slices
         at, stop, processed = first, first + len(weights), 0
         payloads = working_set.payloads(book.origin, page, stop)[first:stop]
-        opened = OpenPage(book.origin, page, ladder.meter, working_set)
+        opened, outer = OpenPage(book.origin, page, ladder.meter, working_set, slices.hold), slices.hold.outer
         alike = weights.count(weights[0]) == len(weights)
         longest = (weights[0] if alike else max(weights))[0]
-        mark = current_delivery.set(None)
+        mark = current_delivery.set(outer)
         room, until = slices.reserve(len(weights), longest)
         try:
             for delivery in deliveries_of(opened, payloads, first):
@@ -214,9 +217,11 @@ class Calling(InPlace):
                 except BaseException:
                     slices.at_rest = True
                     raise
+                finally:
+                    delivery.sealed = True
                 if (answer is None or answer is True or answer is DONE) and not delivery.sent:
                     continue
-                current_delivery.set(None)
+                current_delivery.set(outer)
                 processed += self._done(working_set, book, page, at, weights, first)
                 count, status = self._record(ladder, book, page, at, answer, weights[at - first :], delivery)
                 processed += count
@@ -312,7 +317,8 @@ class Batching(InPlace):
         return self._apply(ladder, book, page, weights, answers)
 
     def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
-        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO))
+        hold = self.slices.hold
+        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO), hold=hold)
         mark = current_delivery.set(delivery)
         try:
             answers = self.processor.process(batch)
@@ -320,12 +326,13 @@ class Batching(InPlace):
                 raise InvalidOutcome(f"{len(answers)} answers for {len(batch)} messages: expected one answer each")
             bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
             outcomes = None if answers is None else [check_outcome(outcome_of(answer), *bounds) for answer in answers]
-            if delivery.sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
+            sent = delivery.seal()
+            if sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
                 raise InvalidOutcome(
                     "messages enqueued by a batch that is not done as a whole: "
                     "enqueue them with one message, Done(enqueue=[(origin, payload)])"
                 )
-            return outcomes, [check_sent(entry, *bounds) for entry in delivery.sent]
+            return outcomes, [check_sent(entry, *bounds) for entry in sent]
         except Exception as error:
             loggable = failures.loggable(error)
             log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=loggable)
@@ -334,6 +341,7 @@ class Batching(InPlace):
             self.slices.at_rest = True
             raise
         finally:
+            delivery.sealed = True
             current_delivery.reset(mark)
 
     def _apply(
@@ -342,7 +350,8 @@ class Batching(InPlace):
         working_set, processed, stopped = ladder.working_set, 0, False
         first = page.first_index
         for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
-            if stopped and isinstance(outcome, (Yield, Overweight)):
+            waits_aside = isinstance(outcome, Yield) and working_set.puts_off(book)
+            if stopped and isinstance(outcome, (Yield, Overweight)) and not waits_aside:
                 continue
             verdict = apply_outcome(working_set, book, page, item, outcome, weight, ladder.bounds)
             if verdict is None and not stopped:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import compress, groupby
 from operator import itemgetter, not_
 from typing import NamedTuple
 
@@ -126,3 +127,14 @@ def _packed(page: Page, run: range, heaps: Mapping[int, Heap]) -> Packed:
 
 def _facts(attempts: Mapping[int, int], slices: Slices, sent: Mapping[int, int | None]) -> Facts:
     return Facts(attempts, times_by_item(slices, sent))
+
+
+def cut(batch: Batch, is_alone: Callable[[int], bool]) -> Iterator[Batch]:
+    """Yield the messages of a batch in smaller ones: alone each message whose attempt is to be alone."""
+    start = 0
+    for alone, group in groupby(batch.attempts, is_alone):
+        count = len(list(group))
+        for size in [1] * count if alone else [count]:
+            here = slice(start, start + size)
+            yield replace(batch, payloads=batch.payloads[here], first=batch.first + start, times=batch.times[here])
+            start += size

@@ -14,6 +14,7 @@ from ..core.weight import ZERO, Meter, Weight
 from ..store.working_set import LoadOptions, StoredSet
 from .attempts import Processor, deliver
 from .blocks.blocks import refuse_claimed_by_hand
+from .hold import Hold
 from .session import RingSession
 from .values import Delivery
 from .walk import renewing
@@ -26,6 +27,7 @@ class Execution:
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self.hold = Hold(session.place)
 
     def execute(self, address: Address, processor: Processor, limit: Weight, *, for_everything: bool) -> Weight:
         """Execute one message; see `MessageQueue.execute_overweight`."""
@@ -52,31 +54,23 @@ class Execution:
         try:
             with self.store.loose() as unit, renewing(self.session, token):
                 working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
-                with self.session.explaining_gaps(unit, working_set, InFlight(_TAKEN_OVER)):
+                with self.session.explaining_gaps(unit, lambda: working_set, InFlight(_TAKEN_OVER)):
                     if self.session.listeners:
                         working_set.loader.inboxes.cut_everything()
                     _, page = rules.find_set_aside(working_set, address)
                     refuse_claimed_by_hand(unit, self.ring_id, address)
                     meter = Meter(limit)
                     outcome = self._run(working_set, processor, address, page, meter)
-                    sent = working_set.sent()
                     cost, refusal = self._settle_execution(
                         working_set, address, outcome, meter.consumed, limit, keep_refusal
                     )
             with self.session.hold(token=token) as (unit, locked):
                 if locked.state.lease_token != token:
                     raise InFlight(_TAKEN_OVER)
-                if locked.state.version != working_set.loader.state.version:
-                    # A block ended meanwhile, perhaps one of this queue: write it down in the books as they are now.
-                    working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
-                    working_set.book(address.book).skipped = ""
-                    working_set.post_all(sent)
-                    cost, refusal = self._settle_execution(
-                        working_set, address, outcome, meter.consumed, limit, keep_refusal
-                    )
                 working_set.save_in(unit, locked)
         finally:
             self.session.release_lease(token)
+            self.session.apply_soon()
         self.session.sweep_payloads(working_set)
         self.session.notify(working_set.take_hooks())
         if refusal:
@@ -109,5 +103,5 @@ class Execution:
             if not meter.consume(weight):
                 return Overweight(weight)
         payload = working_set.payloads(address.book, page)[address.index]
-        delivery = Delivery(address.book, payload, page, address.index, meter, working_set)
+        delivery = Delivery(address.book, payload, page, address.index, meter, working_set, self.hold)
         return deliver(processor, delivery, working_set)

@@ -56,21 +56,25 @@ class View:
         while True:
             self._leases.settle_completed()
             token, decided = self._try_once()
-            if token is not None or not decided:
+            if token is not None and decided is not None:
+                # Messages that expired are not in flight until a later call.
+                self._leases.end_at_once(decided)
+            if token is not None or decided is None:
                 return token
 
-    def _try_once(self) -> tuple[ReferenceToken | None, bool]:
-        """Lease the next message, if any; return whether messages of other queues expired or are to be set aside."""
-        session = self._leases.session
+    def _try_once(self) -> tuple[ReferenceToken | None, bytes | None]:
+        """Lease the next message, if any. If others expired or are too heavy, return the block that decides so."""
+        session, block = self._leases.session, None
         with session.try_transaction(skip_in_flight=False, planning=True) as held:
             if held is None:
-                return None, False
+                return None, None
             unit, working_set = held
             claim, decided = self._next_claim(working_set)
             if decided:
-                # A block that is past its deadline: the next call carries the decisions out.
-                new_block(session, unit, None, 0.0, working_set.now, decided, ZERO, ZERO, {"order": VIEWED})
-            return None if claim is None else self._write(unit, working_set, claim), bool(decided)
+                # A block that is past its deadline: settling it carries the decisions out.
+                row = new_block(session, unit, None, 0.0, working_set.now, decided, ZERO, ZERO, {"order": VIEWED})
+                block = bytes(row.token)
+            return None if claim is None else self._write(unit, working_set, claim), block
 
     #: The name that queue stores use for `try_next`.
     pop = try_next
@@ -168,7 +172,7 @@ class Leases:
     def __init__(self, session: RingSession, settler: BlockSettler, blocks: Blocks) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
         self._settler, self._blocks = settler, blocks
-        self.settle_completed = settler.settle_completed
+        self.settle_completed, self.end_at_once = settler.settle_completed, settler.end_at_once
 
     def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
         """Return a view of one origin, or of the ring; its `try_next()` never waits.
@@ -209,7 +213,7 @@ class Leases:
     @contextmanager
     def _leased(self, token: str | ReferenceToken, action: str) -> Iterator[tuple[StoredSet, Page, ReferenceToken]]:
         mine = self.token(token)
-        with self.session.snapshot() as (unit, working_set):
+        with self.session.snapshot(names=[mine.address.book]) as (unit, working_set):
             self._refuse_lost(unit, mine, action)
             page = working_set.page(mine.address.book, mine.address.page)
             assert page is not None, "a claimed message is stored"
@@ -223,7 +227,7 @@ class Leases:
         self._blocks.release(mine.secret)
 
     def renew(self, token: str | ReferenceToken, lease: float | None = None) -> datetime:
-        """Lease a message for longer; return the new deadline."""
+        """Lease a message for longer, by the seconds of its lease unless others are given; return the deadline."""
         return self._blocks.renew(self.token(token).secret, lease)
 
     def complete(self, tokens: GivenTokens, outcome: Outcome = DONE) -> int:
@@ -246,7 +250,7 @@ class Leases:
         self.session.refuse_nested()
         push = Commands(self.session, None).transfer(tokens, to, ring=ring, weight=weight)
         with self.store.writing() as unit:
-            done = push.within(unit)
+            done = push.apply(unit)
         self.settle_completed()
         return done
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from typing_extensions import NotRequired, TypedDict
@@ -17,14 +18,16 @@ from .values import moment
 
 #: Numbers of latest blocks, and of latest pages of the ledger, that are searched for servers.
 LATEST_BLOCKS, LATEST_PAGES = 5_000, 200
-MOST_NAME = 300
+MOST_NAME = 700
+#: The name of a task as a server.
+_TASK = re.compile(r"(?P<dag>DAG (['\"])(?P<id>.+?)\2) of Airflow '(?P<airflow>[\w-]+)'(?P<task>, task .+)")
 
 
 @dataclass(frozen=True)
 class Server:
     """A DAG or a program that services a ring, with the limit of its latest block."""
 
-    #: `DAG 'orders', task 'block.plan'`, or the user and host of a program.
+    #: `DAG 'orders' of Airflow 'west', task 'block.plan'`, or the user and host of a program.
     name: str
     is_dag: bool
     #: Weight of its blocks; None: the ring's service weight.
@@ -36,6 +39,28 @@ class Server:
     at: datetime
     #: Debt of its high messages to regular ones, in parts of a block.
     debt: int = 0
+    #: Whether tasks of other Airflows service the ring as well.
+    is_of_several: bool = False
+
+    @property
+    def _task(self) -> re.Match[str] | None:
+        return _TASK.fullmatch(self.name) if self.is_dag else None
+
+    @property
+    def dag_id(self) -> str | None:
+        """The id of its DAG; None of a program."""
+        return (task := self._task) and task["id"]
+
+    @property
+    def airflow(self) -> str | None:
+        """The id of its DAG's Airflow; None of a program."""
+        return (task := self._task) and task["airflow"]
+
+    @property
+    def title(self) -> str:
+        """The name as people read it: with the Airflow where tasks of several service the ring."""
+        task = self._task
+        return self.name if task is None or self.is_of_several else f"{task['dag']}{task['task']}"
 
     def takes(self, origin: str) -> bool:
         """Return whether its blocks service this origin."""
@@ -78,7 +103,9 @@ def servers_of(unit: Unit, ring: int) -> list[Server]:
     for server in _recorded(unit, ring):
         if server.name not in found or found[server.name].block < server.block:
             found[server.name] = server
-    return sorted(found.values(), key=lambda server: (not server.is_dag, -server.block))
+    several = len({server.airflow for server in found.values()} - {None}) > 1
+    servers = [replace(server, is_of_several=several) for server in found.values()]
+    return sorted(servers, key=lambda server: (not server.is_dag, -server.block))
 
 
 def _recorded(unit: Unit, ring: int) -> Iterator[Server]:

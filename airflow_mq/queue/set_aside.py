@@ -10,17 +10,19 @@ from typing_extensions import Unpack
 
 from ..core import overweight as rules
 from ..core.changes import Aside
+from ..core.claims import Scales
 from ..core.errors import InFlight, InvalidInput, NoMessage, QueuePaused, Refused
 from ..core.events import Fate, decided
 from ..core.judging import ATTEMPTS, SWEPT
 from ..core.message import Address, check_address, check_number, check_text
 from ..core.overweight import Judged
-from ..core.priority import told
+from ..core.priority import books_of, told
 from ..core.service import overweight_limit
 from ..core.weight import Weight
 from ..store import codec
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
+from ..words import many
 from .aside_search import AT_ONCE, Filters, Search, Wanted
 from .blocks.blocks import refuse_claimed_by_hand
 from .session import RingSession, limit_of
@@ -35,10 +37,19 @@ class Judgement:
     moved: list[Judged] = field(default_factory=list)
     #: Messages that stay set aside, each with the reason.
     stayed: list[Judged] = field(default_factory=list)
+    #: Selected messages that were left out: swept ones, and those about which another decision came first.
+    swept: int = 0
+    gone: int = 0
 
     def add(self, judged: Judged) -> None:
         """Add the result of one message."""
         (self.stayed if judged.moved is None else self.moved).append(judged)
+
+    def exclusions(self) -> list[str]:
+        """Return how many selected messages were left out, and why, as sentences."""
+        swept = f"{many(self.swept, 'swept message')} left out: only a selection of reason 'swept' requeues those."
+        gone = f"{many(self.gone, 'message')} left out: another decision came first."
+        return [sentence for count, sentence in ((self.swept, swept), (self.gone, gone)) if count]
 
 
 class SetAsides:
@@ -64,10 +75,31 @@ class SetAsides:
         """
         wanted = Wanted(origin, **filters).checked()
         check_number(limit, "a limit")
-        with self.session.snapshot() as (unit, working_set):
+        with self.session.snapshot(names=None if origin is None else books_of(origin)) as (unit, working_set):
             search = Search(unit, working_set, wanted)
             found = search.found(after, limit)
             return search.with_errors(found) if errors and wanted.error is None else found
+
+    def refusals(self, messages: Sequence[SetAside], limit: Weight | None = None) -> builtins.list[str]:
+        """Return for each of these messages why `requeue` would leave it set aside; empty if it fits now.
+
+        :param limit: the weight of a block, in a ring without a service weight.
+        """
+        with self.session.snapshot(names=list({one.address.book for one in messages})) as (_, working_set):
+            full, scales = self._full(working_set, limit), Scales(working_set)
+            keys = dict.fromkeys((message.address.book, message.address.page) for message in messages)
+            working_set.loader.load_books([name for name, _ in keys])
+            working_set.loader.pages.fetch(keys)
+            found = []
+            for message in messages:
+                address, page = message.address, working_set.page(message.address.book, message.address.page)
+                if page is None or address.index >= len(page.lengths):
+                    found.append("it is gone")
+                    continue
+                weight = message.weight or scales.weight(address.book, page, address.index)
+                book = working_set.book(address.book)
+                found.append(rules.why_set_aside(working_set, book, page, address.index, weight, full))
+        return found
 
     def requeue(
         self,
@@ -132,7 +164,7 @@ class SetAsides:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
             result.add(rules.judge_again(working_set, address, aside, full, actor, why, weigh=weigh))
 
-        for address, refusal in self._each(wanted, requeue, with_swept=wanted.reason == SWEPT):
+        for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.reason == SWEPT):
             result.stayed.append(Judged(address, None, str(refusal)))
         return result
 
@@ -192,8 +224,9 @@ class SetAsides:
     def count(self, most: int = 10_000) -> int:
         """Return the number of set-aside messages, at most `most`."""
         check_number(most, "a limit")
-        with self.store.loose() as unit:
-            return min(unit.set_aside.count(self.ring_id, most), most)
+        with self.session.snapshot() as (unit, working_set):
+            shift = working_set.loader.source.shift().set_aside
+            return min(max(unit.set_aside.count(self.ring_id, most + max(-shift, 0)) + shift, 0), most)
 
     def _drop(self, wanted: Wanted, fate: Fate, why: str, actor: str) -> int:
         dropped: list[Address] = []
@@ -207,12 +240,21 @@ class SetAsides:
         return len(dropped)
 
     def _each(
-        self, wanted: Wanted, act: Callable[[StoredSet, SetAside], None], *, with_swept: bool = True
+        self,
+        wanted: Wanted,
+        act: Callable[[StoredSet, SetAside], None],
+        left_out: Judgement | None = None,
+        *,
+        with_swept: bool = True,
     ) -> Iterator[tuple[Address, Refused]]:
-        """Act on all selected messages, some hundred in a transaction; yield the refusals."""
+        """Act on all selected messages, some hundred in a transaction; yield the refusals.
+
+        :param left_out: counts the messages that are left out
+        """
+        left_out = left_out or Judgement()
         after: Address | None = None
         while True:
-            with self.session.snapshot() as (unit, working_set):
+            with self.session.snapshot(stored=True) as (unit, working_set):
                 found = Search(unit, working_set, wanted).found(after, AT_ONCE)
             if not found:
                 return
@@ -220,6 +262,7 @@ class SetAsides:
             refused: list[tuple[Address, Refused]] = []
             with self.session.transaction(skip_in_flight=False) as (unit, working_set):
                 chosen = [message for message in found if with_swept or message.reason != SWEPT]
+                left_out.swept += len(found) - len(chosen)
                 _prefetch(working_set, [message.address for message in chosen])
                 for message in chosen:
                     try:
@@ -229,7 +272,7 @@ class SetAsides:
                         refused.append((message.address, refusal))
                     except (NoMessage, Refused):
                         # Another decision about the message came first.
-                        continue
+                        left_out.gone += 1
             yield from refused
             if len(found) < AT_ONCE:
                 return

@@ -81,6 +81,7 @@ class Tenure:
         if self.ring is not None:
             self.ring = None
             self.session.release_lease(self.token)
+            self.session.apply_soon()
 
     def _may_keep(self, ring: Locked) -> bool:
         state, config = ring.state, self.session.remember_config(ring.config)
@@ -88,6 +89,7 @@ class Tenure:
             self._shared_until = time.monotonic() + SHARED
         return (
             state.lease_token == self.token
+            and not state.ends
             and time.monotonic() >= self._shared_until
             and not self.session.listeners
             and not meets_apart(config)

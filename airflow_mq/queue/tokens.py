@@ -74,7 +74,7 @@ class ReferenceToken:
         return self._bound.fetch_headers(self)
 
     def renew(self, lease: float | None = None) -> datetime:
-        """Lease the message for longer; return the new deadline."""
+        """Lease the message for longer, by the seconds of its lease unless others are given; return the deadline."""
         return self._bound.renew(self, lease)
 
     def give_back(self) -> None:

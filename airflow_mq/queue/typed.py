@@ -14,15 +14,18 @@ from .. import failures
 from ..codecs import Codec, Undecodable, encoded, undecodable
 from ..core.errors import InvalidOutcome
 from ..core.message import Address, Message
-from ..core.outcome import DONE, Outcome
+from ..core.outcome import DONE, Outcome, Unreadable
 from ..core.weight import Weight
 from .attempts import Answer, BatchProcessor, Processor, outcome_of
+from .calls import caller_of
 from .sending.sender import SendOptions
 from .values import Batch, Delivery, Enqueued, Peeked, Serviced
 
 log = logging.getLogger("airflow_mq.service")
 
 T = TypeVar("T")
+#: Returns the outcome of a message, named by its address, that does not decode.
+Undecoded = Callable[[str, ValueError], Outcome]
 
 
 class TypedDelivery(Generic[T]):
@@ -123,9 +126,9 @@ class TypedQueue(Generic[T]):
 
         orders = queue.typed(Order)
         orders.enqueue("acme", Order(id=17))
-        orders.service(lambda it: ship(it.value))
+        orders.service(lambda it: ship(it.value), "acme")
 
-    A message that does not decode gets the outcome *bad format*; no processor gets it.
+    No processor gets a message that does not decode: it is set aside with the reason.
     """
 
     def __init__(
@@ -154,13 +157,39 @@ class TypedQueue(Generic[T]):
             return Message(encoded(self.codec, value.value), value.key, value.weight, value.headers, value.priority)
         return encoded(self.codec, value)
 
-    def service(self, processor: Callable[[TypedDelivery[T]], Answer], **how: Any) -> Serviced:
-        """Service the ring in this process, as `service_queues` does."""
-        return self._service_queues(decoding(self.codec, processor), **how)
+    def service(
+        self,
+        processor: Callable[[TypedDelivery[T]], Answer],
+        origins: str | Iterable[str],
+        *,
+        delete_undecodable: bool = False,
+        **how: Any,
+    ) -> Serviced:
+        """Service the queues of some origins in this process; the options are those of `service_queues`.
 
-    def service_batches(self, process: Callable[[TypedBatch[T]], Sequence[Answer] | None], **how: Any) -> Serviced:
-        """Service the ring with a function that takes neighbours together: one answer each, or None for all done."""
-        return self._service_queues(decoding_batches(self.codec, process), **how)
+        :param origins: case-sensitive shell patterns of the origins whose messages are values of this type.
+        :param delete_undecodable: delete messages that do not decode, with the outcome *bad format*. By default they
+            are set aside with the reason, for a requeue when the codec is fixed.
+        """
+        return self._service_queues(
+            decoding(self.codec, processor, refused if delete_undecodable else kept), origins=origins, **how
+        )
+
+    def service_batches(
+        self,
+        process: Callable[[TypedBatch[T]], Sequence[Answer] | None],
+        origins: str | Iterable[str],
+        *,
+        delete_undecodable: bool = False,
+        **how: Any,
+    ) -> Serviced:
+        """Service with a function that takes neighbours together: one answer each, or None for all done.
+
+        The parameters are those of `service`.
+        """
+        return self._service_queues(
+            decoding_batches(self.codec, process, refused if delete_undecodable else kept), origins=origins, **how
+        )
 
     def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
         """Read messages of an origin without a change; the options are those of `Inspect.peek`."""
@@ -173,24 +202,35 @@ class TypedQueue(Generic[T]):
             return TypedPeeked(peeked, None, str(error) or type(error).__name__)
 
 
-def decoding(codec: Codec[T], processor: Callable[[TypedDelivery[T]], Answer]) -> Processor:
-    """Return a processor of messages that calls a processor of values."""
+def decoding(
+    codec: Codec[T], processor: Callable[[TypedDelivery[T]], Answer], undecoded: Undecoded | None = None
+) -> Processor:
+    """Return a processor of messages that calls a processor of values.
+
+    :param undecoded: returns the outcome of a message that does not decode; by default, a permanent failure.
+    """
+    outcome_of_undecoded, call = undecoded or refused, caller_of(processor)
 
     def process(delivery: Delivery) -> Answer:
         try:
             value = codec.decode(delivery.payload)
         except ValueError as error:
-            return refused(f"{delivery.address}", error)
-        return processor(TypedDelivery(delivery, value, codec))
+            return outcome_of_undecoded(f"{delivery.address}", error)
+        return call(value, TypedDelivery(delivery, value, codec))
 
     return process
 
 
-def decoding_batches(codec: Codec[T], process: Callable[[TypedBatch[T]], Sequence[Answer] | None]) -> BatchProcessor:
-    """Return a batch processor that calls a batch processor of values."""
+def decoding_batches(
+    codec: Codec[T],
+    process: Callable[[TypedBatch[T]], Sequence[Answer] | None],
+    undecoded: Undecoded | None = None,
+) -> BatchProcessor:
+    """Return a batch processor that calls a batch processor of values; `undecoded` as in `decoding`."""
+    outcome_of_undecoded = undecoded or refused
 
     def process_batch(batch: Batch) -> Sequence[Answer] | None:
-        found = [_decoded(codec, batch, at) for at in range(len(batch))]
+        found = [_decoded(codec, batch, at, outcome_of_undecoded) for at in range(len(batch))]
         headers = batch.headers or ({},) * len(batch)
         good = [at for at, (_, wrong) in enumerate(found) if wrong is None]
         values = [found[at][0] for at in good]
@@ -223,17 +263,26 @@ def _typed_batch(
     )
 
 
-def _decoded(codec: Codec[Any], batch: Batch, at: int) -> tuple[Any, Outcome | None]:
+def _decoded(codec: Codec[Any], batch: Batch, at: int, undecoded: Undecoded) -> tuple[Any, Outcome | None]:
     try:
         return codec.decode(batch.payloads[at]), None
     except ValueError as error:
-        return None, refused(str(Address(batch.book, batch.page, batch.first + at)), error)
+        return None, undecoded(str(Address(batch.book, batch.page, batch.first + at)), error)
 
 
 def refused(where: str, error: ValueError) -> Outcome:
-    """Return the outcome of a message that does not decode, and log the reason."""
+    """Return the permanent failure of a message that does not decode, and log the reason."""
     outcome = undecodable(error)
-    is_safe = isinstance(error, Undecodable) or failures.texts_allowed()
-    why = f"{type(error).__name__}: {str(error)[:500]}" if is_safe else type(error).__name__
-    log.warning("%s does not decode (%s): %s", ascii(where), type(outcome).__name__, why)
+    log.warning("%s does not decode (%s): %s", ascii(where), type(outcome).__name__, _reason(error))
     return outcome
+
+
+def kept(where: str, error: ValueError) -> Outcome:
+    """Return the outcome that sets a message aside because it does not decode, and log the reason."""
+    log.warning("%s does not decode, and is set aside: %s", ascii(where), _reason(error))
+    return Unreadable(f"does not decode ({type(undecodable(error)).__name__}): {_reason(error)}")
+
+
+def _reason(error: ValueError) -> str:
+    is_safe = isinstance(error, Undecodable) or failures.texts_allowed()
+    return f"{type(error).__name__}: {str(error)[:500]}" if is_safe else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -10,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from ..core.blob import Reference
 from ..core.characters import shown
-from ..core.errors import BlobMissing, InvalidInput
+from ..core.errors import BlobMissing, DeliverySealed, InvalidInput
 from ..core.groups import is_below
 from ..core.message import Address, check_origin, message_id, message_ids
 from ..core.orders import Entry
@@ -20,6 +21,7 @@ from ..core.priority import HIGH, MARK, REGULAR, book_name, check_priority, orig
 from ..core.taking import OriginPatterns
 from ..core.weight import ZERO, Meter, Weight, total_weight
 from ..core.working_set import WorkingSet
+from .hold import Hold
 
 #: A time, or a duration from now.
 When = datetime | timedelta | float | int
@@ -45,27 +47,42 @@ class OpenPage(NamedTuple):
     book: str
     page: Page
     meter: Meter
-    working_set: WorkingSet | None = None
+    working_set: WorkingSet | None
+    hold: Hold
 
 
 class Delivery:
     """A message for a processor that runs in place."""
 
-    __slots__ = ("_open", "index", "payload", "sent")
+    __slots__ = ("_open", "index", "payload", "sealed", "sent")
 
     def __init__(
-        self, book: str, payload: bytes, page: Page, index: int, meter: Meter, working_set: WorkingSet | None = None
+        self,
+        book: str,
+        payload: bytes,
+        page: Page,
+        index: int,
+        meter: Meter,
+        working_set: WorkingSet | None = None,
+        hold: Hold | None = None,
     ) -> None:
-        self._open = OpenPage(book, page, meter, working_set)
+        self._open = OpenPage(book, page, meter, working_set, hold or Hold(""))
         self.payload = payload
         self.index = index
         #: Messages that the processor sent, to be enqueued if this message is done.
         self.sent: Sequence[tuple[Any, ...]] = ()
+        #: Whether the processor has answered: then no message can be added.
+        self.sealed = False
 
     @property
     def book(self) -> str:
         """Name of the book that holds the message."""
         return self._open.book
+
+    @property
+    def hold(self) -> Hold:
+        """The context of the processor's call."""
+        return self._open.hold
 
     @property
     def meter(self) -> Meter:
@@ -105,7 +122,7 @@ class Delivery:
     @property
     def sent_at(self) -> datetime | None:
         """Time at which the message was enqueued; None if the same service enqueues and processes it."""
-        book, page, _, working_set = self._open
+        book, page, _, working_set, _ = self._open
         known = {} if working_set is None else working_set.loader.sent_at(book, page)
         sent = known.get(self.index)
         return None if sent is None else moment(sent)
@@ -113,7 +130,7 @@ class Delivery:
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the message."""
-        book, page, _, working_set = self._open
+        book, page, _, working_set, _ = self._open
         if working_set is None:
             return {}
         return working_set.loader.headers(book, page, self.index, self.index + 1).get(self.index, {})
@@ -150,11 +167,40 @@ class Delivery:
     def enqueue(
         self, origin: str, payload: bytes, priority: str = REGULAR, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Enqueue a message if, and only if, this one is done."""
+        """Enqueue a message if, and only if, this one is done.
+
+        :raises DeliverySealed: after the processor has answered.
+        """
         name = book_name(check_origin(origin), check_priority(priority))
-        if not isinstance(self.sent, list):
-            self.sent = list(self.sent)
-        self.sent.append((name, payload, headers) if headers else (name, payload))
+        self.add([(name, payload, headers) if headers else (name, payload)])
+
+    def add(self, entries: Sequence[tuple[Any, ...]]) -> None:
+        """Add messages that the processor sends, all of them or none."""
+        hold = self._open.hold
+        if hold.process != os.getpid():
+            raise DeliverySealed("delivery of another process: a forked child cannot send through it; send by a queue")
+        with hold.lock:
+            self._refuse_sealed()
+            sent = self.sent
+            if not isinstance(sent, list):
+                sent = self.sent = list(sent)
+            sent.extend(entries)
+            try:
+                # A service seals without the lock, and may have found that nothing was sent.
+                self._refuse_sealed()
+            except DeliverySealed:
+                del sent[len(sent) - len(entries) :]
+                raise
+
+    def _refuse_sealed(self) -> None:
+        if self.sealed:
+            raise DeliverySealed()
+
+    def seal(self) -> Sequence[tuple[Any, ...]]:
+        """End the processor's call, and return the messages that it sent."""
+        self.sealed = True
+        with self._open.hold.lock:
+            return self.sent
 
 
 def deliveries_of(page: OpenPage, payloads: Iterable[bytes], first: int) -> Iterator[Delivery]:
@@ -166,6 +212,7 @@ def deliveries_of(page: OpenPage, payloads: Iterable[bytes], first: int) -> Iter
     for index, payload in enumerate(payloads, first):
         delivery = new(Delivery)
         delivery._open, delivery.payload, delivery.index, delivery.sent = page, payload, index, ()
+        delivery.sealed = False
         yield delivery
 
 
@@ -278,6 +325,9 @@ class Report(_OfBook):
     priority: str = REGULAR
     #: Ids of the messages, one after the other, for a plain `Done`. With them, settling reads no payloads.
     ids: bytes = field(default=b"", repr=False)
+    #: Number of an attempt that replaces earlier ones as a whole, above 0. Once it is reported with `Begun`, these
+    #: messages have no outcomes but those with this number. The largest number wins.
+    epoch: int = 0
 
 
 @dataclass

@@ -15,6 +15,7 @@ from ..core.levels import service_levels
 from ..core.orders import Ledger
 from ..core.paths import PathRounds
 from ..core.priority import origin_of, priority_of, queue_name
+from ..core.ring import Ring
 from ..core.service import Ladder
 from ..store import codec
 from ..store.rows import BlockRow
@@ -33,6 +34,10 @@ NAMED = 5
 def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, working_set: StoredSet) -> bytes | None:
     """Service in a ring's order; return the seed of a shuffled order."""
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
+    if ladder.looks_only:
+        for ring in (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,):
+            _look_further(ladder, ledger, order, ring)
+        return seed
     guaranteed: list[str] = []
     if not working_set.config.paths:
         working_set.loader.ring.expect_walk()
@@ -57,6 +62,16 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         # A visited queue moved to the end of the ring, where the walk met it again.
         ledger.skipped[reason] = [name for name in names if name not in ledger.entries]
     return seed
+
+
+def _look_further(ladder: Ladder, ledger: Ledger, order: str, ring: Ring) -> None:
+    """Service queues of one level to which earlier walks of this call did not come."""
+    if order != "deficit":
+        orders.look_further(ladder, ledger, ring)
+    elif ladder.working_set.config.paths and ring is ladder.working_set.ring:
+        PathRounds(ladder, ledger).run()
+    else:
+        DeficitRounds(ladder, ledger, ring).run()
 
 
 def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> None:

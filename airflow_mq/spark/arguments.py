@@ -11,6 +11,8 @@ N = TypeVar("N", int, float)
 
 #: Variables with the address of the store and the token of the block.
 STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
+#: Variable with a word that the task chose: the job's last line ends with it, and no line that a processor prints does.
+MARK = "AIRFLOW_MQ_MARK"
 #: Exit code of a job that came too late: "temporary failure, the user is invited to retry".
 REFUSED = 75
 #: Prefix of the lines that the job itself prints.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from inspect import signature
 from typing import Any, TypeAlias, cast
 
 from .. import failures, tracing
@@ -18,8 +17,9 @@ from ..core.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
 from ..processors import Processor
 from ..queue import BatchProcessor, Delivery
 from ..queue.attempts import going_on, outcome_of
-from ..queue.session import current_delivery
-from ..queue.typed import decoding_batches, refused
+from ..queue.calls import caller_of
+from ..queue.hold import Hold, current_delivery
+from ..queue.typed import TypedDelivery, decoding_batches, refused
 from .child import Call, ChildDied, ChildFailed, Outcomes
 from .items import Item, ItemDelivery, Place, batch_of, groups_of, neighbours_of
 from .terms import Terms
@@ -43,11 +43,16 @@ class Attempts:
     def __init__(self, function: Function, terms: Terms) -> None:
         self.function: Any = function
         self.terms = terms
+        #: Ordered books in which a message went back. Nothing behind it is tried.
+        self.stopped: set[str] = set()
         #: Called with the expected milliseconds before messages are tried.
         self.expect: Callable[[int], None] = lambda milliseconds: None
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        """Yield each message with its outcome; messages without an answer are left out."""
+        """Yield each message with its outcome; messages without an answer are left out.
+
+        It may be called again with the messages that follow.
+        """
         raise NotImplementedError
 
     def checked(self, answer: Outcome | bool | None) -> Outcome:
@@ -70,25 +75,17 @@ def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attem
     return MessageAttempts(function, terms, codec)
 
 
-def takes_message(function: Callable[..., object]) -> bool:
-    """Return whether a function has a parameter `message`, for the delivery."""
-    try:
-        return "message" in signature(function).parameters
-    except (TypeError, ValueError):
-        # Built-in functions have no signature.
-        return False
-
-
 class MessageAttempts(Attempts):
-    """Attempts one by one: `f(payload, origin)`, or `f(value, origin)`, with `message=` if the function takes it."""
+    """Attempts one by one; the function is called by its signature, with the value of a codec as its payload."""
 
     def __init__(self, function: Function, terms: Terms, codec: Codec[Any] | None = None) -> None:
         super().__init__(function, terms)
         self.codec = codec
-        self.takes_message = takes_message(self.function)
+        whole = None if codec is None else lambda value, delivery: TypedDelivery(delivery, value, codec)
+        self.caller = caller_of(self.function, whole)
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        stopped: set[str] = set()
+        stopped = self.stopped
         for group in groups_of(items):
             left = [item for item in group if item.book not in stopped]
             while left:
@@ -117,15 +114,17 @@ class MessageAttempts(Attempts):
 
     def _call(self, items: Iterable[Item]) -> Outcomes:
         stopped: set[str] = set()
+        # This process may be a child of the one that made these attempts.
+        hold = Hold(self.terms.place)
         for item in items:
             if item.book in stopped:
                 continue
-            outcome = self._try(item)
+            outcome = self._try(item, hold)
             self.note_stop(item, outcome, stopped)
             yield item, outcome
 
-    def _try(self, item: Item) -> Outcome:
-        delivery = ItemDelivery(item)
+    def _try(self, item: Item, hold: Hold) -> Outcome:
+        delivery = ItemDelivery(item, hold)
         if item.headers and tracing.is_traced(item.headers):
             with tracing.within(item.headers):
                 return self._try_delivery(item, delivery)
@@ -140,21 +139,22 @@ class MessageAttempts(Attempts):
                     value = self.codec.decode(value)
                 except ValueError as error:
                     return refused(str(item.address), error)
-            more = {"message": delivery} if self.takes_message else {}
-            outcome = self.checked(self.function(value, item.origin, **more))
+            outcome = self.checked(self.caller(value, delivery))
             return going_on(self._with_sent(outcome, delivery), item.headers or {})
         except (Exception, SystemExit) as error:
             return _failed(item, error, self.terms)
         finally:
+            delivery.sealed = True
             current_delivery.reset(mark)
 
     def _with_sent(self, outcome: Outcome, delivery: Delivery) -> Outcome:
         """Add what the function enqueued through its delivery to the outcome."""
-        if not delivery.sent or not isinstance(outcome, Done):
+        sent = delivery.seal()
+        if not sent or not isinstance(outcome, Done):
             return outcome
         bounds = self.terms.most, self.terms.permit, self.terms.most_headers
-        sent = [check_sent(entry, *bounds) for entry in (*delivery.sent, *outcome.enqueue)]
-        return Done(outcome.success, outcome.id, outcome.used, sent)
+        checked = [check_sent(entry, *bounds) for entry in (*sent, *outcome.enqueue)]
+        return Done(outcome.success, outcome.id, outcome.used, checked)
 
 
 class _Schedule:
@@ -190,9 +190,8 @@ class GroupAttempts(Attempts):
     """
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        stopped: set[str] = set()
         for group in self.groups(items):
-            yield from self._halved(group, run, stopped)
+            yield from self._halved(group, run, self.stopped)
 
     def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
         """Yield messages that one call receives together."""
@@ -266,7 +265,7 @@ class ArrowAttempts(GroupAttempts):
 def _failed(item: Item, error: BaseException, terms: Terms) -> Yield:
     # The text of a child's error is safe to store already.
     shown = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
-    log.error("the processor failed on %s; it will be tried again", ascii(str(item.address))[1:-1], exc_info=shown)
+    log.error("the processor failed on %s; the message is kept", ascii(str(item.address))[1:-1], exc_info=shown)
     return Yield(_reason(error).encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
 
 

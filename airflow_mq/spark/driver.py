@@ -15,7 +15,7 @@ from ..core.errors import TokenRefused
 from ..processors import Part, Processors
 from .arguments import Arguments, print_line
 from .lease import keeping_lease
-from .share import Channel, Tally, Task, load_function, run_share
+from .share import Channel, Tally, Task, check_function, run_share
 from .store_side import StoreChannel, live_block, tasks_of, terms_of
 from .terms import Terms
 
@@ -78,7 +78,7 @@ def load_functions(processors: Processors, part: Part) -> None:
     """Load the functions and codecs of a part in the driver, where the error is clearer than on executors."""
     for name in part["processors"]:
         processor = processors[name]
-        load_function(processor.function)
+        check_function(processor)
         if processor.codec:
             load_codec(processor.codec)
 

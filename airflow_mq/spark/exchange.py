@@ -9,8 +9,8 @@ The task, which reaches the store, writes the messages of its part (`hand_over`)
                                                  outcomes/000000-<time>-<chance>.parquet
 
 A path is a local folder or an address that `pyarrow.fs` or `fsspec` knows: `s3://bucket/path`, `gs://…`,
-`abfs://…`, `hdfs://…`. Every step may be repeated: files of messages are equal, and the first outcome of a message
-counts. `sweep` deletes the folders of blocks that have ended.
+`abfs://…`, `hdfs://…`. Every step may be repeated: files of messages are equal, and outcomes have the number of
+their attempt. `sweep` deletes the folders of blocks that have ended.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from ..core.claims import Claim
-from ..core.config import MOST_HEADERS
-from ..core.errors import InvalidInput, StoreCorrupt
+from ..core.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..core.outcome import BEGUN, DONE, Begun, Mark, Outcome
 from ..core.permit import Permit
 from ..core.priority import signed
@@ -40,7 +39,7 @@ from ..core.settle import Answers
 from ..core.weight import Weight
 from ..processors import Part, Processors
 from ..queue import Batch, MessageQueue, Report
-from ..queue.blocks.reports import ids_fit
+from ..queue.blocks.reports import Entry, collected, ids_fit
 from ..store import codec
 from .items import Item, Place, batch_of, groups_of, neighbours_of
 from .reports import patiently
@@ -60,12 +59,23 @@ _OUTCOMES = pa.schema(
         "first": pa.int32(),
         "last": pa.int32(),
         "outcome": pa.string(),
-        # Missing in files of earlier versions.
         "ids": pa.binary(),
+        "epoch": pa.int64(),
     }
 )
 _READ = ("origin", "page", "item", "payload", "headers", "attempt", "block")
 _ROWS = 10_000
+
+
+#: File systems that a task opened by a connection, and their paths, by the address below which they are used.
+_opened: dict[str, tuple[Any, str]] = {}
+
+
+def open_by(files: Any, protocol: str, path: str) -> str:
+    """Use a file system of `fsspec` below an address, in this process; return the address."""
+    path = path.rstrip("/")
+    _opened[f"{protocol}://{path}"] = files, path
+    return f"{protocol}://{path}"
 
 
 # -- files --
@@ -83,6 +93,9 @@ class Folder:
     def _place(self) -> tuple[pafs.FileSystem, str]:
         if "://" not in self.path:
             return pafs.LocalFileSystem(), self.path
+        for address, (files, path) in _opened.items():
+            if f"{self.path}/".startswith(f"{address}/"):
+                return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path + self.path[len(address) :]
         try:
             place: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.path)
             return place
@@ -176,9 +189,12 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     shares = []
     for number, task in enumerate(tasks_of(block, terms, processors, part, FILES)):
         name = f"{number:06}"
-        _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), answered, terms)
+        # A function that takes a DataFrame replaces its output, so it receives all messages again.
+        known = {} if task.processor.shape == "dataframe" else answered
+        _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), known, terms)
         shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
-    manifest = {"block": block.id, "manner": _plain_terms(terms), "shares": shares}
+    epoch = max((answers.epoch for answers in answered.values()), default=0)
+    manifest = {"block": block.id, "manner": _plain_terms(terms), "shares": shares, "epoch": epoch}
     folder.write("manifest.json", json.dumps(manifest).encode())
     return folder.path
 
@@ -195,7 +211,7 @@ def _read(queue: MessageQueue, token: str, share: Sequence[Claim]) -> Iterator[B
 def _write_messages(
     folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms
 ) -> None:
-    """Write the messages of a share that have no outcome."""
+    """Write the messages of a share that have none of these outcomes."""
     left = groups_of(left_of(batches, answered, terms, Tally()))
     folder.write_table(name, pa.Table.from_batches(map(table_of, left), schema=MESSAGES))
 
@@ -222,21 +238,23 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
 
 def sweep(queue: MessageQueue, base: str) -> int:
     """Delete the folders of this ring's ended blocks, and return their number."""
-    live = {_block_folder(base, block.id, block.token).path for block in queue.blocks.list("planned", limit=1 << 30)}
-    ended = {_block_folder(base, b.id, b.token).path for b in queue.blocks.list(limit=10_000)} - live
     gone = 0
     for name in Folder(base).names():
-        folder = Folder(base) / name
+        found = re.fullmatch(r"block-(\d{1,18})-[0-9a-f]{16}", name)
         # Other files, and folders of other rings, stay.
-        if re.fullmatch(r"block-\d+-[0-9a-f]{16}", name) and folder.path in ended:
-            folder.remove()
+        if found and _has_ended(queue, int(found[1]), name):
+            (Folder(base) / name).remove()
             gone += 1
     return gone
 
 
-def clear(queue: MessageQueue, token: str, base: str) -> None:
-    """Delete the folder of one settled block."""
-    _block_folder(base, queue.blocks.get(token).id, token).remove()
+def _has_ended(queue: MessageQueue, number: int, name: str) -> bool:
+    """Return whether a folder is that of a block of this ring, which has ended."""
+    try:
+        block = queue.blocks.get(number)
+    except UnknownBlock:
+        return False
+    return block.state != "planned" and name == f"block-{block_name(block.id, block.token)}"
 
 
 # -- the job's side --
@@ -271,23 +289,14 @@ class FolderChannel:
 
     def _terms(self) -> Terms:
         terms = self.manifest()["manner"]
-        largest = terms["largest"]
-        permit = Permit(**terms.get("permit", {}))
-        # Earlier versions wrote neither exceptions nor the weights of single origins.
-        exceptions = frozenset(terms.get("exceptions", ()))
-        largest_of = {origin: Weight(*weight) for origin, weight in terms.get("largest_of", {}).items()}
-        return Terms(
-            terms["ordered"],
-            terms["most"],
-            Weight(*largest) if largest else None,
-            permit,
-            terms.get("log_texts", False),
-            terms.get("most_headers", MOST_HEADERS),
-            terms.get("block"),
-            terms.get("block_name", ""),
-            exceptions,
-            largest_of,
-        )
+        largest, largest_of = terms["largest"], terms["largest_of"]
+        read = {
+            "largest": Weight(*largest) if largest else None,
+            "permit": Permit(**terms["permit"]),
+            "exceptions": frozenset(terms["exceptions"]),
+            "largest_of": {origin: Weight(*weight) for origin, weight in largest_of.items()},
+        }
+        return Terms(**{**terms, **read})
 
     def tasks(self, processors: Processors) -> list[Task]:
         """Return a task for each file of messages."""
@@ -297,9 +306,15 @@ class FolderChannel:
                 for share in self.manifest()["shares"]
             ]
 
-    def open(self, share: str | None) -> FolderSide:
+    def open(self, share: str | None, epoch: int = 0) -> FolderSide:
         """Open a file of messages."""
-        return FolderSide(Folder(self.path), share)
+        return FolderSide(Folder(self.path), share, epoch)
+
+    def epoch(self, shares: Iterable[object]) -> int:
+        """Return the epoch of the latest attempt at this part; 0 without one."""
+        with self._reading():
+            known = int(self.manifest()["epoch"])
+        return max([known, *(report.epoch for report in _reports(Folder(self.path) / "outcomes"))])
 
 
 class FolderSide:
@@ -307,8 +322,8 @@ class FolderSide:
 
     seconds = SECONDS
 
-    def __init__(self, folder: Folder, share: str | None) -> None:
-        self.folder, self.share = folder, share or "any"
+    def __init__(self, folder: Folder, share: str | None, epoch: int = 0) -> None:
+        self.folder, self.share, self.epoch = folder, share or "any", epoch
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
@@ -334,7 +349,15 @@ class FolderSide:
 
     def report(self, reports: Sequence[Report]) -> None:
         rows = [
-            (r.origin, signed(r.page, r.priority), r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)), r.ids)
+            (
+                r.origin,
+                signed(r.page, r.priority),
+                r.first,
+                r.last,
+                json.dumps(codec.plain_outcome(r.outcome)),
+                r.ids,
+                self.epoch,
+            )
             for r in reports
         ]
         arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
@@ -342,10 +365,12 @@ class FolderSide:
         (self.folder / "outcomes").write_table(f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", table)
 
     def answered(self) -> Mapping[str, Answers]:
-        found: dict[str, Answers] = {}
+        return collected(self._entries)
+
+    def _entries(self) -> Iterator[Entry]:
         for report in _reports(self.folder / "outcomes", self.share):
-            found.setdefault(report.book, Answers()).add(report.page, report.first, report.last, report.outcome)
-        return found
+            place = report.page, report.first, report.last
+            yield Entry(report.book, *place, report.outcome, epoch=report.epoch)
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -356,22 +381,16 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
     names = [name for name in folder.names() if share is None or name.startswith(f"{share}-")]
     for name in sorted(names, key=lambda name: name.rpartition("-")[0].rpartition("-")[2]):
         for table in folder.tables(name):
-            columns = [column for column in _OUTCOMES.names if column != "ids" or column in table.schema.names]
-            for row in zip(*(table.column(column).to_pylist() for column in columns)):
+            with codec.reading(f"the file {name} in the exchange folder"):
+                rows = list(zip(*(table.column(one).to_pylist() for one in _OUTCOMES.names)))
+            for row in rows:
+                if None in row:
+                    raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
                 yield _report(*row)
 
 
-def _report(
-    origin: str | None,
-    page: int | None,
-    first: int | None,
-    last: int | None,
-    outcome: str | None,
-    ids: bytes | None = None,
-) -> Report:
-    if origin is None or page is None or first is None or last is None or outcome is None:
-        raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
-    report = Report(origin, page, first, last, _outcome(outcome), ids=ids or b"")
+def _report(origin: str, page: int, first: int, last: int, outcome: str, ids: bytes, epoch: int) -> Report:
+    report = Report(origin, page, first, last, _outcome(outcome), ids=ids, epoch=epoch)
     # Without ids, settling reads the payloads.
     return report if ids_fit(report) else replace(report, ids=b"")
 

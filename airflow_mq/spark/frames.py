@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, cast
@@ -10,18 +11,20 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from .. import failures
-from ..core.errors import InvalidOutcome, ProcessorError
+from ..core.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..core.outcome import check_outcome
 from ..processors import Part
 from ..queue import Report
 from .output import writing_for
 from .reports import CHUNK_BYTES, CHUNK_OUTCOMES, Reporter, flushed
-from .share import Channel, Tally, Task, load_function, noting_refusal
+from .share import Channel, Side, Tally, Task, load_function, noting_refusal
 from .tables import MESSAGES_DDL, BytesColumn, answers_in, integers, tables_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
 
+#: Bits by chance in the number of an attempt.
+_CHANCE = 20
 #: A tally as a row.
 TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
 _TALLY = pa.schema({**dict.fromkeys(("done", "failed", "back", "before"), pa.int64()), "refused": pa.string()})
@@ -36,7 +39,7 @@ def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], t
     """Call each processor with its messages as one DataFrame, and report the outcomes that it returns.
 
     When a part is repeated, the processor receives all its messages again, also those with an outcome, so that its
-    output can replace the earlier one (`output`). The first outcome counts.
+    output can replace the earlier one (`output`). Each attempt is an epoch: from its begin, only its outcomes count.
     """
     total = Tally()
     for processor in dict.fromkeys(task.processor for task in tasks):
@@ -45,8 +48,10 @@ def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], t
         shares = Shares(channel, [task.share for task in tasks if task.processor == processor], terms)
         shares.begin()
         try:
-            with writing_for(terms.block_name, name):
+            with writing_for(terms.block_name, name, shares.refuse_superseded):
                 total.add(_run_frame(session, processor.name, cast("FrameFunction", function), shares))
+        except TokenRefused:
+            raise
         except Exception as error:
             shown = failures.loggable(error, terms.log_texts)
             log.error("processor %r failed on its DataFrame", processor.name, exc_info=shown)
@@ -78,23 +83,35 @@ class Shares:
 
     def __init__(self, channel: Channel, shares: Sequence[object], terms: Terms) -> None:
         self.channel, self.shares, self.terms = channel, shares, terms
+        #: The number of this attempt; larger than that of every attempt before.
+        self.epoch = 0
 
     def begin(self) -> None:
-        """Report that all messages are about to be tried."""
+        """Report that all messages are about to be tried: outcomes of earlier attempts count no more."""
+        # Attempts that begin at the same moment differ by chance.
+        self.epoch = ((self.channel.epoch(self.shares) >> _CHANCE) + 1 << _CHANCE) + secrets.randbits(_CHANCE)
         for share in self.shares:
-            with closing(self.channel.open(share)) as side:
+            with closing(self._open(share)) as side:
                 side.begin()
+
+    def _open(self, share: object) -> Side:
+        return self.channel.open(share, self.epoch)
+
+    def refuse_superseded(self) -> None:
+        """Raise `TokenRefused` if a later attempt has begun: its output must stand, with its outcomes."""
+        if self.channel.epoch(self.shares) != self.epoch:
+            raise TokenRefused("another attempt of this part began meanwhile: this one writes no output")
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition's shares."""
         for number in _numbers(batches):
-            with closing(self.channel.open(self.shares[number])) as side:
+            with closing(self._open(self.shares[number])) as side:
                 yield from tables_of(side.batches(), self.terms.block)
 
     def report_outcomes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Report a partition's outcomes, of any share; yield their tally."""
         tally = Tally()
-        with closing(self.channel.open(None)) as side:
+        with closing(self._open(None)) as side:
             reporter = Reporter(side.report, side.seconds)
             with noting_refusal(tally):
                 with flushed(reporter):
@@ -109,7 +126,7 @@ class Shares:
         """Report that a partition's shares are done as a whole; yield their tally."""
         tally = Tally()
         for number in _numbers(batches):
-            with closing(self.channel.open(self.shares[number])) as side, noting_refusal(tally):
+            with closing(self._open(self.shares[number])) as side, noting_refusal(tally):
                 for reports in _in_chunks(batch.answer() for batch in side.batches()):
                     side.report(reports)
                     tally.done += sum(report.last - report.first + 1 for report in reports)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.message import Address
@@ -11,6 +12,7 @@ from ..core.page import Page
 from ..core.priority import HIGH, book_name, signed
 from ..core.weight import ZERO, Meter
 from ..queue import Batch, Delivery
+from ..queue.hold import Hold
 from ..queue.values import Facts, moment
 
 #: Messages, and bytes of payload, after which a group is full.
@@ -62,8 +64,8 @@ class ItemDelivery(Delivery):
 
     __slots__ = ("_item",)
 
-    def __init__(self, item: Item) -> None:
-        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO))
+    def __init__(self, item: Item, hold: Hold | None = None) -> None:
+        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO), hold=hold)
         self._item = item
 
     @property
@@ -123,6 +125,16 @@ def neighbours_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
         group.append(row)
     if group:
         yield group
+
+
+def stretches_of(items: Iterable[Item], is_alone: Callable[[int], bool]) -> Iterator[list[Item]]:
+    """Yield messages in groups as `groups_of` does, and alone each one whose attempt is to be alone."""
+    for group in groups_of(items):
+        for alone, stretch in groupby(group, lambda item: is_alone(item.attempt)):
+            if alone:
+                yield from ([item] for item in stretch)
+            else:
+                yield list(stretch)
 
 
 def batch_of(group: Sequence[Item]) -> Batch:

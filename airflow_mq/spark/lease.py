@@ -21,7 +21,7 @@ RENEWALS = 3
 class LeaseKeeper:
     """Renews a block's lease from a thread, and flushes its reporters, until the block ends.
 
-    :param lease: seconds for which each renewal holds; the ring's lease if left out
+    :param lease: seconds for which each renewal holds; the block's own if left out
     :param on_refused: called in that thread when the block was settled, released, or is past its deadline
     """
 
@@ -30,22 +30,26 @@ class LeaseKeeper:
     ) -> None:
         self._queue, self._token, self._lease = queue, token, lease
         self._on_refused = on_refused
-        self._seconds = (queue.config.lease if lease is None else lease) / RENEWALS
-        self._due = time.monotonic() + self._seconds
+        self._seconds = self._due = 0.0
         self._reporters: list[Reporter] = []
-        self._ticker = Ticker(self._tick, min(CHUNK_SECONDS, self._seconds), "airflow-mq-lease", patience=5.0)
+        self._ticker: Ticker | None = None
         #: Reason for which the block takes no more outcomes.
         self.refused: MessageQueueError | None = None
 
     def start(self) -> None:
         """Renew the lease now, and from then on by the thread. Raises `TokenRefused` if the block has ended."""
-        patiently(lambda: self._queue.blocks.renew(self._token, self._lease))
+        blocks = self._queue.blocks
+        patiently(lambda: blocks.renew(self._token, self._lease))
+        lease = patiently(lambda: blocks.get(self._token)).lease if self._lease is None else self._lease
+        self._seconds = lease / RENEWALS
         self._due = time.monotonic() + self._seconds
+        self._ticker = Ticker(self._tick, min(CHUNK_SECONDS, self._seconds), "airflow-mq-lease", patience=5.0)
         self._ticker.start()
 
     def stop(self) -> None:
         """Stop renewing."""
-        self._ticker.stop()
+        if self._ticker is not None:
+            self._ticker.stop()
 
     @contextmanager
     def flushing(self, reporter: Reporter) -> Iterator[None]:

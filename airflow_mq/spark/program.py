@@ -13,7 +13,7 @@ from typing import NoReturn
 from .. import tracing
 from ..core.errors import MessageQueueError, TokenRefused
 from ..processors import Part, Processors
-from .arguments import REFUSED, Arguments, print_line
+from .arguments import MARK, REFUSED, Arguments, print_line
 from .cause import cause_of
 from .driver import run_with_folder, run_with_store
 
@@ -29,16 +29,16 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         arguments = Arguments.read(sys.argv[1:] if words is None else words)
     except ValueError as error:
-        return _end(2, f"invalid arguments: {error}")
+        return _fail(2, f"invalid arguments: {error}")
     try:
         return run(arguments)
     except TokenRefused as error:
         return _end(REFUSED, f"refused: {error}")
     except MessageQueueError as error:
-        return _end(1, f"failed: {error}")
+        return _fail(1, f"failed: {error}")
     except Exception as error:
         log.error("the job failed", exc_info=error)
-        return _end(1, f"failed: {cause_of(error)}")
+        return _fail(1, f"failed: {cause_of(error)}")
 
 
 def run(arguments: Arguments) -> int:
@@ -59,6 +59,11 @@ def run(arguments: Arguments) -> int:
 def _end(code: int, text: str) -> int:
     print_line(text)
     return code
+
+
+def _fail(code: int, text: str) -> int:
+    mark = os.environ.get(MARK)
+    return _end(code, f"{text} [{mark}]" if mark else text)
 
 
 def run_and_exit() -> NoReturn:

@@ -91,14 +91,14 @@ class Reporter:
         if milliseconds >= self.seconds * 1_000 and self._runs:
             self.flush()
 
-    def flush(self) -> None:
-        """Send the chunk; keep it if sending fails."""
+    def flush(self, marks: Sequence[Report] = ()) -> None:
+        """Send the chunk, and with it these marks; keep the chunk if sending fails."""
         with self._sending:
             with self._adding:
                 runs, self._runs, self._bytes = self._runs, [], 0
             try:
-                if runs:
-                    self._send([run.report() for run in runs])
+                if runs or marks:
+                    self._send([*(run.report() for run in runs), *marks])
             except BaseException:
                 # The chunk stays late: the next outcome that is added sends it again.
                 with self._adding:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
 from ..core.errors import InvalidInput, TokenRefused
-from ..core.outcome import Done, Outcome, Overweight, Yield
+from ..core.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..core.settle import Answers
 from ..loading import load_named
 from ..processors import Processor
 from ..queue import Batch, BatchProcessor, Report
+from ..queue.calls import caller_of
 from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here
 from .child import in_child
-from .items import Item, items_of
+from .items import Item, items_of, neighbours_of, stretches_of
 from .reports import Reporter, flushed
 from .terms import Terms
 
@@ -49,8 +50,14 @@ class Side(Protocol):
 class Channel(Protocol):
     """Access to messages that Spark can ship to executors."""
 
-    def open(self, share: Any) -> Side:
-        """Open a share; without one, a side that only reports."""
+    def open(self, share: Any, epoch: int = 0) -> Side:
+        """Open a share; without one, a side that only reports.
+
+        :param epoch: number of an attempt that replaces earlier ones (`Report.epoch`)
+        """
+
+    def epoch(self, shares: Iterable[Any]) -> int:
+        """Return the epoch of the latest attempt at shares; 0 without one."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,13 @@ def load_function(name: str) -> Function:
     return function
 
 
+def check_function(processor: Processor) -> None:
+    """Load the function of a processor; raise `InvalidInput` if its signature does not fit its shape."""
+    function = load_function(processor.function)
+    if processor.shape == "message" and not isinstance(function, BatchProcessor):
+        caller_of(function)
+
+
 def run_share(
     processor: Processor,
     side: Side,
@@ -138,13 +152,33 @@ def run_share(
     # A process with threads must not fork: while a child works, its parent flushes.
     run = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else run_here
     with noting_refusal(tally):
-        side.begin()
         with nullcontext() if careful else timer(reporter):
-            for item, outcome in attempts.outcomes(items, run):
-                reporter.add(*item.place, outcome, item.payload)
-                tally.count(outcome)
+            for begun in _begun(side, reporter, items, terms, attempts.stopped):
+                for item, outcome in attempts.outcomes(begun, run):
+                    reporter.add(*item.place, outcome, item.payload)
+                    tally.count(outcome)
         reporter.flush()
     return tally
+
+
+def _begun(
+    side: Side, reporter: Reporter, items: Iterator[Item], terms: Terms, stopped: Container[str]
+) -> Iterator[Iterator[Item]]:
+    """Yield messages in the stretches in which they are tried, each reported as begun directly before.
+
+    :param stopped: books of which no more messages are tried
+    """
+    if terms.max_attempts is None:
+        # No message loses anything by an attempt.
+        side.begin()
+        yield items
+        return
+    for stretch in stretches_of(items, terms.is_alone):
+        left = [item for item in stretch if item.book not in stopped]
+        if left:
+            # With the outcomes before: a message that is done must not lose an attempt by the next one.
+            reporter.flush([Report(*run[0].place, run[-1].at, BEGUN) for run in neighbours_of(left)])
+            yield iter(left)
 
 
 @contextmanager

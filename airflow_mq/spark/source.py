@@ -23,9 +23,10 @@ repeated. A stream is written with `foreachBatch`, and the batch's number in the
 
 **Streaming** services the queue: each micro-batch is a block of the ring, planned within its weight, fair between
 origins, and settled as done when Spark has committed it. Spark may repeat a micro-batch, so a message is processed at
-least once. The block's lease is kept while the query lives. A query that restarts after its lease finds its last
-micro-batch back in the queue. `stream` names the query and makes the keys of its blocks; a ring has one stream of a
-name.
+least once. The block's lease is kept while the query lives. A query that restarts within the lease repeats its last
+micro-batch with the same messages. After the lease, Spark repeats the number of that micro-batch as an empty one, and
+its messages come again under a later number: a sink that skips a number it has written loses none of them. `stream`
+names the query and makes the keys of its blocks; a ring has one stream of a name.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from ..queue.sending.sender import Sender, Terms
 from .arguments import BLOCK, STORE
 from .lease import LeaseKeeper
 from .reports import patiently
-from .store_side import StoreChannel, from_environment, live_block, tasks_of, terms_of
+from .store_side import StoreChannel, block_name, from_environment, live_block, tasks_of, terms_of
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "
 ROWS = 5_000
 _COLUMNS = ("origin", "payload", "key", "headers", "priority")
 _ALL = Processors([Processor("all", "airflow_mq:Done")])
+#: The number of a micro-batch, and the name of its block.
+Offset = dict[str, Any]
 _ALL_PART = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="spark")
 
 
@@ -305,12 +308,19 @@ def _digest(origin: object, payload: bytes | None, headers: bytes = b"[]") -> by
 
 
 class BlockStream(DataSourceStreamReader):
-    """Stream that services the queue; offsets count blocks."""
+    """Stream that services the queue: each micro-batch is a block, which its offset names.
+
+    An offset has the number of its micro-batch and the name of its block. When Spark repeats a micro-batch whose block
+    has ended, the batch is empty and settles nothing: the messages of the block come under a later number, because a
+    sink that has written this number before skips it.
+    """
 
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         self.checked, self.channel, self.names = options, options.channel(), names
         self._queue: MessageQueue | None = None
         self._keeper: LeaseKeeper | None = None
+        #: Name of the block whose lease is kept.
+        self._kept = ""
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_queue": None, "_keeper": None}
@@ -322,62 +332,81 @@ class BlockStream(DataSourceStreamReader):
             self._queue = self.channel.connect()
         return self._queue
 
-    def initialOffset(self) -> dict[str, int]:
-        return {"block": 0}
+    def initialOffset(self) -> Offset:
+        return {"batch": 0, "block": None}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit | None = None) -> dict[str, int]:
+    def latestOffset(self, start: Offset, limit: ReadLimit | None = None) -> Offset:
         """Settle the committed micro-batch, and plan the next if anything is ready."""
         self.commit(start)
-        if not self.queue.inspect.pulse():
+        number = batch_number(start) + 1
+        # A query that ended before Spark had logged its offset left its block.
+        if not self.queue.inspect.pulse() and self.queue.blocks.live(self._key(number)) is None:
             return start
-        block = self.queue.blocks.plan(self._key(start["block"] + 1), lease=self.checked.lease)
+        block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease)
         if not block.messages:
             # The block may still hold messages to set aside, or expired ones.
             self.queue.blocks.settle(block)
             return start
         self._keep(block)
-        return {"block": start["block"] + 1}
+        return {"batch": number, "block": block_name(block.id, block.token)}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        found: list[InputPartition] = []
-        for number in range(start["block"] + 1, end["block"] + 1):
-            # A block whose lease ran out is planned again: its messages are serviced again.
-            block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease)
-            if self._keeper is None:
-                # A query that was restarted repeats its last micro-batch without a look for the next one.
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        if batch_number(end) == batch_number(start):
+            return []
+        block = self._block_of(end)
+        if block is not None:
+            with suppress(TokenRefused, UnknownBlock):
                 self._keep(block)
-            found += _shares(self.queue, block.token, self.checked.partitions)
-        return found
+                return _shares(self.queue, block.token, self.checked.partitions)
+        log.warning(
+            "the block of micro-batch %d has ended: the batch stays empty, and its messages come in a later one",
+            batch_number(end),
+        )
+        return []
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         yield from _read(self.channel, partition, self.names)
 
-    def commit(self, end: dict[str, int]) -> None:
-        """Settle the blocks that Spark has committed."""
-        for number in range(max(1, end["block"] - 1), end["block"] + 1):
-            block = self.queue.blocks.live(self._key(number))
-            if block is None:
-                continue
+    def commit(self, end: Offset) -> None:
+        """Settle the block that Spark has committed."""
+        block = self._block_of(end)
+        # Spark also commits a micro-batch when the next one is planned already.
+        was_kept = self._keeper is not None and self._kept == end.get("block")
+        if was_kept:
             self._stop_keeping()
-            try:
-                self.queue.blocks.report(block, [batch.answer() for batch in block.batches()])
-                self.queue.blocks.settle(block)
-            except (TokenRefused, UnknownBlock) as error:
-                log.warning(
-                    "a micro-batch was committed after its lease ran out (%s); its messages will be serviced again",
-                    error,
-                )
+        if block is not None:
+            was_kept = not self._settle(block)
+        if was_kept:
+            log.warning(
+                "micro-batch %d was committed after its lease ran out; its messages will be serviced again",
+                batch_number(end),
+            )
+
+    def _settle(self, block: Block) -> bool:
+        """Settle a block as done; return whether it lived."""
+        try:
+            self.queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+            self.queue.blocks.settle(block)
+        except (TokenRefused, UnknownBlock):
+            return False
+        return True
 
     def stop(self) -> None:
         self._stop_keeping()
         if self._queue is not None:
             self._queue.close()
 
+    def _block_of(self, offset: Offset) -> Block | None:
+        """Return the live block that an offset names; None if it has ended."""
+        block = self.queue.blocks.live(self._key(batch_number(offset)))
+        return block if block and block_name(block.id, block.token) == offset["block"] else None
+
     def _keep(self, block: Block) -> None:
         """Keep the lease of a block, and of no other one."""
         self._stop_keeping()
-        self._keeper = LeaseKeeper(self.queue, block.token, self.checked.lease)
-        self._keeper.start()
+        keeper = LeaseKeeper(self.queue, block.token, self.checked.lease)
+        keeper.start()
+        self._keeper, self._kept = keeper, block_name(block.id, block.token)
 
     def _stop_keeping(self) -> None:
         if self._keeper is not None:
@@ -386,3 +415,14 @@ class BlockStream(DataSourceStreamReader):
 
     def _key(self, number: int) -> str:
         return f"stream/{self.checked.stream}/{number}"
+
+
+def batch_number(offset: Offset) -> int:
+    """Return the number of an offset's micro-batch."""
+    number = offset.get("batch")
+    if type(number) is not int:
+        raise InvalidInput(
+            f"invalid offset in the checkpoint ({str(offset)[:80]}): expected one of this format; start the query with "
+            "another checkpointLocation"
+        )
+    return number

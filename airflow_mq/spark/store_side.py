@@ -24,7 +24,7 @@ from .arguments import BLOCK, STORE
 from .attempts import Function
 from .lease import keeping_lease
 from .reports import CHUNK_SECONDS, patiently
-from .share import Tally, Task, load_function, run_share
+from .share import Tally, Task, check_function, run_share
 from .terms import Terms
 
 #: Seconds to wait for another writer.
@@ -59,9 +59,16 @@ class StoreChannel:
         """Open the queue."""
         return patiently(lambda: MessageQueue(self.uri, self.ring, busy_timeout=BUSY_TIMEOUT))
 
-    def open(self, share: Sequence[Claim]) -> StoreSide:
+    def open(self, share: Sequence[Claim], epoch: int = 0) -> StoreSide:
         """Open a share, on an executor."""
-        return StoreSide(self.connect(), self.token, share)
+        return StoreSide(self.connect(), self.token, share, epoch=epoch)
+
+    def epoch(self, shares: Iterable[Sequence[Claim]]) -> int:
+        """Return the epoch of the latest attempt at shares; 0 without one."""
+        books = {claim.origin for share in shares for claim in share}
+        with self.connect() as queue:
+            answered = patiently(lambda: queue.blocks.reported(self.token))
+        return max((answers.epoch for book, answers in answered.items() if book in books), default=0)
 
 
 class StoreSide:
@@ -69,17 +76,21 @@ class StoreSide:
 
     seconds = CHUNK_SECONDS
 
-    def __init__(self, queue: MessageQueue, token: str, share: Sequence[Claim], *, owned: bool = True) -> None:
-        self.queue, self.token, self.share, self._owned = queue, token, share, owned
+    def __init__(
+        self, queue: MessageQueue, token: str, share: Sequence[Claim], *, owned: bool = True, epoch: int = 0
+    ) -> None:
+        self.queue, self.token, self.share, self._owned, self.epoch = queue, token, share, owned, epoch
 
     def begin(self) -> None:
-        patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share))
+        patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share, self.epoch))
 
     def batches(self, *, packed: bool = False) -> Iterable[Batch]:
         return with_payloads(self.queue, self.queue.blocks.batches(self.share, packed=packed), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
         """Report outcomes; the first one of a message counts, so a report may be repeated."""
+        if self.epoch:
+            reports = [replace(report, epoch=self.epoch) for report in reports]
         patiently(lambda: self.queue.blocks.report(self.token, reports))
 
     def answered(self) -> Mapping[str, Answers]:
@@ -152,7 +163,7 @@ def terms_of(queue: MessageQueue, block: Block) -> Terms:
     config = queue.config
     limit = config.service_weight if config.service_weight is not None else block.limit
     bounds = bounds_of(config, max_message_weight(limit, config.costs) or ZERO)
-    exceptions = frozenset(one.whose for one in block.claims if _is_ordered(queue, one) != config.ordered)
+    exceptions = frozenset(one.whose for one in block.claims if one.ordered != config.ordered)
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
     return Terms(
         ordered=config.ordered,
@@ -165,12 +176,9 @@ def terms_of(queue: MessageQueue, block: Block) -> Terms:
         block_name=block_name(block.id, block.token),
         exceptions=exceptions,
         largest_of=largest_of,
+        max_attempts=config.max_attempts,
+        place=queue.session.place,
     )
-
-
-def _is_ordered(queue: MessageQueue, claim: Claim) -> bool:
-    # Claims of older versions do not record it; the present setting applies.
-    return bool(queue.inspect.origin_settings(claim.whose).ordered) if claim.ordered is None else claim.ordered
 
 
 def block_name(block: int, token: str) -> str:
@@ -245,7 +253,7 @@ def run_in_place(
         again = bool(queue.blocks.reported(token))
         for task in tasks_of(block, terms, processors, part, 1):
             if function is None:
-                load_function(task.processor.function)
+                check_function(task.processor)
             side = StoreSide(queue, token, task.share, owned=False)
             total.add(run_share(task.processor, side, terms, again=again, function=function, timer=keeper.flushing))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)

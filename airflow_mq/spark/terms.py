@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..core.config import MOST_HEADERS
-from ..core.outcome import Outcome, Overweight, Yield
+from ..core.outcome import Outcome, Overweight, Yield, is_tried_alone
 from ..core.permit import OPEN, Permit
 from ..core.weight import Weight
 
@@ -34,6 +34,14 @@ class Terms:
     exceptions: frozenset[str] = frozenset()
     #: `largest` of the origins that have a *most* of their own.
     largest_of: Mapping[str, Weight] = field(default_factory=dict)
+    #: Attempts after which a message is set aside.
+    max_attempts: int | None = None
+    #: Name of the ring and its store, by which a processor's own queues are recognized (`airflow_mq.queue.hold`).
+    place: str = ""
+
+    def is_alone(self, attempt: int) -> bool:
+        """Return whether a message is tried alone at this attempt, from 1."""
+        return is_tried_alone(attempt, self.max_attempts)
 
     def is_ordered(self, origin: str) -> bool:
         """Return whether an origin's messages are processed one after the other."""

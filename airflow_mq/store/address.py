@@ -143,6 +143,14 @@ class StoreAddress:
         return self._written(with_password=False)
 
     @property
+    def place(self) -> str:
+        """The place of the store, by which addresses with other users or parameters are recognized as the same one."""
+        if self.path is not None:
+            return f"sqlite:{os.path.realpath(self.path)}"
+        host = "localhost" if self.host in ("127.0.0.1", "::1") else (self.host or "").lower()
+        return f"postgresql:{host}:{self.port}/{self.database}?{self.schema}"
+
+    @property
     def uri(self) -> str:
         """The address as `parse` reads it, with its password: not for display, logs or command lines."""
         return self._written(with_password=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from . import codec
 from .primitives import Repository, listed
 from .rows import LATEST, BlockRow
 
@@ -23,6 +24,32 @@ class InFlightRow(NamedTuple):
     data: bytes
     block: int
     state: int | None
+    by_hand: bool
+    #: Whether the end of the block is recorded and not applied.
+    is_ending: bool
+
+
+class EndRow(NamedTuple):
+    """The recorded end of a block, which is to be applied by the process that holds the ring."""
+
+    block: int
+    token: bytes
+    number: int
+    #: When the block ended, and the settings in force then.
+    at: int
+    terms: Any
+    #: The reason for which it cannot be applied.
+    error: str
+
+    @property
+    def terms_json(self) -> Any:
+        """The settings in force when the block ended."""
+        return codec.read_json(self.terms) if isinstance(self.terms, (str, bytes)) else self.terms
+
+    def sends_to(self, names: Collection[str]) -> bool:
+        """Return whether outcomes of the block enqueue messages in these queues; true of a damaged end."""
+        sent = self.terms_json.get("sent")
+        return sent is None or not set(names).isdisjoint(sent)
 
 
 class ServerRow(NamedTuple):
@@ -67,13 +94,9 @@ class Blocks(Repository):
         """Return a block by its token."""
         return self._block("block_by_token", ring=ring, token=token)
 
-    def locked(self, ring: int, token: bytes) -> BlockRow | None:
-        """Return a block by its token; wait for transactions that report to it."""
-        return self._block("lock_block", ring=ring, token=token)
-
     def locked_if_free(self, ring: int, token: bytes) -> BlockRow | None:
         """Return a block by its token, unless another transaction reports to it."""
-        return self._block("lock_free_block", ring=ring, token=token)
+        return self._block("lock_block", ring=ring, token=token)
 
     def dead(self, ring: int, now: int) -> list[BlockRow]:
         """Return blocks past their deadline; skip those that a transaction completes at this moment."""
@@ -87,23 +110,76 @@ class Blocks(Repository):
         """Return the processes that planned the latest blocks, with the latest block of each."""
         return [ServerRow(*row) for row in self.unit.rows("block_servers", ring=ring, before=LATEST, limit=limit)]
 
-    def renew(self, ring: int, token: bytes, deadline: int, now: int) -> bool:
-        """Extend the deadline of a live block; return whether it is live."""
-        return bool(self.unit.run("renew_block", ring=ring, token=token, deadline=deadline, now=now))
+    def renew(self, ring: int, token: bytes, seconds: float | None, now: int) -> int | None:
+        """Extend the deadline of a live block, by its own seconds unless others are given; None if it does not live."""
+        rows = self.unit.rows("renew_block", ring=ring, token=token, seconds=seconds, now=now)
+        return rows[0][0] if rows else None
 
     def close(self, ring: int, token: bytes, now: int) -> bool:
         """Close a live block for reports; return whether it was live."""
         return bool(self.unit.run("close_block", ring=ring, token=token, now=now))
 
     def end(self, block: int, state: int, now: int, details: object) -> None:
-        """Record that a block was settled or released; delete its claims and reports."""
+        """Record that a block was settled or released."""
         self.unit.put("end_block", block=block, state=state, now=now, details=details)
+
+    def forget_claims(self, block: int) -> None:
+        """Delete the claims and the reports of a block that has ended."""
         self.unit.put("delete_claims", block=block)
         self.unit.put("delete_outcomes", block=block)
 
-    def expire(self, ring: int, after: int, before: int) -> None:
-        """Delete blocks that ended after a time, and at or before another."""
-        self.unit.put("expire_block", ring=ring, after=after, before=before)
+    def record_problem(self, block: int, problem: str) -> None:
+        """Record why a block cannot be settled."""
+        self.unit.run("record_problem", block=block, problem=problem)
+
+    # Recorded ends.
+
+    def record_end(self, ring: int, block: int, at: int, terms: object) -> None:
+        """Record that the end of a block is to be applied."""
+        number = self.unit.fresh_ids(1)[0]
+        self.unit.put("record_end", ring=ring, block=block, number=number, at=at, terms=terms)
+        self.unit.put("count_ends", ring=ring, more=1)
+
+    def ends(self, ring: int, *, failed: bool = False, limit: int = LATEST) -> list[EndRow]:
+        """Return the ends that are to be applied, in order.
+
+        :param failed: return those that cannot be applied, too
+        """
+        return [EndRow(*row) for row in self.unit.rows("ends", ring=ring, all=failed, limit=limit)]
+
+    def ends_on(self, ring: int, names: Sequence[str]) -> list[EndRow]:
+        """Return the ends that are to be applied, in order, and that change messages of these queues."""
+        blocks = {block for (block,) in self.unit.rows_for("blocks_on", {"origin": names}, ring=ring)}
+        return [end for end in self.ends(ring) if end.block in blocks or end.sends_to(names)]
+
+    def advance_end(self, ring: int, block: int, seq: int, data: bytes, terms: object) -> None:
+        """Move the cursor of an end behind the part that was applied.
+
+        :param seq: the number of the first claim that is left; those before it are forgotten
+        :param data: that claim, packed, without what is applied
+        """
+        self.unit.put("delete_claims_before", block=block, seq=seq)
+        self.unit.put("replace_claim", block=block, seq=seq, data=data)
+        self.unit.put("advance_end", ring=ring, block=block, terms=terms)
+
+    def fail_end(self, ring: int, block: int, error: str) -> None:
+        """Keep the reason for which an end cannot be applied; no holder tries it again."""
+        self.unit.put("fail_end", ring=ring, block=block, error=error)
+        self.unit.put("count_ends", ring=ring, more=-1)
+
+    def retry_ends(self, ring: int) -> None:
+        """Let the holder try the ends again that could not be applied."""
+        again = self.unit.run("retry_ends", ring=ring)
+        self.unit.put("count_ends", ring=ring, more=again)
+
+    def forget_end(self, ring: int, block: int) -> None:
+        """Forget an end that was applied."""
+        self.unit.put("delete_end", ring=ring, block=block)
+        self.unit.put("count_ends", ring=ring, more=-1)
+
+    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
+        """Delete at most `limit` blocks that ended after a time, and at or before another; return their number."""
+        return self.unit.run("expire_block", ring=ring, after=after, before=before, limit=limit)
 
     # Claims.
 

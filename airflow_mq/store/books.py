@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..core.page import PROCESSED, Page
 from . import codec
 from .primitives import Repository, listed
-from .rows import BookRow, FirstRow, PageRow
+from .rows import BookRow, PageRow
 
 #: Columns of a book that belong to its own table.
 _COLUMNS = BookRow._fields[:11]
@@ -104,6 +104,11 @@ class Books(Repository):
         count, last, *lists = self.unit.only("next_turns", ring=ring, after=after, limit=limit, now=now)
         return TurnsRow(count, last, *map(listed, lists))
 
+    def turns_before(self, ring: int, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return ticket and name of the last ready books between two tickets, the last ones first."""
+        rows = self.unit.rows("turns_before", ring=ring, before=before, after=after, limit=limit)
+        return [(ticket, origin) for ticket, origin in rows]
+
     def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name, an empty one where none is stored."""
         return [BookRow(*row) for row in self.unit.rows_for("books", {"origin": origins}, ring=ring, now=now)]
@@ -111,6 +116,10 @@ class Books(Repository):
     def save(self, ring: int, rows: Sequence[BookRow]) -> None:
         """Write books: the columns of `BookRow` up to `wake_at`."""
         self._put("save_book", _COLUMNS, rows, ring=ring)
+
+    def second_rows(self, ring: int) -> list[tuple[str | None, int]]:
+        """Return the books with more than one row, and the number of their rows; None stands for the ring's state."""
+        return [(origin, rows) for origin, rows in self.unit.rows("second_rows", ring=ring)]
 
     def line(self, ring: int) -> list[LineRow]:
         """Return all ready books, in ring order."""
@@ -125,17 +134,9 @@ class Books(Repository):
         rows = self.unit.soon("guaranteed", ring=ring)
         return lambda: [origin for (origin,) in rows()]
 
-    def turns(self, ring: int, text: str, limit: int) -> list[TurnRow]:
-        """Return ready books in ring order whose name contains a text."""
-        return [TurnRow(*row) for row in self.unit.rows("turns", ring=ring, text=text, limit=limit)]
-
-    def oldest(self, ring: int, text: str, limit: int) -> list[FirstRow]:
-        """Return ready books whose name contains a text, by their oldest inbox row."""
-        return [FirstRow(*row) for row in self.unit.rows("oldest_books", ring=ring, text=text, limit=limit)]
-
-    def deepest(self, ring: int, text: str, limit: int) -> list[str]:
-        """Return queues whose name contains a text, those with the most messages first."""
-        return [origin for origin, _ in self.unit.rows("backlog", ring=ring, text=text, limit=limit)]
+    def turns(self, ring: int, limit: int) -> list[TurnRow]:
+        """Return ready books in ring order."""
+        return [TurnRow(*row) for row in self.unit.rows("turns", ring=ring, limit=limit)]
 
     def totals(self, ring: int, limit: int, *, oldest: bool) -> list[TotalsRow]:
         """Return the deepest or oldest queues, each with the totals of the ring."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 import select
 import time
-import zlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import capabilities, errors
+from psycopg import capabilities
 from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
@@ -53,45 +52,14 @@ def seconds_left() -> float:
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that closes itself when an answer is late.
-
-    `run_prepared` and `copy_in` run a statement that returns no rows and commits by itself. They call libpq without a
-    cursor, which takes a third of the client's time.
-    """
+    """A connection that closes itself when an answer is late."""
 
     #: Seconds to wait for the answer to one statement.
     patience: float = math.inf
+    #: Seconds after which the server ends a statement; 0 for no limit.
+    statement_timeout = 0
     #: Whether statements may be prepared: the session stays the same from one transaction to the next.
     prepares = False
-
-    def run_prepared(self, text: bytes, types: Sequence[int], values: Sequence[bytes]) -> int | None:
-        """Run a statement with binary values, and prepare it at its first use; return the number of rows.
-
-        :param types: the OIDs of the values' types.
-        """
-        formats = [1] * len(values)
-        if not self.prepares:
-            return self.exchange(self.pgconn.send_query_params, text, values, types, formats).command_tuples
-        name = self._prepared_here.get(text)
-        if name is not None:
-            # Another statement may have deallocated those of the session.
-            with suppress(errors.InvalidSqlStatementName):
-                return self.exchange(self.pgconn.send_query_prepared, name, values, formats).command_tuples
-        # The name follows from the text, so a name that the session knows is that of the same statement.
-        name = b"mq_%x" % zlib.crc32(text)
-        self.exchange(self.pgconn.send_prepare, name, text, types)
-        self._prepared_here[text] = name
-        return self.exchange(self.pgconn.send_query_prepared, name, values, formats).command_tuples
-
-    def copy_in(self, text: bytes, data: bytes) -> None:
-        """Run a COPY with all its data."""
-        self.exchange(self.pgconn.send_query, text)
-        self.exchange(lambda: (self.pgconn.put_copy_data(data), self.pgconn.put_copy_end()))
-
-    @cached_property
-    def _prepared_here(self) -> dict[bytes, bytes]:
-        """Names of the prepared statements, by text."""
-        return {}
 
     def exchange(self, send: Callable[..., object], *request: Any) -> PGresult:
         """Send a request and return the last part of its answer. Raise the error that the server returned."""

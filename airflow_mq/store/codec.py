@@ -51,6 +51,7 @@ _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ARRAYS = {code.encode(): code for _, code in _WIDTHS}
 _RUN = struct.Struct("<BQIIBI")
 _WEIGHT = struct.Struct(">QQ")
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 #: Errors that unpacking of damaged bytes may raise.
@@ -165,8 +166,7 @@ def pack_notes(notes: Mapping[int, Note]) -> bytes:
 
 
 def _plain_note(note: Note) -> Sequence[object]:
-    values = [note.weight, note.attempts, note.expires]
-    values += [note.blob, note.arrived, note.loan, note.headers]
+    values: list[object] = list(note)
     while len(values) > 3 and not values[-1]:
         values.pop()
     return values
@@ -204,7 +204,7 @@ def read_json(data: bytes | str) -> Any:
 
 def write_json(value: object) -> bytes:
     """Return compact JSON."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _compact(value).encode()
 
 
 def pack_events(runs: Sequence[EventRun]) -> bytes:
@@ -272,9 +272,9 @@ def pack_claim(claim: Claim) -> bytes:
         for run in claim.runs
         if run.count or run.closed
     ]
-    manner = {"ordered": claim.ordered, "most": claim.most}
-    manner = {name: value for name, value in manner.items() if value is not None}
-    return json.dumps({"planned": claim.planned, **manner, "runs": runs}, separators=(",", ":")).encode()
+    most = {} if claim.most is None else {"most": claim.most}
+    plain = {"planned": claim.planned, "ordered": claim.ordered, **most, "runs": runs}
+    return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def _plain_decision(decision: Decision) -> list[object]:
@@ -297,7 +297,7 @@ def unpack_claim(origin: str, data: bytes) -> Claim:
         for run in plain["runs"]
     ]  # fmt: skip
     most = plain.get("most")
-    return Claim(origin, runs, Weight(*plain["planned"]), plain.get("ordered"), Weight(*most) if most else None)
+    return Claim(origin, runs, Weight(*plain["planned"]), plain["ordered"], Weight(*most) if most else None)
 
 
 _CODES: dict[str, type[BadFormat] | type[Corrupt] | type[Unsupported] | type[StackLimitReached]] = {

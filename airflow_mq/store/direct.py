@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from hashlib import blake2b
@@ -102,6 +102,24 @@ class DirectConnection(BoundedConnection):
     def run(self, text: bytes, values: Mapping[str, Any] | None = None) -> int:
         """Run a statement, after those that were requested; return the number of rows that it read or wrote."""
         return self.later(text, values).count()
+
+    def copy_in(self, text: bytes, parts: Iterable[bytes]) -> None:
+        """Run a COPY, after the statements that were requested. It may last as long as its data come."""
+        in_transaction = bool(self._unsent) or self.pgconn.transaction_status == TransactionStatus.INTRANS
+        if in_transaction:
+            self.later(b"SET LOCAL statement_timeout = 0")
+        self.flush()
+        self.exchange(self.pgconn.send_query, text)
+        try:
+            for part in parts:
+                super().converse(_nothing, self.pgconn.put_copy_data, part)
+        except BaseException:
+            # Without an end of its data, the server rolls back with the connection.
+            self._give_up()
+            raise
+        self.exchange(self.pgconn.put_copy_end)
+        if in_transaction:
+            self.later(b"SET LOCAL statement_timeout = %d" % (self.statement_timeout * 1000))
 
     def flush(self) -> None:
         """Run all statements that were requested."""

@@ -62,9 +62,9 @@ class Events(Repository):
         rows = self.unit.rows_for("recent_events_of", {"origin": origins}, ring=ring, before=before, limit=limit)
         return sorted((EventRow(*row) for row in rows), reverse=True)[:limit]
 
-    def expire(self, ring: int, after: int, before: int) -> None:
-        """Delete events after a time, and at or before another."""
-        self.unit.put("expire_event", ring=ring, after=after, before=before)
+    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
+        """Delete at most `limit` events after a time, and at or before another; return their number."""
+        return self.unit.run("expire_event", ring=ring, after=after, before=before, limit=limit)
 
 
 def _together(runs: Iterable[EventRun]) -> list[tuple[str, int, list[EventRun]]]:
@@ -123,6 +123,6 @@ class Ledger(Repository):
         """Return the beginnings of the latest entries."""
         return [LedgerHeadRow(*row) for row in self.unit.rows("ledger_heads", ring=ring, before=LATEST, limit=limit)]
 
-    def expire(self, ring: int, after: int, before: int) -> None:
-        """Delete entries after a time, and at or before another."""
-        self.unit.put("expire_ledger", ring=ring, after=after, before=before)
+    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
+        """Delete at most `limit` entries after a time, and at or before another; return their number."""
+        return self.unit.run("expire_ledger", ring=ring, after=after, before=before, limit=limit)

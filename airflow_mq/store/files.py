@@ -57,8 +57,8 @@ def lacking(path: Path) -> str | None:
 def missing_store(lacks: str) -> StoreMissing:
     """Return the error for a missing store."""
     return StoreMissing(
-        f"{lacks}, and so no store; if there was one, look whether the path is right and its disk is mounted, "
-        "else make one by `airflow-mq store upgrade`"
+        f"store not found: {lacks}; to create it, run `airflow-mq store upgrade`; if there was one, check its path and "
+        "that its disk is mounted"
     )
 
 

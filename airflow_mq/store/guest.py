@@ -10,7 +10,7 @@ import inspect
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,11 @@ class _PlainConnection:
 
     def run(self, query: bytes, values: Mapping[str, Any]) -> int:
         return self.cursor().execute(query, values).rowcount
+
+    def copy_in(self, query: bytes, parts: Iterable[bytes]) -> None:
+        with self.cursor().copy(query) as copy:
+            for part in parts:
+                copy.write(part)
 
 
 @contextmanager

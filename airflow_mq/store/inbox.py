@@ -1,4 +1,4 @@
-"""Repositories of inbox rows, of loans between them, and of idempotency keys.
+"""Repositories of inbox rows and of idempotency keys.
 
 An inbox row holds stored messages that wait to be cut into pages, or are delayed.
 """
@@ -6,24 +6,22 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.blob import Reference
-from ..core.errors import StoreCorrupt
-from ..core.page import PlainRows
 from ..core.priority import LAST, MARK, PAST_HIGH
 from . import codec
 from .primitives import Repository, listed
 from .rows import (
     Arrival,
+    DelayedRow,
     FirstRow,
-    LoanRow,
     StoredInboxRow,
     blob_attributes,
-    split,
+    was_mark,
 )
 
 #: From so many rows of a queue on, a range of ids is read.
@@ -71,8 +69,6 @@ class Heaps(NamedTuple):
 
 #: Ids of inbox rows by queue, in ascending order.
 RowIds: TypeAlias = "Mapping[str, Sequence[int]]"
-#: Rows that looks at inboxes brought, by queue: as one value where all are of plain messages.
-Looks: TypeAlias = "Iterator[tuple[str, PlainRows | list[StoredInboxRow]]]"
 
 
 class AttributesRow(NamedTuple):
@@ -98,6 +94,16 @@ class SizeRow(NamedTuple):
     ring: int
     origin: str
     items: int
+    size: int
+
+
+class StoredBytes(NamedTuple):
+    """The place of a message's bytes in an inbox row."""
+
+    from_ring: int
+    from_origin: str
+    from_id: int
+    start: int
     size: int
 
 
@@ -161,55 +167,12 @@ class Inbox(Repository):
         self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0
     ) -> list[StoredInboxRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
-        return self._after_soon(ring, requests, limit, inline)()
-
-    def _after_soon(
-        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int
-    ) -> Callable[[], list[StoredInboxRow]]:
         columns = "origin", "after"
         if inline:
-            rows = self._read_soon("mail", columns, requests, ring=ring, limit=limit, inline=inline)
+            rows = self._read("mail", columns, requests, ring=ring, limit=limit, inline=inline)
         else:
-            rows = self._read_soon("mail_heads", columns, requests, ring=ring, limit=limit)
-        return lambda: [StoredInboxRow(*row) for row in rows()]
-
-    def looks(
-        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
-    ) -> Callable[[], Looks]:
-        """Request the same rows by queue: as one value, if each is of plain messages and has at most `inline` bytes.
-
-        :param single: queues that are likely to have rows of one plain message only.
-        """
-        likely = {one[0]: one for one in requests if one[0] in single} if self.unit.aggregates else {}
-        singles = self._singles_soon(ring, list(likely.values()), limit, inline)
-        others = self._after_soon(ring, [one for one in requests if one[0] not in likely], limit, inline)
-
-        def found() -> Looks:
-            different = []
-            for origin, is_plain, *columns in singles():
-                if is_plain:
-                    yield origin, _singles(*columns)
-                elif is_plain is False:
-                    different.append(likely[origin])
-            yield from _looks_of(others(), inline)
-            yield from _looks_of(self.after(ring, different, limit, inline), inline)
-
-        return found
-
-    def first_looks(self, ring: int, origins: Sequence[str], limit: int, inline: int) -> Callable[[], Looks]:
-        """Request the first rows of queues that lie in no page, in the same form."""
-        rows = self._read_soon(
-            "first_mail", ("origin",), [(one,) for one in origins], ring=ring, limit=limit, inline=inline
-        )
-        return lambda: _looks_of([StoredInboxRow(*row) for row in rows()], inline)
-
-    def _singles_soon(
-        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int
-    ) -> Callable[[], list[Any]]:
-        columns = "origin", "after"
-        if inline:
-            return self._read_soon("mail_singles", columns, requests, ring=ring, limit=limit, inline=inline)
-        return self._read_soon("mail_single_heads", columns, requests, ring=ring, limit=limit)
+            rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
+        return [StoredInboxRow(*row) for row in rows]
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
@@ -239,6 +202,11 @@ class Inbox(Repository):
             for id_, attributes in zip(ids, own)
             if attributes
         ]
+
+    def still_stored(self, ring: int, origin: str, ids: Iterable[int]) -> set[int]:
+        """Return which rows of a queue exist. A look-up by id visits no deleted row between them."""
+        keys = [(origin, id_) for id_ in ids]
+        return {id_ for _, id_, _ in self._read("sent_at", ("origin", "id"), keys, ring=ring)}
 
     def sent_at(self, ring: int, wanted: RowIds) -> dict[int, int]:
         """Return when rows were sent, by id."""
@@ -376,9 +344,18 @@ class Inbox(Repository):
         ]
         self._put("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), external, ring=ring)
 
+    def insert_copy(self, ring: int, origin: str, attributes: bytes, source: StoredBytes) -> None:
+        """Write a message whose bytes the database copies from another row; no payload leaves the database."""
+        given = {"id": self.unit.fresh_ids(1)[0], "origin": origin, "attributes": attributes}
+        self.unit.run("insert_copy", ring=ring, **given, **source._asdict())
+
     def insert_rejoined(self, ring: int, rows: Sequence[tuple[int, str, int, bytes, bytes, int]]) -> None:
         """Write requeued messages under ids drawn before, with their time of sending."""
         self._put("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
+
+    def put_off(self, ring: int, rows: Sequence[DelayedRow]) -> None:
+        """Write messages that wait aside under ids drawn before, with their time of sending."""
+        self._put("insert_put_off", DelayedRow._fields, rows, ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete rows that lay in a single page."""
@@ -412,6 +389,16 @@ class Inbox(Repository):
         """Return the number of delayed messages of a queue, and when the first is due."""
         count, due = self.unit.rows("delayed_of", ring=ring, origin=origin, now=now)[0]
         return count, due
+
+    def put_off_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
+        """Return when the message joins its queue that waits aside since it left a place; None if none does."""
+        rows = self.unit.rows("put_off_from", ring=ring, origin=origin, mark=was_mark(place))
+        return rows[0][0] if rows else None
+
+    def joined_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
+        """Return the row of the message that waited aside since it left a place, and joined its queue again."""
+        rows = self.unit.rows("joined_from", ring=ring, origin=origin, mark=was_mark(place))
+        return rows[0][0] if rows else None
 
     def delayed_origins(self, ring: int, first: str, below: str, limit: int) -> list[str]:
         """Return names of queues with delayed rows in a range."""
@@ -453,34 +440,6 @@ def _among(ids: set[int], columns: Sequence[list[Any]]) -> list[list[Any]]:
     return [list(compress(column, kept)) for column in columns]
 
 
-def _looks_of(rows: Iterable[StoredInboxRow], inline: int) -> Looks:
-    """Return rows by queue: as one value, if each is of plain messages."""
-    for origin, own in groupby(rows, attrgetter("origin")):
-        found = list(own)
-        yield origin, _plain_rows_of(found, inline) or found
-
-
-def _singles(row_ids: list[int], lengths: list[int], payloads: list[bytes]) -> PlainRows:
-    return PlainRows(row_ids, [1] * len(row_ids), lengths, payloads)
-
-
-def _plain_rows_of(rows: Sequence[StoredInboxRow], inline: int) -> PlainRows | None:
-    """Return rows of one queue as one value; None if any has more than plain messages, or its bytes are not here.
-
-    Damaged rows are none either: the step that comes to such a row raises an error.
-    """
-    _, ids, sizes, items, more, packed, attributes, heaps = zip(*rows)
-    if any(more) or any(attributes) or (inline and (None in heaps or list(map(len, heaps)) != list(sizes))):
-        return None
-    if max(items) == 1 and not any(packed):
-        return _singles(list(ids), list(sizes), list(heaps) if inline else [])
-    try:
-        lengths = codec.unpack_lengths_of(packed, items, sizes)
-    except StoreCorrupt:
-        return None
-    return PlainRows(list(ids), list(items), lengths, split(b"".join(heaps), lengths) if inline else [])
-
-
 def _times_of(data: bytes) -> list[int]:
     """Return times that PostgreSQL sends as microseconds since 2000, as microseconds since 1970."""
     return [at + _YEAR_2000 for at in struct.unpack(f">{len(data) // 8}q", data)]
@@ -491,84 +450,14 @@ def _numbers(ids: str | list[int]) -> list[int]:
     return [int(id_) for id_ in ids.split(",")] if isinstance(ids, str) else ids
 
 
-class LenderRow(NamedTuple):
-    """The row that has the bytes of a borrower, and where they start in it."""
-
-    ring: int
-    origin: str
-    row_id: int
-    start: int
-    #: Whether no page of the lender needs its row.
-    let_go: bool
-
-
-class CheckedLoanRow(NamedTuple):
-    """A loan, where its bytes start, and the sizes of both rows; no size if a row is missing."""
-
-    loan: LoanRow
-    start: int
-    size: int | None
-    lender_size: int | None
-
-
-class Loans(Repository):
-    """Loans, which may lead from one ring to another."""
-
-    __slots__ = ()
-
-    def insert(self, ring: int, origin: str, size: int, attributes: bytes, lender: LenderRow) -> None:
-        """Write a row without bytes of its own, and its loan."""
-        id_ = self.unit.fresh_ids(1)[0]
-        self.unit.run("insert_borrowed", id=id_, size=size, ring=ring, origin=origin, attributes=attributes)
-        self.unit.run(
-            "insert_loan", ring=ring, origin=origin, id=id_, lender_ring=lender.ring, lender_origin=lender.origin,
-            lender_mail=lender.row_id, start=lender.start, let_go=lender.let_go,
-        )  # fmt: skip
-
-    def lender(self, ring: int, origin: str, id_: int) -> LenderRow | None:
-        """Return from which row a row borrows."""
-        rows = self.unit.rows("loan_of", ring=ring, origin=origin, id=id_)
-        return LenderRow(*rows[0]) if rows else None
-
-    def all(self, ring: int) -> list[CheckedLoanRow]:
-        """Return all loans of a ring, given or taken."""
-        return [CheckedLoanRow(LoanRow(*row[:7]), *row[7:]) for row in self.unit.rows("all_loans", ring=ring)]
-
-    def heaps(self, ring: int, keys: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
-        """Return the bytes that rows borrow: queue, id, bytes."""
-        return self._read("borrowed_heaps", ("origin", "id"), keys, ring=ring)
-
-    def release(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
-        """Delete rows with loans that no page needs: lenders stay until their last borrower is gone."""
-        if not keys:
-            return
-        inbox = Inbox(self.unit)
-        loans = {
-            LoanRow(*row) for row in self._read("loans_around", ("origin", "id"), [k[:2] for k in keys], ring=ring)
-        }
-        rows = {(ring, origin, id_) for origin, id_, _ in keys}
-        gone = {loan for loan in loans if loan[:3] in rows}
-        lending = {loan.lender for loan in loans - gone}
-        self._put("delete_loan", ("origin", "id"), [(loan.origin, loan.row_id) for loan in sorted(gone)], ring=ring)
-        lent = [key for key in keys if (ring, *key[:2]) in lending]
-        self._put("let_go", ("origin", "id", "page"), lent, ring=ring)
-        inbox.delete_shared(ring, [key for key in keys if key not in lent])
-        for lender_ring, origin, id_ in sorted({loan.lender for loan in gone if loan.let_go}):
-            lender = lender_ring, origin, id_
-            if lender not in lending:
-                inbox.delete(lender_ring, [(origin, id_)])
-            elif not all(loan.let_go for loan in loans - gone if loan.lender == lender):
-                self.unit.run("let_go_for_all", lender_ring=lender_ring, lender_origin=origin, lender_mail=id_)
-
-
 class Keys(Repository):
     """Idempotency keys of a ring."""
 
     __slots__ = ()
 
-    def claim(self, ring: int, key: str, origin: str, digest: bytes, old_digest: bytes, now: int, window: int) -> bool:
+    def claim(self, ring: int, key: str, origin: str, digest: bytes, now: int, window: int) -> bool:
         """Claim a key of an origin; return whether it was not used within the window."""
-        values = {"key": key, "origin": origin, "digest": digest, "old_digest": old_digest}
+        values = {"key": key, "origin": origin, "digest": digest}
         return bool(self.unit.run("claim_key", ring=ring, now=now, window=window, **values))
 
     def digest(self, ring: int, key: str, origin: str) -> bytes:
@@ -580,6 +469,6 @@ class Keys(Repository):
         rows = self.unit.rows("key_chunks", ring=ring, first=first, last=last, since=since)
         return [(key, bytes(digests)) for key, digests in rows]
 
-    def expire(self, ring: int, after: int, before: int) -> None:
-        """Delete keys that were used after a time, and at or before another."""
-        self.unit.put("expire_key", ring=ring, after=after, before=before)
+    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
+        """Delete at most `limit` keys that were used after a time, and at or before another; return their number."""
+        return self.unit.run("expire_key", ring=ring, after=after, before=before, limit=limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -32,7 +32,6 @@ from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, plain, translating
 from .rows import Locked, StateRow
-from .shards import FenceRow
 from .sleeper import Sleeper
 from .statements import statement
 from .store import Outgoing, Store
@@ -42,10 +41,6 @@ from .version import require_version
 Connection = DirectConnection
 AnyConnection = TypeVar("AnyConnection", bound=psycopg.Connection[tuple[Any, ...]])
 T = TypeVar("T")
-#: Inbox rows up to which an INSERT of arrays is faster than a COPY, which takes a round trip more.
-FEW = 32
-#: The same for rows of a shard: a COPY takes a transaction of several statements there.
-FENCED_FEW = 256
 #: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
 #: Notifies without waiting for the disk: a commit that notifies holds up all others that do.
@@ -147,13 +142,13 @@ class PostgresUnit(Unit):
     def _lock(self, statement: str, ring: int) -> tuple[Any, Any, Any] | None:
         """Return the rows of the last id, of the ring and of the snapshot behind the lock, in one round trip."""
         last_id, state = self.soon("last_id"), self.soon(statement, ring=ring)
-        (snapshot,) = self.rows("snapshot")
+        (snapshot,) = self.rows("snapshot", ring=ring)
         found = state()
         return (last_id()[0], found[0], snapshot) if found else None
 
     def _locked(self, last: Any, row: Any, snapshot: Any) -> Locked:
-        (last_id, began), (oldest, own, now, version) = last, snapshot
-        state, config, self.last_id = StateRow(*row[:8]), row[8], row[9]
+        (last_id, began), (oldest, own, now, version, config) = last, snapshot
+        state, self.last_id = StateRow(*row[:-1]), row[-1]
         require_version(version)
         horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
@@ -167,7 +162,7 @@ class PostgresUnit(Unit):
         rows = found()
         if not rows:
             raise StoreCorrupt(NO_STATE)
-        state, (config, now, oldest, latest) = StateRow(*rows[0][:8]), rows[0][8:]
+        state, (config, now, oldest, latest) = StateRow(*rows[0][:-4]), rows[0][-4:]
         return Locked(state, horizon_of(state.marks, None, latest, oldest)[0], config, now)
 
 
@@ -226,7 +221,7 @@ class PostgresStore(Store[Connection]):
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """Open a transaction."""
         begin = [b"BEGIN"]
-        if patience is not None and patience < self.busy_timeout:
+        if patience is not None and patience != self.busy_timeout:
             begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
         with self._transaction(*begin, writes=True) as unit:
             yield unit
@@ -289,7 +284,8 @@ class PostgresStore(Store[Connection]):
         except StoreUnreachable:
             self.drop(connection)
             raise
-        except (Busy, StoreError) as error:
+        except BaseException as error:
+            # Otherwise the next transaction of this thread would run what was requested here.
             connection.forget()
             self._refuse_table_lock(connection, error)
             self.refuse_other_version(connection, error)
@@ -308,38 +304,11 @@ class PostgresStore(Store[Connection]):
                     "than the busy timeout; nothing was changed; try again when that session has ended"
                 ) from error.__cause__
 
-    def send_one(self, ring: int, origin: str, payload: bytes) -> None:
-        """Enqueue one plain message by a single statement that commits by itself."""
-        self._insert(wire.insert_single(ring, origin, payload))
-        self.wake(ring)
-
-    def send_few(self, ring: int, rows: list[Outgoing]) -> None:
-        """Enqueue inbox rows by a single statement that commits by itself: INSERT, or COPY of many."""
-        if len(rows) <= FEW:
-            self._insert(wire.insert(ring, rows))
-        else:
-            self._send("copy_mail", DirectConnection.copy_in, b"".join(wire.copy_data(ring, rows)))
-        self.wake(ring)
-
-    def send_fenced(self, ring: int, rows: list[Outgoing], fence: FenceRow) -> bool:
-        """Enqueue inbox rows by a single statement, which also reads the fence: see `shard_fence`."""
-        if len(rows) > FENCED_FEW:
-            return super().send_fenced(ring, rows, fence)
-        count = self._insert(wire.insert_fenced(ring, rows, fence))
-        self.wake(ring)
-        return bool(count)
-
-    def _insert(self, insert: wire.Insert) -> int | None:
-        name, types, values = insert
-        return self._send(name, DirectConnection.run_prepared, types, values)
-
-    def _send(self, name: str, run: Callable[..., T], *data: Any) -> T:
-        # The hottest path: no context manager, no cursor.
+    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+        # The hottest path: no context manager.
         connection = self.connection()
         try:
-            if self.probe is not None:
-                self.probe(name)
-            return run(connection, self.text(name), *data)
+            self.send(PostgresUnit(self, connection), ring, rows)
         except psycopg.Error as error:
             ours = named(error)
             if is_in_doubt(error):
@@ -350,6 +319,7 @@ class PostgresStore(Store[Connection]):
             self._refuse_table_lock(connection, ours)
             self.refuse_other_version(connection, ours)
             raise ours from error
+        self.wake(ring)
 
     def wake(self, ring: int) -> None:
         """Notify listeners, outside of the sender's transaction: otherwise senders would wait for each other."""
@@ -369,26 +339,17 @@ class PostgresStore(Store[Connection]):
         return {}
 
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
-        """Write inbox rows in a transaction, many of them by binary COPY."""
+        """Write inbox rows: one by INSERT, more by COPY, which takes less of the server and of this process."""
         assert isinstance(unit, PostgresUnit)
         if due is not None:
             for row in rows:
                 unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
-            return
-        self.point("copy_mail")
-        connection: Any = unit.connection
-        # Change no setting on a connection of the caller.
-        untimed = self._untimed(connection) if isinstance(connection, psycopg.Connection) else nullcontext()
-        with untimed, unit.connection.cursor().copy(self.text("copy_mail")) as copy:
-            for part in wire.copy_data(ring, rows):
-                copy.write(part)
-
-    @contextmanager
-    def _untimed(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Let a COPY last as long as its caller produces rows."""
-        connection.execute(b"SET LOCAL statement_timeout = 0")
-        yield
-        connection.execute(b"SET LOCAL statement_timeout = %d" % (self.address.statement_timeout * 1000))
+        elif isinstance(rows, list) and len(rows) == 1:
+            self.point("insert_mail")
+            unit.connection.run(self.text("insert_mail"), {"ring": ring, **rows[0]._asdict()})
+        elif rows:
+            self.point("copy_mail")
+            unit.connection.copy_in(self.text("copy_mail"), wire.copy_data(ring, rows))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
@@ -410,6 +371,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
     opened = _opened(DirectConnection, address, autocommit=True)
+    opened.statement_timeout = address.statement_timeout
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():

@@ -17,6 +17,7 @@ from psycopg import errors
 from ..core.errors import (
     Busy,
     InvalidInput,
+    LoginRefused,
     MessageQueueError,
     SchemaMissing,
     StoreBusy,
@@ -41,20 +42,22 @@ def _unreachable(text: str) -> Cause:
     return Cause(StoreUnreachable, text)
 
 
-LOGIN = _unreachable(f"{_NO_WAY}the server refused the user or the password; correct login and password")
-NO_PASSWORD = _unreachable(f"{_NO_WAY}the server wants a password and none was given; add it to address or connection")
-NO_RULE = _unreachable(
+def _refused(text: str) -> Cause:
+    return Cause(LoginRefused, text)
+
+
+LOGIN = _refused(f"{_NO_WAY}the server refused the user or the password; correct login and password")
+NO_PASSWORD = _refused(f"{_NO_WAY}the server wants a password and none was given; add it to address or connection")
+NO_RULE = _refused(
     f"{_NO_WAY}the server has no rule that lets this user in from this host; add a line to its pg_hba.conf, "
     "or set sslmode=require if the rule asks for TLS"
 )
-METHOD = _unreachable(
+METHOD = _refused(
     f"{_NO_WAY}the server asked for another kind of login than is permitted here; let it ask for a password "
     "(scram-sha-256 in pg_hba.conf)"
 )
-DATABASE = _unreachable(f"{_NO_WAY}the server has no database of this name; correct the name, or create the database")
-NOT_INTO_DATABASE = _unreachable(
-    f"{_NO_WAY}this user may not connect to this database; GRANT CONNECT ON DATABASE … TO …"
-)
+DATABASE = _refused(f"{_NO_WAY}the server has no database of this name; correct the name, or create the database")
+NOT_INTO_DATABASE = _refused(f"{_NO_WAY}this user may not connect to this database; GRANT CONNECT ON DATABASE … TO …")
 TLS = _unreachable(
     f"{_NO_WAY}TLS failed; compare sslmode and PGSSLROOTCERT here with the certificate and settings of the server"
 )

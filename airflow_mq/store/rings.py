@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import UnknownRing
+from ..core.nearest import nearest
 from .primitives import Repository
-from .rows import FloorsRow, RingRow, StateRow
+from .rows import ActivityRow, FloorsRow, RingRow, StateRow
 
 
 class Rings(Repository):
@@ -18,9 +19,11 @@ class Rings(Repository):
         """Return a ring, and the database's clock; raise `UnknownRing` if there is none of this name."""
         rows = self.unit.rows("ring_by_name", name=name)
         if not rows:
-            known = ", ".join(map(repr, self.names())) or "none"
+            names = self.names()
+            known, near = ", ".join(map(repr, names)) or "none", nearest(name, names)
+            meant = f"did you mean {near!r}? To" if near else "to"
             raise UnknownRing(
-                f"unknown ring {name!r}: the store has {known}; to create it, run `airflow-mq ring create {name}`"
+                f"unknown ring {name!r}: the store has {known}; {meant} create it, run `airflow-mq ring create {name}`"
             )
         return RingRow(*rows[0])
 
@@ -55,9 +58,16 @@ class Rings(Repository):
         """Return the floors and the version of a ring."""
         return FloorsRow(*self.unit.only("floors", ring=ring))
 
-    def save_state(self, ring: int, state: StateRow, ticket_floor: int, look_floor: int) -> None:
-        """Write the floors of a ring and count the change."""
-        self.unit.put("save_state", ring=ring, ticket_floor=ticket_floor, look_floor=look_floor, marks=state.marks)
+    def activity(self, ring: int) -> ActivityRow:
+        """Return how many blocks a ring had, and who holds it until when."""
+        return ActivityRow(*self.unit.only("activity", ring=ring))
+
+    def save_state(self, ring: int, state: StateRow) -> None:
+        """Write the floors and places of a ring and count the change."""
+        self.unit.put(
+            "save_state", ring=ring, ticket_floor=state.ticket_floor, look_floor=state.look_floor,
+            look_place=state.look_place, high_place=state.high_place, marks=state.marks,
+        )  # fmt: skip
 
     def lower_floor(self, ring: int, ticket: int) -> None:
         """Lower the ticket floor of a ring to a ticket."""
@@ -78,6 +88,10 @@ class Rings(Repository):
     def drop_lease(self, ring: int, token: bytes | None) -> None:
         """End a lease, if it is still in force."""
         self.unit.put("drop_lease", ring=ring, token=token)
+
+    def ends(self, ring: int) -> int:
+        """Return how many recorded ends of blocks are to be applied."""
+        return int(self.unit.only("counted_ends", ring=ring)[0])
 
     def latest_id(self) -> int:
         """Return the last id drawn in the store."""

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
+from itertools import accumulate
 from typing import Any, NamedTuple, overload
 
 from ..core.blob import Reference
 from ..core.book import DEFAULT_STANDING, Standing
-from ..core.changes import Posted
+from ..core.changes import Posted, PutOff
 from ..core.errors import StoreCorrupt
 from ..core.events import EventRun, Fate, with_arrival
 from ..core.message import Address, header_bytes
-from ..core.page import NO_NOTE, PROCESSED, InboxRow, Note, Page
+from ..core.page import NO_NOTE, PROCESSED, Note, Page, Rows
 from ..core.weight import Weight
 from . import codec
 
@@ -32,6 +33,12 @@ class RingRow(NamedTuple):
     name: str
     config: Any
     now: int
+    #: Number of recorded ends that are to be applied.
+    ends: int = 0
+
+
+#: Where a look begins that starts at the end of the ring: above all tickets.
+LAST_PLACE = (1 << 63) - 1
 
 
 class FloorsRow(NamedTuple):
@@ -40,6 +47,16 @@ class FloorsRow(NamedTuple):
     ticket_floor: int
     look_floor: int
     version: int
+    look_place: int
+    high_place: int
+
+
+class ActivityRow(NamedTuple):
+    """Number of blocks and rounds of a ring so far, the end of its lease, 0 without one, and who holds it."""
+
+    blocks: int
+    lease_until: int
+    lease_holder: str
 
 
 class StateRow(NamedTuple):
@@ -54,6 +71,11 @@ class StateRow(NamedTuple):
     lease_holder: str
     #: Whether another process waits for the end of the lease.
     lease_wanted: bool = False
+    #: Tickets of regular and of high books below which the next look beyond a walk goes on.
+    look_place: int = LAST_PLACE
+    high_place: int = LAST_PLACE
+    #: Number of recorded ends that are to be applied.
+    ends: int = 0
 
 
 class Locked(NamedTuple):
@@ -128,24 +150,6 @@ class Arrival(NamedTuple):
     block: int | None
 
 
-class LoanRow(NamedTuple):
-    """An inbox row that borrows its bytes, and the row that has them."""
-
-    ring: int
-    origin: str
-    row_id: int
-    lender_ring: int
-    lender_origin: str
-    lender_mail: int
-    #: Whether no page of the lender needs its row.
-    let_go: bool
-
-    @property
-    def lender(self) -> tuple[int, str, int]:
-        """The row that has the bytes."""
-        return self.lender_ring, self.lender_origin, self.lender_mail
-
-
 class BlockRow(NamedTuple):
     """A block. `id` is the store's; `number` counts the blocks of its ring and is for display."""
 
@@ -201,10 +205,16 @@ def page_of(row: PageRow) -> Page:
     return page
 
 
-def inbox_row_of(row: StoredInboxRow) -> InboxRow:
-    """Return a stored inbox row, without its bytes."""
-    lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
-    return InboxRow(row.id, lengths, notes_of(row.attributes, row.items), last=not row.more)
+def rows_of(rows: Sequence[StoredInboxRow]) -> Rows:
+    """Return stored inbox rows of one queue, without their bytes."""
+    _, ids, sizes, items, more, packed, attributes, _ = zip(*rows)
+    plain = max(items) == 1 and not any(packed)
+    lengths = list(sizes) if plain else codec.unpack_lengths_of(packed, items, sizes)
+    notes: dict[int, Note] = {}
+    if any(attributes):
+        for first, count, own in zip(accumulate(items, initial=0), items, attributes):
+            notes |= {first + item: note for item, note in notes_of(own, count).items()}
+    return Rows(list(ids), list(items), lengths, notes, last=not more[-1])
 
 
 def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
@@ -229,7 +239,6 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
             own.get("expires"),
             blob,
             own.get("arrived"),
-            own.get("loan", False),
             header_bytes(own.get("headers", {})),
         )
         if any(part is not None and part != 0 for part in note):
@@ -323,20 +332,71 @@ def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+class DelayedRow(NamedTuple):
+    """A message that waits aside, and when it joins its queue again."""
+
+    id: int
+    due: int
+    origin: str
+    size: int
+    attributes: bytes
+    heap: bytes
+    sent_at: int
+
+
 def rejoined_row(id_: int, posted: Posted) -> tuple[int, str, int, bytes, bytes, int]:
     """Return the inbox row of a message that comes with more than its bytes."""
-    note, origin, payload = posted.note or NO_NOTE, posted.origin, posted.payload
-    facts: dict[str, Any] = {
-        "weight": note.weight,
-        "attempts": note.attempts,
-        "expires": note.expires,
-        "arrived": note.arrived,
-        "headers": dict(posted.headers),
-    }
-    kept = {name: value for name, value in facts.items() if value}
-    plain = {**({"each": {"0": kept}} if kept else {}), **blob_attributes([payload])}
-    attributes = codec.write_json(plain) if plain else b""
-    return id_, origin, len(payload), attributes, bytes(payload), posted.sent_at or 0
+    arrived, payload = (posted.note or NO_NOTE).arrived, posted.payload
+    attributes = _attributes_of(posted, arrived)
+    return id_, posted.origin, len(payload), attributes, bytes(payload), posted.sent_at or 0
+
+
+def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> DelayedRow:
+    """Return the row of a message that waits aside.
+
+    :param arrival: when it was sent, and the first block since
+    """
+    posted = put_off.posted
+    note, payload = posted.note or NO_NOTE, posted.payload
+    attributes = _attributes_of(posted, note.arrived or arrival.block, put_off.was)
+    return DelayedRow(id_, put_off.due, posted.origin, len(payload), attributes, bytes(payload), arrival.at)
+
+
+def _attributes_of(posted: Posted, arrived: int | None, was: tuple[int, int] | None = None) -> bytes:
+    """Return the attributes of the inbox row of a single message.
+
+    :param was: the page and the index where it was, if it has no place before it is due
+    """
+    note, payload = posted.note or NO_NOTE, posted.payload
+    kept: dict[str, Any] = {}
+    if note.weight:
+        kept["weight"] = note.weight
+    if note.attempts:
+        kept["attempts"] = note.attempts
+    if note.expires:
+        kept["expires"] = note.expires
+    if arrived:
+        kept["arrived"] = arrived
+    if posted.headers:
+        kept["headers"] = dict(posted.headers)
+    if was:
+        kept["was"] = was
+    plain: dict[str, Any] = {"each": {"0": kept}} if kept else {}
+    if isinstance(payload, Reference):
+        plain |= blob_attributes([payload])
+    return codec.write_json(plain) if plain else b""
+
+
+def was_mark(place: tuple[int, int]) -> bytes:
+    """Return the part of the attributes of a row that names the place which its message left to wait aside."""
+    return codec.write_json({"was": place})[1:-1]
+
+
+@codec.reading("the attributes of a message")
+def was_of(attributes: bytes) -> tuple[int, int] | None:
+    """Return from where the message of a row waited aside; None if it did not."""
+    was = codec.read_json(attributes).get("each", {}).get("0", {}).get("was") if attributes else None
+    return None if was is None else (int(was[0]), int(was[1]))
 
 
 def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:

@@ -14,11 +14,15 @@ from ..core.errors import StoreCorrupt
 from . import sqlite
 from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, make_private, refuse_foreign_log, refuse_network_file_system
+from .forks import GATE
 from .statements import migrations
 from .version import SchemaStatus, expected_version
 
 #: Settings of an upgrade, which may rewrite large tables and wait for another upgrade.
 _PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")
+#: The version of a store, and the name of its first migration. No migration leads on from an unreleased one.
+_APPLIED = "SELECT max(version), min(name) FROM {}migration"
+_KNOWN = "SELECT version, name, checksum FROM {}migration"
 _TABLE = {
     "sqlite": "CREATE TABLE IF NOT EXISTS mq_migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
     "checksum TEXT NOT NULL) STRICT",
@@ -26,41 +30,40 @@ _TABLE = {
     "(version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, "
     "applied_at timestamptz NOT NULL DEFAULT now())",
 }
+#: A version, and the name of a first migration; None without tables.
+_Applied = tuple[int | None, str | None]
 
 
 def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
     """Return the schema version of a store; create and change nothing."""
-    if address.path is None:
-        return SchemaStatus(_postgres_version(address), expected_version())
-    lacks = lacking(address.path)
-    return SchemaStatus(None if lacks else _sqlite_version(address, timeout), expected_version(), lacks)
+    lacks = None if address.path is None else lacking(address.path)
+    version, first = (None, None) if lacks else _sqlite(address, timeout) if address.path else _postgres(address)
+    return SchemaStatus(version, expected_version(), lacks, first)
 
 
-def _sqlite_version(address: StoreAddress, timeout: float) -> int | None:
+def _sqlite(address: StoreAddress, timeout: float) -> _Applied:
     assert address.path is not None
     if address.path.stat().st_size:  # SQLite applies no log to an empty file.
         refuse_foreign_log(address.path)
-    with sqlite.translated(address.path):
+    with sqlite.translated(address.path), GATE:
         connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
         try:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'mq_migration'").fetchone():
-                return None
-            version: int | None = connection.execute("SELECT max(version) FROM mq_migration").fetchone()[0]
-            return version
+                return None, None
+            applied: _Applied = connection.execute(_APPLIED.format(SQLITE_PREFIX)).fetchone()
+            return applied
         finally:
             connection.close()
 
 
-def _postgres_version(address: StoreAddress) -> int | None:
+def _postgres(address: StoreAddress) -> _Applied:
     from . import postgres
 
     with postgres.translated(), postgres.connect(address) as connection:
-        table = f'"{address.schema}".migration'
-        row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
+        row = connection.execute("SELECT to_regclass(%s)", (f"{address.prefix}migration",)).fetchone()
         if row is None or row[0] is None:
-            return None
-        row = connection.execute(f"SELECT max(version) FROM {table}".encode()).fetchone()
-        return row[0] if row else None
+            return None, None
+        return connection.execute(_APPLIED.format(address.prefix).encode()).fetchone() or (None, None)
 
 
 def upgrade(address: StoreAddress) -> list[str]:
@@ -76,14 +79,13 @@ def _upgrade_sqlite(address: StoreAddress) -> list[str]:
     refuse_network_file_system(address.path)
     refuse_foreign_log(address.path)
     make_private(address.path)
-    with sqlite.translated(address.path):
+    with sqlite.translated(address.path), GATE:
         connection = sqlite3.connect(address.path, timeout=60, isolation_level=None)
         try:
             sqlite.configure(connection)
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(_TABLE["sqlite"])
-            known = dict(connection.execute("SELECT version, checksum FROM mq_migration"))
-            applied = _missing("sqlite", known)
+            applied = _missing("sqlite", connection.execute(_KNOWN.format(SQLITE_PREFIX)).fetchall())
             for version, name, text in applied:
                 for statement in split_statements(text.replace("{s}", address.prefix)):
                     connection.execute(statement)
@@ -107,8 +109,7 @@ def _upgrade_postgres(address: StoreAddress) -> list[str]:
         # A second upgrade waits here, and then has nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())
-        rows = connection.execute(f"SELECT version, checksum FROM {prefix}migration".encode()).fetchall()
-        applied = _missing("postgres", dict(rows))
+        applied = _missing("postgres", connection.execute(_KNOWN.format(prefix).encode()).fetchall())
         for version, name, text in applied:
             connection.execute(text.replace("{s}", prefix).encode())
             connection.execute(
@@ -131,10 +132,11 @@ def _first_ring(execute: Callable[[str, Sequence[str]], Any], prefix: str, mark:
     )
 
 
-def _missing(dialect: str, known: dict[int, str]) -> list[tuple[int, str, str]]:
-    ours = migrations(dialect)
-    if known and max(known) > ours[-1][0]:
-        SchemaStatus(max(known), ours[-1][0]).require()
+def _missing(dialect: str, rows: Sequence[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    ours, known = migrations(dialect), {version: text for version, _, text in rows}
+    status = SchemaStatus(max(known, default=None), ours[-1][0], first=min((name for _, name, _ in rows), default=None))
+    if status.state in ("newer", "unreleased"):
+        status.require()
     for version, name, text in ours:
         if version in known and known[version] != checksum(text):
             raise StoreCorrupt(f"migration {name} was applied to this store in another wording; do not edit migrations")

@@ -22,8 +22,8 @@ class AsideRow(NamedTuple):
     item: int
     id: bytes
     size: int
-    weight: bytes
-    weight_limit: bytes
+    weight: bytes | None
+    weight_limit: bytes | None
     reason: str
     block: int | None
     at: int
@@ -43,6 +43,14 @@ class ReasonRow(NamedTuple):
     reason: str
     block: int | None
     at: int
+
+
+class QueueAsidesRow(NamedTuple):
+    """Number and bytes of the set-aside messages of a queue."""
+
+    origin: str
+    messages: int
+    size: int
 
 
 class BesideRow(NamedTuple):
@@ -104,6 +112,11 @@ class SetAside(Repository):
     def count(self, ring: int, limit: int) -> int:
         """Return the number of set-aside messages in at most `limit` pages."""
         return int(self.unit.rows("count_asides", ring=ring, limit=limit)[0][0])
+
+    def by_queue(self, ring: int, after: str, limit: int) -> list[QueueAsidesRow]:
+        """Return the number and bytes of the set-aside messages of each queue, after a name."""
+        rows = self.unit.rows("asides_by_queue", ring=ring, after=after, limit=limit)
+        return [QueueAsidesRow(origin, messages, size or 0) for origin, messages, size in rows]
 
     def beside(self, ring: int) -> BesideRow:
         """Return the number of delayed and of set-aside messages."""

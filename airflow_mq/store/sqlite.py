@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from ..core.errors import (
     StoreBusy,
     StoreCorrupt,
     StoreError,
+    StoreForked,
     StoreReplaced,
 )
 from .address import SQLITE_PREFIX
@@ -32,6 +34,7 @@ from .files import (
     refuse_foreign_log,
     unusable_store,
 )
+from .forks import GATE
 from .primitives import plain, translating
 from .rows import Locked, StateRow
 from .statements import statement
@@ -64,24 +67,30 @@ class SqliteUnit(Unit):
         return statement("sqlite", name, SQLITE_PREFIX)
 
     def rows(self, statement: str, **values: object) -> list[Any]:
-        return self.connection.execute(self._text(statement), values).fetchall()
+        text = self._text(statement)
+        with GATE:
+            return self.connection.execute(text, values).fetchall()
 
     def run(self, statement: str, **values: object) -> int:
-        return self.connection.execute(self._text(statement), plain(values)).rowcount
+        text = self._text(statement)
+        with GATE:
+            return self.connection.execute(text, plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         """Run a statement for each request, which costs microseconds in one process."""
         text, execute = self._text(statement), self.connection.execute
         rows: list[Any] = []
-        for request in zip(*columns.values()):
-            values.update(zip(columns, request))
-            rows.extend(execute(text, values))
+        with GATE:
+            for request in zip(*columns.values()):
+                values.update(zip(columns, request))
+                rows.extend(execute(text, values))
         return rows
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        values = plain(values)
+        text, values = self._text(statement), plain(values)
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
-        return self.connection.executemany(self._text(statement), rows).rowcount
+        with GATE:
+            return self.connection.executemany(text, rows).rowcount
 
     def start(self) -> None:
         """Do nothing: each statement has run."""
@@ -110,7 +119,18 @@ class SqliteUnit(Unit):
         return self.lock(ring)
 
 
-class SqliteStore(Store[sqlite3.Connection]):
+class FileConnection(sqlite3.Connection):
+    """A connection to a file."""
+
+    #: Whether a write transaction is open, or may be.
+    writes = False
+
+
+#: Files with inherited connections that cannot be closed: SQLite takes the parent's locks for those of this process.
+_lost: set[tuple[int, int] | None] = set()
+
+
+class SqliteStore(Store[FileConnection]):
     """A store in a SQLite file."""
 
     reads_beside_writes = False
@@ -119,7 +139,7 @@ class SqliteStore(Store[sqlite3.Connection]):
     #: Device and inode of the file that is open.
     _file: tuple[int, int] | None = None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> FileConnection:
         path = self.address.path
         assert path is not None
         if self._file is None:
@@ -128,13 +148,35 @@ class SqliteStore(Store[sqlite3.Connection]):
                 raise missing_store(lacks)
             refuse_foreign_log(path)
             self._file = identity(path)
-        with translated(self.address.path):
-            connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
+        if self._file in _lost or not GATE.was_quiet:
+            raise StoreForked()
+        with translated(self.address.path), GATE:
+            connection = sqlite3.connect(
+                path,
+                timeout=self.busy_timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=FileConnection,
+            )
             configure(connection)
         mark_log(path)
         return connection
 
-    def lent(self) -> Lent[sqlite3.Connection]:
+    def _leave(self, connection: FileConnection) -> None:
+        """Close an inherited connection. Otherwise SQLite would not lock the file for this process.
+
+        It believes that the process still has the locks of its parent. The parent would then delete the log with its
+        last connection, and with it what the child commits.
+        """
+        if GATE.was_quiet and not connection.writes:
+            connection.close()
+            return
+        # Closing it would change the shared index of the log, on which the parent works, or wait for a lost lock.
+        # The reference keeps it open even when the interpreter ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        _lost.add(self._file)
+
+    def lent(self) -> Lent[FileConnection]:
         """Return this thread's connection; raise `StoreReplaced` if another file took the place of the open one."""
         self.refuse_replaced()
         return super().lent()
@@ -162,20 +204,21 @@ class SqliteStore(Store[sqlite3.Connection]):
         super().close()
         self._file = None
 
-    def _disconnect(self, connection: sqlite3.Connection) -> None:
-        connection.close()
+    def _disconnect(self, connection: FileConnection) -> None:
+        with GATE:
+            connection.close()
 
-    def _is_alive(self, connection: sqlite3.Connection) -> bool:
+    def _is_alive(self, connection: FileConnection) -> bool:
         return True
 
-    def _version(self, connection: sqlite3.Connection) -> int | None:
-        with suppress(sqlite3.Error):
+    def _version(self, connection: FileConnection) -> int | None:
+        with suppress(sqlite3.Error), GATE:
             version: int | None = connection.execute(statement("sqlite", "schema_version", SQLITE_PREFIX)).fetchone()[0]
             return version
         return None
 
     @contextmanager
-    def _translated(self, connection: sqlite3.Connection) -> Iterator[None]:
+    def _translated(self, connection: FileConnection) -> Iterator[None]:
         """Context of a transaction, in which errors of the driver become errors of this package."""
         try:
             with translated(self.address.path):
@@ -191,8 +234,9 @@ class SqliteStore(Store[sqlite3.Connection]):
         connection = lent.connection
         with self._translated(connection):
             self.point("begin")
+            thread, connection.writes = GATE.enter(), True
             try:
-                if wait and (patience is None or patience >= self.busy_timeout):
+                if wait and patience in (None, self.busy_timeout):
                     connection.execute("BEGIN IMMEDIATE")
                 else:
                     self._begin_within(connection, (patience or 0.0) if wait else 0.0)
@@ -208,11 +252,14 @@ class SqliteStore(Store[sqlite3.Connection]):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            finally:
+                connection.writes = False
+                GATE.leave(thread)
             if self._is_replaced():
                 raise CommitInDoubt(f"{self._replaced()}; whether the old file has the last commit is in doubt")
             self.point("committed")
 
-    def _begin_within(self, connection: sqlite3.Connection, seconds: float) -> None:
+    def _begin_within(self, connection: FileConnection, seconds: float) -> None:
         connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1000), 0)}")
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -225,16 +272,17 @@ class SqliteStore(Store[sqlite3.Connection]):
         lent = self.lent()
         connection = lent.connection
         with self._translated(connection):
-            connection.execute("BEGIN")
+            with GATE:
+                connection.execute("BEGIN")
             try:
-                unit = SqliteUnit(self, connection)
-                yield unit
+                yield SqliteUnit(self, connection)
             finally:
                 self._end_reading(connection)
 
-    def _end_reading(self, connection: sqlite3.Connection) -> None:
+    def _end_reading(self, connection: FileConnection) -> None:
         try:
-            connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
+            with GATE:
+                connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
         except sqlite3.Error:
             # Otherwise every later transaction of this thread would fail: it would be within this one.
             self.drop(connection)
@@ -253,12 +301,12 @@ class SqliteStore(Store[sqlite3.Connection]):
             self._kept = 0.0
             time.sleep(REST)
 
-    def send_one(self, ring: int, origin: str, payload: bytes) -> None:
-        with self.writing() as unit:
-            self.send(unit, ring, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
+    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+        if rows:
+            with self.writing() as unit:
+                self.send(unit, ring, rows)
 
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
-        """Write inbox rows in a transaction."""
         source = iter(rows)
         while batch := list(islice(source, ROWS_AT_ONCE)):
             columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*batch))))

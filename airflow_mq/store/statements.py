@@ -11,7 +11,6 @@ Markers stand for text that differs between the databases:
 - `{part x}`: a part, which may contain parts
 - `{at x}`: a timestamp as microseconds since 1970; `{clock}`: the current time as such
 - `{json x}`: a parameter that is stored as JSON
-- `{position x, y}`: the position of text `y` in `x`, from 1, or 0
 - `{rows x, y bigint, z text[]}`: columns and values of an INSERT; columns with an array type have a value per row
 - `{each x text[], …}`: one row per request, as `w`; `{ordered …}` numbers them as `w.place` (PostgreSQL only)
 """
@@ -94,14 +93,12 @@ _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
         r"\{clock\}": "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
         r"\{at (.+?)\}": r"\1",
         r"\{json (\w+)\}": r":\1",
-        r"\{position (.+?)\}": r"instr(\1)",
         r"\{\s*rows (.+?)\s*\}": _values_of_one_row,
     },
     "postgres": {
         r"\{clock\}": "{at clock_timestamp()}",
         r"\{at (.+?)\}": r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)",
         r"\{json (\w+)\}": r":\1::jsonb",
-        r"\{position (.+?)\}": r"strpos(\1)",
         r"\{\s*rows (.+?)\s*\}": _values_of_all_rows,
         r"\{\s*each (.+?)\s*\}": lambda match: _unnest(_columns(match)),
         r"\{\s*ordered (.+?)\s*\}": lambda match: _unnest(_columns(match), " WITH ORDINALITY", ", place"),

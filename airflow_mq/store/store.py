@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 from ..core.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
-from .shards import FenceRow
+from .forks import remember
 from .sleeper import Clock, Sleeper
 from .unit import Unit
 from .version import require_version
@@ -64,7 +64,7 @@ class Store(ABC, Generic[Connection]):
         self._open: list[Connection] = []
         # A thread may end, and close its connection, while this list is in use.
         self._lock = threading.RLock()
-        self._pid = os.getpid()
+        remember(self)
 
     @abstractmethod
     def _connect(self) -> Connection:
@@ -88,7 +88,7 @@ class Store(ABC, Generic[Connection]):
         """Open a transaction; commit it at the end, roll it back on any error.
 
         :param wait: wait for another writer where a store has one only; else raise `StoreBusy` at once
-        :param patience: seconds to wait for a lock, if less than `busy_timeout`
+        :param patience: seconds to wait for a lock, if not `busy_timeout`
         """
 
     @abstractmethod
@@ -102,22 +102,8 @@ class Store(ABC, Generic[Connection]):
         """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
 
     @abstractmethod
-    def send_one(self, ring: int, origin: str, payload: bytes) -> None:
-        """Enqueue one plain message in its own transaction."""
-
-    def send_few(self, ring: int, rows: list[Outgoing]) -> None:
-        """Enqueue a few inbox rows in their own transaction."""
-        with self.writing() as unit:
-            self.send(unit, ring, rows)
-
-    def send_fenced(self, ring: int, rows: list[Outgoing], fence: FenceRow) -> bool:
-        """Enqueue inbox rows if the ring is this shard with this version of the layout; return whether it is."""
-        with self.writing() as unit:
-            if unit.shards.fence(ring) != fence:
-                return False
-            self.send(unit, ring, rows)
-        self.wake(ring)
-        return True
+    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+        """Write inbox rows, and commit them."""
 
     @abstractmethod
     def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
@@ -143,9 +129,6 @@ class Store(ABC, Generic[Connection]):
 
     def lent(self) -> Lent[Connection]:
         """Return this thread's connection; it is closed after the thread has ended and the last reference is gone."""
-        if self._pid != os.getpid():
-            # A forked child must not touch its parent's connections, not even to close them.
-            self._local, self._open, self._pid = threading.local(), [], os.getpid()
         lent: Lent[Connection] | None = getattr(self._local, "lent", None)
         if lent is None or not self._is_alive(lent.connection):
             if lent is not None:
@@ -174,9 +157,18 @@ class Store(ABC, Generic[Connection]):
         with self._lock:
             connections, self._open = self._open, []
         self._local = threading.local()
-        if self._pid == os.getpid():
-            for connection in connections:
-                self._disconnect(connection)
+        for connection in connections:
+            self._disconnect(connection)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: leave the connections to the parent, and begin anew."""
+        inherited, self._open, self._local = self._open, [], threading.local()
+        self._lock = threading.RLock()
+        for connection in inherited:
+            self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        """Leave a connection to the parent: its socket is shared, so do not close it."""
 
     def refuse_other_version(self, connection: Connection, error: BaseException) -> None:
         """Raise the error that names both versions, if the tables changed while the store was open.

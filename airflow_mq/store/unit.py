@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 from .blocks import Blocks
 from .books import Books, Pages
 from .events import Events, Ledger
-from .inbox import Inbox, Keys, Loans
+from .inbox import Inbox, Keys
 from .origins import Origins
 from .payloads import Payloads
 from .primitives import Primitives
 from .rings import Rings
 from .rows import Locked
+from .server import Server
 from .set_aside import SetAside
-from .shards import Shards
 
 Repo = TypeVar("Repo")
 
@@ -63,5 +63,4 @@ class Unit(Primitives):
     ledger = _Noun(Ledger)
     keys = _Noun(Keys)
     payloads = _Noun(Payloads)
-    loans = _Noun(Loans)
-    shards = _Noun(Shards)
+    server = _Noun(Server)

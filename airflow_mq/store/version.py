@@ -18,15 +18,27 @@ class SchemaStatus:
     expected: int
     #: What is missing, if that is the file of the store rather than its tables.
     lacks: str | None = None
+    #: Name of the first migration that made the tables, if it was read.
+    first: str | None = None
 
     @property
     def state(self) -> str:
-        """`current`, `missing`, `older` or `newer`."""
+        """`current`, `missing`, `older`, `newer` or `unreleased`."""
         if self.version is None:
             return "missing"
+        if self.first not in (None, baseline()):
+            return "unreleased"
         if self.version == self.expected:
             return "current"
         return "older" if self.version < self.expected else "newer"
+
+    @property
+    def unreleased(self) -> str:
+        """The error for an unreleased store."""
+        return (
+            f"an unreleased airflow-mq made this store (schema version {self.version}), and no release reads it; "
+            "drain it with that version, and start a new store"
+        )
 
     def require(self) -> None:
         """Raise the error for the state of the schema, unless it is current."""
@@ -35,10 +47,18 @@ class SchemaStatus:
             raise missing_store(self.lacks)
         if self.state == "missing":
             raise SchemaMissing()
+        if self.state == "unreleased":
+            raise SchemaTooOld(self.unreleased)
         if self.state == "older":
             raise SchemaTooOld(f"{facts}; run `airflow-mq store upgrade`")
         if self.state == "newer":
             raise SchemaTooNew(f"{facts}; upgrade airflow-mq here")
+
+
+@cache
+def baseline() -> str:
+    """Return the name of the first migration, which each released store has."""
+    return migrations("sqlite")[0][1]
 
 
 @cache

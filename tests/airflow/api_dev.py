@@ -24,6 +24,7 @@ def prepare(home: Path, uri: str) -> None:
     path = uri.removeprefix("sqlite:///") if uri.startswith("sqlite:") else None
     assert path, "this server shows a SQLite store"
     os.environ.update(
+        AIRFLOW_VAR_AIRFLOW_MQ_INSTALLATION="here",
         AIRFLOW_HOME=str(home),
         AIRFLOW__CORE__DAGS_FOLDER=str(Path(__file__).parents[2] / "dags"),
         AIRFLOW__CORE__LOAD_EXAMPLES="False",
@@ -57,7 +58,7 @@ def fill(uri: str) -> None:
             queue.blocks.report(block, [batch.answer() for batch in block.batches()])
             queue.blocks.settle(block)
         queue.admin.pause("tenant-05/mail", "their receiver is down")
-        queue.blocks.plan("orders/scheduled__2026-01-01/plan", limit=Weight(2_000, 2_000), lease=86_400)
+        queue.blocks.plan("here:orders/scheduled__2026-01-01/plan", limit=Weight(2_000, 2_000), lease=86_400)
 
 
 def main() -> None:

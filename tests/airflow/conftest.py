@@ -21,6 +21,7 @@ atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 
 os.environ.update(
     AIRFLOW_HOME=_HOME,
+    AIRFLOW_VAR_AIRFLOW_MQ_INSTALLATION="here",
     AIRFLOW__CORE__DAGS_FOLDER=f"{_HOME}/dags",
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME}/airflow.db",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from airflow_mq import MessageQueue
+from airflow_mq.installation import VARIABLE
 from airflow_mq.processors import Processor, Processors
 
 CONN_ID = "mq_stage"
+#: The id of an Airflow on the stage.
+INSTALLATION = "here"
 FUNCTION = "tests.airflow.functions:process"
 
 
@@ -28,8 +33,9 @@ def in_place(*, unrouted: str = "pause", function: str = FUNCTION) -> Processors
 class Airflow:
     """The part of Airflow that tasks query: XComs, states of tasks, and DAG runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, installation: str = INSTALLATION) -> None:
         self.runs: dict[tuple[str, str], str] = {}
+        self.installation = installation
 
     def run(self, run_id: str = "r1", dag_id: str = "dag") -> Run:
         self.runs[dag_id, run_id] = "running"
@@ -82,8 +88,12 @@ class Run:
         from airflow.providers.common.compat.sdk import AirflowSkipException
 
         name = operator.task_id if map_index < 0 else f"{operator.task_id}_{map_index}"
+        name_of_id, own = f"AIRFLOW_VAR_{VARIABLE.upper()}", self.airflow.installation
+        # A patch empties the environment for a moment, and other threads may run tasks.
+        is_set = os.environ.get(name_of_id) == own
         try:
-            value = operator.execute(self.context(operator.task_id, map_index))
+            with nullcontext() if is_set else patch.dict(os.environ, {name_of_id: own}):
+                value = operator.execute(self.context(operator.task_id, map_index))
         except BaseException as error:
             self.states[name] = "skipped" if isinstance(error, AirflowSkipException) else "failed"
             raise

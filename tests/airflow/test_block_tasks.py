@@ -14,7 +14,7 @@ import pytest
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import Busy
 from airflow_mq.processors import Processor, Processors
-from airflow_mq.queue.blocks.blocks import Blocks
+from airflow_mq.queue.blocks.blocks import PAGE, Blocks
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill, in_place, processed
 
@@ -40,7 +40,7 @@ def test_a_plan_returns_parts_and_nothing_of_the_messages(queue: MessageQueue, r
     }
     assert sum(part["messages"] for part in parts) == 5
     block = queue.blocks.get(run.xcoms["plan", "block"]["token"])
-    assert block.key == "dag/r1/plan"
+    assert block.key == "here:dag/r1/plan"
     assert run.xcoms["plan", "block"] == {
         "id": block.id, "token": block.token, "ring": "default", "messages": 5,
         "planned": list(block.planned), "limit": list(block.limit),
@@ -87,7 +87,9 @@ def test_an_unrouted_origin_is_paused_and_the_others_are_served(queue: MessageQu
     summary = run.whole()
 
     assert (summary["processed"], summary["went_back"]) == (1, 1)
-    assert [(one.origin, one.reason) for one in queue.admin.paused()] == [("zebra", "no processor takes this origin")]
+    (paused,) = queue.admin.paused()
+    assert paused.origin == "zebra"
+    assert paused.reason == "no processor of DAG 'dag' of Airflow 'here', task 'plan' takes this origin"
 
 
 def test_a_block_of_unrouted_origins_is_planned_anew(queue: MessageQueue, run: Run) -> None:
@@ -131,7 +133,7 @@ def test_two_dags_with_different_processors_share_a_ring(queue: MessageQueue) ->
     assert (first["processed"], first["went_back"], second["processed"], second["went_back"]) == (2, 0, 4, 0)
     assert [queue.footprint(one).count for one in ("a", "b", "zebra")] == [2, 0, 1]
     assert queue.admin.paused() == []
-    assert {one.name: one.limit for one in queue.inspect.servers()} == {
+    assert {one.title: one.limit for one in queue.inspect.servers()} == {
         "DAG 'orders', task 'plan'": Weight(2, 1 << 20), "DAG 'mail', task 'plan'": None
     }  # fmt: skip
     assert queue.inspect.explain("a").sentence.endswith("runs in the next block of DAG 'orders', task 'plan'.")
@@ -178,38 +180,97 @@ def test_a_plan_that_waits_too_long_is_empty(
 
 def test_a_plan_releases_the_blocks_of_runs_that_are_over(queue: MessageQueue) -> None:
     airflow = Airflow()
-    ended, alive, foreign, next_one = (airflow.run(name) for name in ("ended", "alive", "foreign", "next"))
-    for number, one in enumerate((ended, alive, foreign)):
+    ended, alive, deleted, next_one = (airflow.run(name) for name in ("ended", "alive", "deleted", "next"))
+    for number, one in enumerate((ended, alive, deleted)):
         fill(queue, {f"a{number}": [b"x"]})
         one.plan()
     airflow.runs["dag", "ended"] = "failed"
-    del airflow.runs["dag", "foreign"]
-    airflow.runs["other", "foreign"] = "running"
-    key_of = {one.run_id: queue.blocks.get(one.xcoms["plan", "block"]["token"]) for one in (ended, alive, foreign)}
+    del airflow.runs["dag", "deleted"]
+    airflow.runs["other", "deleted"] = "running"
+    # More of them than one page, the latest first.
+    for number in range(PAGE):
+        queue.blocks.plan(f"by hand {number}", lease=3600)
+    key_of = {one.run_id: queue.blocks.get(one.xcoms["plan", "block"]["token"]) for one in (ended, alive, deleted)}
     assert {block.state for block in key_of.values()} == {"planned"}
 
     assert sum(part["messages"] for part in next_one.plan()) == 2  # of the run that ended, and of the one deleted
 
     states = {
-        one.run_id: queue.blocks.get(one.xcoms["plan", "block"]["token"]).state for one in (ended, alive, foreign)
+        one.run_id: queue.blocks.get(one.xcoms["plan", "block"]["token"]).state for one in (ended, alive, deleted)
     }
-    assert states == {"ended": "released", "alive": "planned", "foreign": "released"}
+    assert states == {"ended": "released", "alive": "planned", "deleted": "released"}
     for one in (alive, next_one):
         one.settle()
-
-
-def test_a_block_of_another_airflow_is_left_alone(queue: MessageQueue) -> None:
-    fill(queue, {"a": [b"x"]})
-    elsewhere = Airflow().run("r1", "theirs")
-    elsewhere.plan()
-    queue.blocks.plan("by hand")
-
-    assert Airflow().run("r1", "ours").plan() == []
-
-    assert queue.blocks.get(elsewhere.xcoms["plan", "block"]["token"]).state == "planned"
-    elsewhere.settle()
-    for block in queue.blocks.list("planned"):
+    for block in queue.blocks.each("planned"):
         queue.blocks.release(block)
+
+
+@pytest.mark.parametrize("theirs", [("r1", "dag"), ("r2", "dag"), ("r1", "another")])
+def test_two_airflows_leave_each_others_blocks_alone(queue: MessageQueue, theirs: tuple[str, str]) -> None:
+    """Also if their DAGs and their runs have the same names."""
+    here, there = Airflow("here"), Airflow("there")
+    fill(queue, {"a": [b"x"], "b": [b"y"]})
+    elsewhere = there.run(*theirs)
+    elsewhere.plan(only("a"))
+    # A stream and a person named their blocks like runs of a DAG.
+    keys = ("stream/orders/7", "stream:stream/orders/7", "dag/r9/plan", "by hand")
+    foreign = [queue.blocks.plan(key, origins=["nobody"]) for key in keys]
+    ours = here.run("r1")
+    ours.airflow.runs["stream", "orders"] = ours.airflow.runs["dag", "r0"] = "failed"
+
+    assert [part["messages"] for part in ours.plan(only("*"))] == [1], "the other's message is in flight"
+    ours.settle()
+
+    assert {queue.blocks.get(block.token).state for block in foreign} == {"planned"}
+    assert queue.blocks.get(elsewhere.xcoms["plan", "block"]["token"]).state == "planned"
+    elsewhere.process(0, only("a"))
+    assert elsewhere.settle()["processed"] == 1
+    for block in foreign:
+        queue.blocks.release(block)
+
+
+def test_equal_dags_of_two_airflows_are_two_servers(queue: MessageQueue) -> None:
+    here, there = Airflow("here"), Airflow("there")
+    fill(queue, {"a": [b"x"] * 3, "b": [b"y"], "zebra": [b"?"]})
+
+    whole(there.run(), only("b*"))
+    whole(here.run(), only("a*"), limit=[2, 1 << 20])
+
+    found = {one.name: (one.title, one.dag_id, one.airflow, one.limit) for one in queue.inspect.servers()}
+    assert found == {
+        f"DAG 'dag' of Airflow {name!r}, task 'plan'": (
+            f"DAG 'dag' of Airflow {name!r}, task 'plan'",
+            "dag",
+            name,
+            limit,
+        )
+        for name, limit in (("here", Weight(2, 1 << 20)), ("there", None))
+    }
+    assert queue.inspect.explain("a").sentence.endswith("next block of DAG 'dag' of Airflow 'here', task 'plan'.")
+    assert "DAG 'dag' of Airflow 'there', task 'plan' takes b*" in queue.inspect.explain("zebra").sentence
+
+
+def test_equal_dags_of_two_airflows_leave_each_others_pauses_alone(queue: MessageQueue) -> None:
+    here, there = Airflow("here"), Airflow("there")
+    fill(queue, {"a": [b"x"], "zebra": [b"?"]})
+    whole(there.run(), only("a*", unrouted="pause"))
+    (first,) = queue.admin.paused()
+
+    for number, unrouted in enumerate(("pause", "skip")):
+        here.run(f"r{number}").plan(only("a*", unrouted=unrouted))
+        assert queue.admin.paused() == [first], "neither renewed nor ended"
+
+    there.run("r2").plan(only("a*"))
+    assert queue.admin.paused() == []
+
+
+def test_equal_runs_of_two_airflows_both_send(queue: MessageQueue) -> None:
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+    operator = EnqueueMessagesOperator(task_id="send", mq_conn_id=CONN_ID, origin="a", messages=["the same"])
+    sent = [Airflow(name).run("scheduled__2026-01-01").execute(operator)["count"] for name in ("here", "there", "here")]
+
+    assert sent == [1, 1, 0] and queue.footprint("a").count == 2
 
 
 # -- processing --
@@ -225,6 +286,19 @@ def test_a_part_processes_only_its_own_messages(queue: MessageQueue, run: Run) -
         mine = in_place().mine(part, ["a1", "a2", "b"])
         assert {origin for _, origin in SEEN} == {origin for origins in mine.values() for origin in origins}
     assert run.settle()["processed"] == 3
+
+
+@pytest.mark.parametrize("lease", [None, "60"])
+def test_a_part_never_shortens_the_lease_of_its_block(queue: MessageQueue, run: Run, lease: str | None) -> None:
+    fill(queue, {"a": [b"1"]})
+    run.plan(lease=14_400)
+    token = run.xcoms["plan", "block"]["token"]
+    before = queue.blocks.get(token).deadline
+
+    run.process(0, lease=lease)
+
+    assert queue.blocks.get(token).deadline >= before
+    run.settle()
 
 
 def test_a_message_that_fails_fails_alone(queue: MessageQueue, run: Run) -> None:
@@ -312,6 +386,55 @@ def test_a_task_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue
     with pytest.raises(Exception, match=r"^alpha \(process_0\) failed"):
         run.settle()
     assert run.xcoms["settle", "settled"]["went_back"] == 3
+
+
+@pytest.mark.parametrize("kind", ["operator", "decorator"])
+def test_a_service_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run, kind: str) -> None:
+    from airflow_mq.decorators import MessageProcessorOperator
+    from airflow_mq.operators.base import TaskStopped
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    fill(sqlite_queue, {"a": [b"1", b"2", b"3"]})
+
+    def stop(payload: bytes, origin: str) -> None:
+        if payload == b"2":
+            try:
+                operator.on_kill()  # as the handler of SIGTERM calls it, in the middle of whatever runs
+            except Exception:
+                raise AssertionError("the author's function caught it") from None
+
+    operator: Any = (
+        ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=stop)
+        if kind == "operator"
+        else MessageProcessorOperator(task_id="service", mq_conn_id=CONN_ID, python_callable=stop)
+    )
+    operator.on_kill()  # before it processes anything
+    with pytest.raises(TaskStopped):
+        run.execute(operator)
+    operator.on_kill()
+
+    assert [one.payload for one in sqlite_queue.inspect.peek("a")] == [b"2", b"3"]
+    assert sqlite_queue.service_queues(lambda delivery: None).processed == 2, "the ring is free at once"
+
+
+def test_the_spark_connection_may_be_a_template(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.operators.blocks import ProcessMessagesOperator
+
+    processors = Processors([Processor("one", FUNCTION)])
+    fill(sqlite_queue, {"a": [b"1"]})
+    (part,) = run.plan(processors)
+    operator = ProcessMessagesOperator(
+        task_id="process", part=part, processors=processors, mq_conn_id=CONN_ID, spark_conn_id="spark_{{ of }}"
+    )
+    used: list[str] = []
+    monkeypatch.setattr(ProcessMessagesOperator, "_on_spark", lambda self, *args: used.append(self._conn_id))
+    operator.render_template_fields({"of": "night"})  # type: ignore[arg-type]
+    run.execute(operator, 0)
+    run.settle()
+
+    assert used == ["spark_night"]
 
 
 # -- settling --
@@ -411,6 +534,77 @@ def test_settling_emits_the_asset_while_anything_is_ready_and_moves(queue: Messa
     run.process(0)
     run.settle(outlet=outlet)
     assert run.events == [outlet], "a block in which nothing moved does not call for the next"
+
+
+def emits(run: Run, processors: Processors, **kwargs: Any) -> bool:
+    """Whether a run of a DAG with these processors asks for another one."""
+    from airflow.sdk import Asset
+
+    for index in range(len(run.plan(processors, **kwargs))):
+        run.process(index, processors)
+    run.settle(processors=processors, outlet=Asset("ready"))
+    return bool(run.events)
+
+
+def test_work_of_another_dag_calls_for_no_run(queue: MessageQueue) -> None:
+    airflow = Airflow()
+    fill(queue, {"a": [b"x"] * 2, "b": [b"y"] * 3})
+
+    assert emits(airflow.run("r1"), only("a*"), limit=[1, 1 << 20])
+    assert not emits(airflow.run("r2"), only("a*"), limit=[1, 1 << 20]), "only messages of another DAG are left"
+    assert not emits(airflow.run("r3"), only("a*"), limit=[1, 1 << 20]), "the block was empty"
+    assert emits(airflow.run("r1", "mail"), only("b*"), limit=[1, 1 << 20])
+
+
+def test_a_run_beside_one_that_holds_everything_calls_for_no_run(queue: MessageQueue) -> None:
+    airflow = Airflow()
+    fill(queue, {"a": [b"x"] * 3})
+    holder = airflow.run("holder")
+    holder.plan(only("a*"), limit=[1, 1 << 20])
+
+    assert not emits(airflow.run("beside"), only("a*"), limit=[1, 1 << 20])
+    assert emits(holder, only("a*"), limit=[1, 1 << 20]), "its own block moved a message, and others wait"
+
+
+def test_a_message_above_the_limit_of_a_block_calls_for_no_run(queue: MessageQueue) -> None:
+    queue.enqueue_messages([("a", b"elephant")], weight=Weight(5_000, 10))
+
+    assert not emits(Airflow().run(), only("a*"), limit=[1_000, 1 << 20])
+    assert queue.footprint("a").count == 1
+    assert emits(Airflow().run("r2"), only("b*"), limit=[10_000, 1 << 20]) is False
+
+
+def test_a_plan_that_gave_up_calls_for_no_run(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*args: Any, **kwargs: Any) -> Any:
+        raise Busy("another task")
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    monkeypatch.setattr(Blocks, "plan", busy)
+
+    assert not emits(run, only("a*"), patience=0)
+
+
+def test_a_backlog_is_drained_by_runs_that_call_for_each_other(queue: MessageQueue) -> None:
+    airflow, runs = Airflow(), 0
+    fill(queue, {"a": [b"x"] * 5})
+
+    while emits(airflow.run(f"r{runs}"), only("a*"), limit=[2, 1 << 20]):
+        runs += 1
+    assert runs == 2 and len(processed(queue)) == 5
+
+
+def test_settling_after_a_plan_that_was_skipped_does_nothing(queue: MessageQueue, run: Run) -> None:
+    from airflow.providers.common.compat.sdk import AirflowSkipException
+    from airflow.sdk import Asset
+
+    fill(queue, {"a": [b"x"]})
+    run.states["plan"] = "skipped"
+
+    with pytest.raises(AirflowSkipException, match="was skipped"):
+        run.settle(processors=only("a*"), outlet=Asset("ready"))
+    assert run.events == []
 
 
 def test_set_aside_messages_are_reported(queue: MessageQueue, run: Run) -> None:

@@ -39,7 +39,15 @@ def serve(queue: MessageQueue, order: str, blocks: int) -> None:
 
 def test_an_empty_ledger_is_fair(queue: MessageQueue, run: Run) -> None:
     told = run.execute(check(most_wait=0, most_error="0", least_jain="1.0"))
-    assert told == {"blocks": 0, "jain": None, "longest_wait": 0, "most_late": 0, "most_error": 0.0, "origins": []}
+    assert told == {
+        "blocks": 0,
+        "jain": None,
+        "longest_wait": 0,
+        "most_late": 0,
+        "most_error": 0.0,
+        "queues": 0,
+        "origins": [],
+    }
 
 
 def test_what_is_fair_passes(queue: MessageQueue, run: Run) -> None:
@@ -75,6 +83,23 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
 def test_bounds_that_are_none(sqlite_queue: MessageQueue, run: Run, bounds: Any, says: str) -> None:
     with pytest.raises(Exception, match=says):
         run.execute(check(**bounds))
+
+
+def test_the_result_of_many_queues_is_bounded(sqlite_queue: MessageQueue, run: Run) -> None:
+    weigher = LinearWeigher(Weight(1, 0), Weight(0, 0))
+    sqlite_queue.admin.change_ring(order="rotation", service_weight=Weight(250, 1 << 20), weigher=weigher)
+    for name in [f"o{number:03}" for number in range(300)]:
+        sqlite_queue.enqueue_messages(name, [b"x"] * 3)
+    for _ in range(2):
+        block = sqlite_queue.blocks.plan()
+        sqlite_queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        sqlite_queue.blocks.settle(block)
+
+    told = run.execute(check())
+
+    waits = [one["longest_wait"] for one in told["origins"]]
+    assert (told["queues"], len(waits)) == (300, 100)
+    assert waits == sorted(waits, reverse=True) and waits[0] == told["longest_wait"] > 0
 
 
 def test_the_dag_of_the_page(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -17,7 +18,8 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from tests.airflow.functions import SEEN
-from tests.airflow.stage import Airflow, fill, processed
+from tests.airflow.stage import Airflow, fill, in_place, processed
+from tests.airflow.used import Usage, missing
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -47,8 +49,12 @@ def dags_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def run_dag(dags_folder: Path, sqlite_queue: MessageQueue) -> RunDag:
-    """Writes a DAG called `scene` into the folder, and runs it."""
+def run_dag(dags_folder: Path, sqlite_queue: MessageQueue, request: pytest.FixtureRequest) -> Iterator[RunDag]:
+    """Writes a DAG called `scene` into the folder, and runs it.
+
+    The classes in the test's mark `uses` have to be used there in all ways.
+    """
+    ways: dict[str, set[str]] = {}
 
     def run(text: str) -> Any:
         from airflow.dag_processing.dagbag import DagBag
@@ -57,9 +63,14 @@ def run_dag(dags_folder: Path, sqlite_queue: MessageQueue) -> RunDag:
         file.write_text(textwrap.dedent(HEAD) + textwrap.dedent(text))
         bag = DagBag(dag_folder=str(file))
         assert bag.import_errors == {}
-        return bag.dags["scene"].test()
+        usage = Usage(bag.dags["scene"])
+        made = bag.dags["scene"].test()
+        ways.update(usage.after(made))
+        return made
 
-    return run
+    yield run
+    mark = request.node.get_closest_marker("uses")
+    assert missing(ways, mark.args if mark else ()) == {}
 
 
 def states(run: Any) -> dict[str, str]:
@@ -83,13 +94,67 @@ def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert [(fit.processor, fit.origin) for fit in sqlite_queue.inspect.fits()] == [("alpha", "a4")]
 
 
+def shipped(name: str, *permitted: str) -> str:
+    """Return a shipped DAG file that permits these connections; `mq_stage` if none are given."""
+    text = (Path(__file__).parents[2] / "dags" / name).read_text()
+    listed = 'CONNECTIONS = ["airflow_mq_default"]'
+    assert listed in text
+    return text.replace(listed, f"CONNECTIONS = {list(permitted) or ['mq_stage']}")
+
+
+@pytest.mark.parametrize("name", ["overweight_by_hand", "set_aside_by_hand"])
+def test_the_right_to_trigger_reaches_the_permitted_connections_only(
+    dags_folder: Path, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "dags"))
+    file = dags_folder / f"{name}.py"
+    file.write_text(shipped(f"{name}.py", "mq_other", "mq_third"))
+    dag = DagBag(dag_folder=str(file)).dags[name]
+    given = {"why": "x", "address": "a:0:0", "connection": "mq_third"}
+    asked = {key: value for key, value in given.items() if key in dag.params}
+    served = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    served.params.deep_merge(asked).validate()
+    with pytest.raises(Exception, match="'mq_stage' is not one of"):
+        served.params.deep_merge({**asked, "connection": "mq_stage"}).validate()
+
+
+def test_no_shipped_form_takes_an_address_of_the_operator() -> None:
+    """Free text in a form must not choose a store, or a file of the worker."""
+    free = {"address", "why", "origin", "ring"}
+    for file in sorted((Path(__file__).parents[2] / "dags").glob("*.py")):
+        found = re.findall(r'"(\w+)": Param\((.*?)\n? *\),?\n', file.read_text(), re.DOTALL)
+        for name, text in found:
+            assert name in free or "enum=" in text or 'type="string"' not in text, f"{file.name}: {name}"
+
+
+def test_a_form_that_chooses_nothing_changes_nothing(dags_folder: Path, sqlite_queue: MessageQueue) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    sqlite_queue.enqueue_messages([("a", b"elephant"), ("b", b"whale")], weight=Weight(10**9, 10))
+    sqlite_queue.blocks.settle(sqlite_queue.blocks.plan())
+    sqlite_queue.admin.change_ring(service_weight=Weight(10**10, 1 << 30))
+    file = dags_folder / "set_aside_by_hand.py"
+    file.write_text(shipped("set_aside_by_hand.py"))
+    for said in ({"decision": "requeue"}, {"decision": "discard", "all": True}):
+        # A run's conf becomes the defaults of the next one here.
+        dag = DagBag(dag_folder=str(file)).dags["set_aside_by_hand"]
+        assert states(dag.test(run_conf={"why": "x", **said}))["decide"] == "failed"
+        assert sqlite_queue.set_aside.count() == 2
+    dag = DagBag(dag_folder=str(file)).dags["set_aside_by_hand"]
+    assert states(dag.test(run_conf={"why": "x", "all": True}))["requeue"] == "success"
+    assert sqlite_queue.set_aside.count() == 0
+
+
 def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_queue: MessageQueue) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     sqlite_queue.enqueue_messages([("a", b"elephant"), ("b", b"whale")], weight=Weight(10**9, 10))
     sqlite_queue.blocks.settle(sqlite_queue.blocks.plan())
     file = dags_folder / "set_aside_by_hand.py"
-    file.write_text((Path(__file__).parents[2] / "dags" / "set_aside_by_hand.py").read_text())
+    file.write_text(shipped("set_aside_by_hand.py"))
     dag = DagBag(dag_folder=str(file)).dags["set_aside_by_hand"]
 
     run = dag.test(run_conf={"connection": "mq_stage", "decision": "discard", "why": "too big", "origin": "b"})
@@ -107,7 +172,7 @@ def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_qu
     }
 
 
-def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> None:
+def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.dag_processing.dagbag import DagBag
     from sqlalchemy import text
 
@@ -115,10 +180,11 @@ def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> Non
 
     file = dags_folder / "outbox.py"
     file.write_text((Path(__file__).parents[2] / "dags" / "outbox.py").read_text())
+    monkeypatch.setenv("AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT", os.environ["AIRFLOW_CONN_MQ_STAGE"])
     dag = DagBag(dag_folder=str(file)).dags["outbox"]
     for one in dag.tasks:
         one.retries = 0
-    engine = MessageQueueHook("mq_stage").get_sqlalchemy_engine()
+    engine = MessageQueueHook().get_sqlalchemy_engine()
 
     def rows(name: str) -> list[str]:
         with engine.connect() as connection:
@@ -127,7 +193,7 @@ def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> Non
     # The third verdict cannot be written: neither is its message handed on.
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE shop_verdict (what text, CHECK (what NOT LIKE 'order 2 %'))"))
-    run = dag.test(run_conf={"connection": "mq_stage", "orders": 5})
+    run = dag.test(run_conf={"orders": 5})
     assert states(run) == {"order": "success", "verify": "failed", "publish": "upstream_failed"}
     names = [f"order {number} of {run.run_id}" for number in range(5)]
     assert rows("shop_verdict") == names[:2]
@@ -139,7 +205,7 @@ def test_an_outbox_and_two_stages(dags_folder: Path, queue: MessageQueue) -> Non
         connection.execute(text("DROP TABLE shop_verdict"))
     for block in queue.blocks.list("planned"):
         queue.blocks.release(block)
-    run = dag.test(run_conf={"connection": "mq_stage", "orders": 1})
+    run = dag.test(run_conf={"orders": 1})
     assert states(run) == {"order": "success", "verify": "success", "publish": "success"}
     later = [*names, f"order 0 of {run.run_id}"]
     assert rows("shop_verdict") == sorted(later[2:])
@@ -158,6 +224,116 @@ def test_an_empty_block_skips_straight_through(run_dag: RunDag) -> None:
 
     assert run.state == "success"
     assert states(run) == {"mine.plan": "success", "mine.process": "skipped", "mine.settle": "success"}
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_what_follows_a_block_runs_after_it_is_settled(
+    run_dag: RunDag, sqlite_queue: MessageQueue, fail_fast: bool, is_nested: bool
+) -> None:
+    fill(sqlite_queue, {"a": [b"1"]})
+
+    run = run_dag(
+        f"""
+        from airflow.sdk import TaskGroup
+        from contextlib import nullcontext
+
+        @task
+        def follows():
+            pass
+
+        with DAG("scene", schedule=None, fail_fast={fail_fast}):
+            with TaskGroup("outer") if {is_nested} else nullcontext() as outer:
+                inner = block(processors=ALL, mq_conn_id="mq_stage")
+            (outer or inner) >> follows()
+        """
+    )
+
+    assert run.state == "success"
+    ended = {ti.task_id.rpartition(".")[2]: ti for ti in run.get_task_instances()}
+    assert {str(ti.state) for ti in ended.values()} == {"success"}
+    assert ended["settle"].end_date <= ended["follows"].start_date
+    assert len(processed(sqlite_queue)) == 1
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_failed_part_fails_the_run_and_its_block_is_settled(
+    run_dag: RunDag, sqlite_queue: MessageQueue, fail_fast: bool, is_followed: bool
+) -> None:
+    fill(sqlite_queue, {"a": [b"1"], "b": [b"2"]})
+
+    run = run_dag(
+        f"""
+        @task
+        def follows():
+            pass
+
+        broken = Processor("broken", "tests.airflow.functions:missing", origins=("a*",), where="in place")
+        with DAG("scene", schedule=None, fail_fast={fail_fast}):
+            group = block(processors=Processors([broken, ALL[1]]), mq_conn_id="mq_stage", share_below=1)
+            if {is_followed}:
+                group >> follows()
+        """
+    )
+
+    assert run.state == "failed"
+    found = states(run)
+    assert (found["broken"], found["block.settle"]) == ("failed", "failed")
+    assert not is_followed or found["follows"] in ("skipped", "upstream_failed")
+    assert [block.state for block in sqlite_queue.blocks.list()] == ["settled"]
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+@pytest.mark.parametrize("way", ["block.plan", "other"])
+def test_a_block_that_is_branched_over_settles_nothing_and_calls_for_no_run(
+    run_dag: RunDag, sqlite_queue: MessageQueue, fail_fast: bool, way: str
+) -> None:
+    fill(sqlite_queue, {"a": [b"1", b"2"]})
+
+    run = run_dag(
+        f"""
+        WAY = {way!r}
+
+        @task.branch
+        def choose():
+            return WAY
+
+        @task
+        def other():
+            pass
+
+        @task
+        def follows():
+            pass
+
+        with DAG("scene", schedule=None, fail_fast={fail_fast}):
+            group = block(
+                processors=ALL, mq_conn_id="mq_stage", share_below=1, outlet=Asset("scene-ready"), limit=[1, 1 << 20]
+            )
+            choose() >> [group, other()]
+            group >> follows()
+        """
+    )
+
+    assert run.state == "success"
+    found = states(run)
+    taken = way == "block.plan"
+    assert {found["block.plan"], found["block.settle"], found["follows"]} == {"success" if taken else "skipped"}
+    assert found["other"] == ("skipped" if taken else "success")
+    assert len(sqlite_queue.blocks.list()) == taken
+    assert emitted(run) == (["scene-ready"] if taken else [])
+
+
+def emitted(run: Any) -> list[str]:
+    """The assets that the tasks of a run emitted."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    query = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+    with create_session() as session:
+        return list(session.scalars(query.where(AssetEvent.source_run_id == run.run_id)))
 
 
 def test_a_failed_job_turns_the_run_red_and_everything_is_settled(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
@@ -213,17 +389,20 @@ def test_templates_in_messages_arrive_as_they_are(run_dag: RunDag, sqlite_queue:
     )
 
 
-def test_the_decorator_is_an_attribute_of_task(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+@pytest.mark.parametrize("given", ["payload, origin", "order", "table, message"])
+def test_the_decorator_is_an_attribute_of_task(run_dag: RunDag, sqlite_queue: MessageQueue, given: str) -> None:
     fill(sqlite_queue, {"a": [b"1", b"2"]})
 
     run = run_dag(
         """
         with DAG("scene", schedule=None):
             @task.message_processor(mq_conn_id="mq_stage", limit=[100, 1048576])
-            def count(payload, origin):
-                pass
-            count()
-        """
+            def count(GIVEN):
+                given = dict(locals())
+                assert given.pop("table", "orders") == "orders" and len(given) in (1, 2)
+                assert all(given.values())
+            count(TABLE)
+        """.replace("GIVEN", given).replace("TABLE", 'table="orders"' if "table" in given else "")
     )
 
     assert run.state == "success"
@@ -366,3 +545,95 @@ def test_a_listener_that_cannot_open_a_queue_only_logs_it(caplog: pytest.LogCapt
 
     assert plugin.release("dag", "r1", {("mq_nowhere", None)}) == 0
     assert "cannot be opened" in caplog.text
+
+
+def test_an_airflow_makes_its_id_once(
+    dags_folder: Path, sqlite_queue: MessageQueue, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete, select
+
+    from airflow_mq.installation import VARIABLE
+    from airflow_mq.plugin import make_installation
+
+    def stored() -> list[str]:
+        with create_session() as session:
+            return [one.val for one in session.scalars(select(Variable).where(Variable.key == VARIABLE))]
+
+    monkeypatch.delenv(f"AIRFLOW_VAR_{VARIABLE.upper()}")
+    text = """
+        with DAG("scene", schedule=None):
+            block(processors=ALL, mq_conn_id="mq_stage")
+    """
+    with create_session() as session:
+        session.execute(delete(Variable).where(Variable.key == VARIABLE))
+    try:
+        assert run_dag(text).state == "success"
+        (made,) = stored()
+        make_installation()
+        assert run_dag(text).state == "success"
+        assert stored() == [made]
+        assert {str(block.key).partition(":")[0] for block in sqlite_queue.blocks.list()} == {made}
+
+        with create_session() as session:
+            session.execute(delete(Variable).where(Variable.key == VARIABLE))
+        make_installation()
+        (again,) = stored()
+        assert again != made
+    finally:
+        with create_session() as session:
+            session.execute(delete(Variable).where(Variable.key == VARIABLE))
+
+
+# -- what is shipped --
+
+DAGS = Path(__file__).parents[2] / "dags"
+#: The file whose tests run a shipped DAG.
+RUN_BY = {
+    "event_driven_block": "tests/airflow/test_dags.py",
+    "housekeeping": "tests/airflow/test_dags.py",
+    "landing_folder": "tests/airflow/test_dags.py",
+    "orders": "tests/live/test_orders.py",
+    "outbox": "tests/airflow/test_dags.py",
+    "overweight_by_hand": "tests/live/test_overweight.py",
+    "overweight_with_approval": "tests/live/test_overweight.py",
+    "scheduled_block": "tests/airflow/test_dags.py",
+    "set_aside_by_hand": "tests/airflow/test_dags.py",
+}
+
+
+def test_each_shipped_dag_is_run() -> None:
+    assert RUN_BY.keys() == {file.stem for file in DAGS.glob("*.py")} - {"processing_rules"}
+    for name, tests in RUN_BY.items():
+        assert f'"{name}' in (DAGS.parent / tests).read_text(), name
+
+
+@pytest.mark.parametrize("name", ["event_driven_block", "landing_folder", "scheduled_block", "housekeeping"])
+def test_a_shipped_dag_runs(
+    dags_folder: Path, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """With messages and, the second time, without any."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT", os.environ["AIRFLOW_CONN_MQ_STAGE"])
+    landed = tmp_path / "acme" / "1.json"
+    landed.parent.mkdir()
+    landed.write_text("{}")
+    fill(sqlite_queue, {"acme": [b"1"]})
+    file = dags_folder / f"{name}.py"
+    text = (DAGS / f"{name}.py").read_text()
+    text = text.replace("/var/lib/airflow-mq/landing", str(tmp_path)).replace("settle=5", "settle=0")
+    rules = f"from tests.airflow.stage import {in_place.__name__}\n\nRULES = {in_place.__name__}()"
+    file.write_text(text.replace("from processing_rules import RULES", rules))
+    expected = {"event_driven_block": 1, "landing_folder": 2, "scheduled_block": 1, "housekeeping": 0}[name]
+
+    for settled in (expected, 0):
+        bag = DagBag(dag_folder=str(file))
+        assert bag.import_errors == {}
+        for one in bag.dags[name].tasks:
+            one.retries = 0
+        assert bag.dags[name].test().state == "success"
+        assert len(processed(sqlite_queue)) == expected
+        latest = sqlite_queue.blocks.list(limit=1)
+        assert not latest or latest[0].messages == settled

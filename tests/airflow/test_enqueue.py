@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import tracemalloc
 from functools import partial
@@ -182,6 +183,67 @@ def test_files_of_an_object_store_and_paths_as_messages(sqlite_queue: MessageQue
     assert stored(sqlite_queue) == [("deep", b"1"), ("paths", f"{tmp_path}/deep/1.csv".encode())]
 
 
+@pytest.mark.parametrize("address", ["{}", "file://{}"])
+def test_links_lead_to_no_other_file(
+    sqlite_queue: MessageQueue, run: Run, tmp_path: Path, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key.csv").write_text("secret")
+    (tmp_path / "real/acme").mkdir(parents=True)
+    (tmp_path / "in").symlink_to("real")
+    (tmp_path / "in/acme/1.csv").write_text("1")
+    (tmp_path / "in/acme/2.csv").symlink_to(tmp_path / "secret/key.csv")
+    (tmp_path / "in/acme/3.csv").symlink_to("1.csv")
+    (tmp_path / "in/evil").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "in/acme/4.csv")
+
+    # The author's own part of the path may be a link.
+    for pattern in ("in/*/*.csv", "in/**/*.csv", "in/acme/1.csv", "in/acme/2.csv", "in/evil/key.csv"):
+        files = enqueue(files=address.format(f"{tmp_path}/{pattern}"), origin="a", idempotent=False)
+        assert run.execute(files)["count"] == (pattern != "in/acme/2.csv")
+        run.execute(enqueue(files=address.format(f"{tmp_path}/{pattern}"), origin="p", payload="path"))
+
+    found = stored(sqlite_queue)
+    assert [payload for origin, payload in found if origin == "a"] == [b"1"] * 3 + [b"secret"]
+    assert not any(b"2.csv" in payload or b"evil/key" in payload for _, payload in found[:-1])
+    assert "left out 3 files, whose paths pass a link" in caplog.text
+
+
+def test_a_link_that_replaces_a_file_while_it_is_read_is_not_followed(tmp_path: Path) -> None:
+    from airflow_mq.adapters import Changed
+    from airflow_mq.operators.enqueue.files import matching
+
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "1.csv").write_text("1")
+    ((path, file),) = matching(f"{tmp_path}/*.csv")
+    (tmp_path / "1.csv").unlink()
+    (tmp_path / "1.csv").symlink_to("secret")
+    with pytest.raises(Changed, match=r"'1.csv' changed while the task read it"):
+        file.open()
+    assert path == f"{tmp_path}/1.csv"
+
+
+def test_paths_of_this_machine_keep_their_form_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys contain both, so that what an earlier version sent is not sent again."""
+    from airflow.sdk import ObjectStoragePath
+
+    from airflow_mq.adapters.versions import version_tag
+    from airflow_mq.operators.enqueue.files import matching
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/1.csv").write_text("1")
+    status = os.stat("a/1.csv")
+    version = f"{status.st_mtime_ns}+1"
+    for pattern in ("*/*.csv", "a/*.csv", "a/1.csv", f"{tmp_path}/*/1.csv", f"{tmp_path}/a/1.csv"):
+        ((path, file),) = matching(pattern)
+        assert (path, file.version) == (f"{tmp_path}/a/1.csv" if "/" in pattern[:1] else "a/1.csv", version)
+    ((path, file),) = matching(f"file://{tmp_path}/*/*.csv")
+    (there,) = ObjectStoragePath(f"file://{tmp_path}").glob("*/*.csv")
+    assert (path, file.version) == (str(there), version_tag(there.stat()))
+    assert list(matching("nowhere/*.csv")) == list(matching("/nowhere.csv")) == []
+
+
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A database behind a hook, with an outbox."""
@@ -340,15 +402,15 @@ def test_keys_that_are_long_or_odd_are_hashed() -> None:
 
 
 def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:
-    """A task instance with the team of its DAG among its tags."""
+    """A run with the team of its DAG."""
     from airflow_mq.operators.enqueue.base import team_of
 
     operator = enqueue(origin="orders", messages=["x", {"payload": "y", "origin": "mail"}], of_team=True)
     context = run.context("enqueue")
-    context["ti"].stats_tags = {"dag_id": "dag", "team_name": "sales"}
+    context["dag_run"].team_name = "sales"
     operator.execute(context)
     assert {origin for origin, _ in stored(sqlite_queue)} == {"sales/orders", "sales/mail"}
-    context["ti"].stats_tags = {"dag_id": "dag"}
+    context["dag_run"].team_name = None
     with pytest.raises(Exception, match="it has none"):
         team_of(context)
 
@@ -356,8 +418,6 @@ def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:
 def test_airflow_passes_the_team_to_a_task() -> None:
     import airflow
     from airflow.sdk.api.datamodels._generated import DagRun
-    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     # Teams came with Airflow 3.3; before it `of_team` is refused, as for a DAG that has none.
     assert ("team_name" in DagRun.model_fields) == (airflow.__version__ >= "3.3")
-    assert isinstance(getattr(RuntimeTaskInstance, "stats_tags", None), property) or airflow.__version__ < "3.3"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from airflow_mq import MessageQueue, lineage
+from airflow_mq.processors import Processor, Processors
 from airflow_mq.store import parse
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place
 
@@ -53,6 +54,43 @@ def test_a_task_that_sends_writes_queues(sqlite_queue: MessageQueue, run: Run, o
     assert facet(told.job_facets, "airflow_mq_ring") == {
         "ring": "default", "queues": 2, "messages": 3, "order": "deficit", "serviceWeight": [600_000, 1 << 30],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["operator", "decorator", "part"])
+def test_a_service_reads_queues(sqlite_queue: MessageQueue, run: Run, openlineage: Any, kind: str) -> None:
+    from airflow_mq.decorators import MessageProcessorOperator
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    def process(payload: bytes, origin: str) -> None:
+        pass
+
+    fill(sqlite_queue, {"a": [b"1", b"2"], "aa": [b"3"]})
+    common: dict[str, Any] = {"task_id": "process", "mq_conn_id": CONN_ID}
+    operator: Any = (
+        ServiceQueuesOperator(processor=process, **common)
+        if kind == "operator"
+        else MessageProcessorOperator(python_callable=process, processors=only_in_place(), **common)
+    )
+    if kind == "part":
+        (part,) = run.plan(only_in_place())
+        operator.op_kwargs = {"part": part}
+    began = operator.get_openlineage_facets_on_start()
+    run.execute(operator, 0 if kind == "part" else -1)
+    told = openlineage(operator)
+    if kind == "part":
+        run.settle()
+
+    assert facet(began.job_facets, "airflow_mq_ring") == {"ring": "default"}
+    path = sqlite_queue.store.address.path
+    assert [(one.namespace, one.name) for one in told.inputs] == [
+        (f"airflow_mq://{path}", "default/a"), (f"airflow_mq://{path}", "default/aa"),
+    ]  # fmt: skip
+    assert facet(told.job_facets, "airflow_mq_ring")["messages"] == 3
+
+
+def only_in_place() -> Processors:
+    """Return one processor of all origins, in one part."""
+    return Processors([Processor("one", "tests.airflow.functions:process", where="in place")])
 
 
 def test_a_block_reads_them(sqlite_queue: MessageQueue, run: Run, openlineage: Any) -> None:
@@ -182,3 +220,49 @@ def test_nothing_is_reported_if_openlineage_is_off(sqlite_queue: MessageQueue, r
     run.execute(settle)
 
     assert settle.get_openlineage_facets_on_complete(None) is None
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the addresses of inputs and outputs that Airflow collects of hooks, if a plugin reads them."""
+    from airflow.sdk.lineage import HookLineageCollector
+
+    from airflow_mq import hook_lineage
+
+    collector = HookLineageCollector()
+    monkeypatch.setattr(hook_lineage, "get_hook_lineage_collector", lambda: collector)
+
+    def addresses() -> tuple[list[str], list[str]]:
+        found = collector.collected_assets
+        return [one.asset.uri for one in found.inputs], [one.asset.uri for one in found.outputs]
+
+    return addresses
+
+
+def test_a_hook_reports_what_a_task_did_with_it(sqlite_queue: MessageQueue, collected: Any) -> None:
+    from airflow_mq.core.errors import InvalidInput
+    from airflow_mq.hooks import MessageQueueHook
+
+    with MessageQueueHook(CONN_ID).queue() as queue:
+        queue.enqueue_message("acme", b"1")
+        queue.enqueue_messages("shop/one", [b"1", b"2"])
+        queue.enqueue_messages((f"o{number}", b"x") for number in range(3))
+        for wrong in ("acme", [("acme",)], [None], [("acme", 1)]):
+            with pytest.raises((InvalidInput, TypeError, ValueError)):
+                queue.enqueue_messages(wrong)  # type: ignore[call-overload]
+        queue.enqueue_messages(cast("list[tuple[str, bytes]]", [["row", b"x"]]))
+        assert queue.service_queues(lambda delivery: None).processed == 7
+
+    inputs, outputs = collected()
+    assert inputs == [f"airflow-mq://{CONN_ID}/default"]
+    named = ["acme", "shop/one", "o0", "o1", "o2", "row"]
+    assert outputs == [f"airflow-mq://{CONN_ID}/default/{origin}" for origin in named]
+
+
+def test_lineage_that_fails_fails_nothing(sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq import hook_lineage
+    from airflow_mq.hooks import MessageQueueHook
+
+    monkeypatch.setattr(hook_lineage, "get_hook_lineage_collector", lambda: None)
+    with MessageQueueHook(CONN_ID).queue() as queue:
+        assert queue.enqueue_message("acme", b"1").count == 1

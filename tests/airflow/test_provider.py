@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_mq import MessageQueue
 from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
 from airflow_mq.store.address import NUMBERS
 
@@ -65,10 +66,10 @@ def test_the_form_shows_our_fields() -> None:
     assert meta["hook_name"] == "Message queue"
     assert meta["standard_fields"]["url_schema"]["title"] == "PostgreSQL database"
     extra = meta["extra_fields"]
-    expected = ["driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority", "shards"]
+    expected = ["driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority"]
     assert list(extra) == expected
     assert extra["driver"]["schema"]["enum"] == ["sqlite", "postgresql"]
-    assert extra["driver"]["value"] == "postgresql"
+    assert extra["driver"]["value"] is None
 
 
 def test_the_form_has_the_keys_that_the_hook_takes() -> None:
@@ -108,7 +109,7 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
     behaviour = MessageQueueHook.get_ui_field_behaviour()
 
     assert {name: field.told for name, field in widgets.items()} == {
-        "driver": ("StringField", "Driver", ["optional", "any of 2"], "postgresql"),
+        "driver": ("StringField", "Driver", ["optional", "any of 2"], None),
         "path": ("StringField", "SQLite file", ["optional"], None),
         "db_schema": ("StringField", "PostgreSQL schema", ["optional"], None),
         "sslmode": ("StringField", "PostgreSQL SSL mode", ["optional", "any of 6"], None),
@@ -127,7 +128,6 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
         "ring": ("StringField", "Ring", ["optional"], None),
         "origins": ("StringField", "Origins to send with", ["optional"], None),
         "priority": ("StringField", "Priority to send with", ["optional", "any of 1"], None),
-        "shards": ("StringField", "Shards", ["optional"], None),
     }
     assert behaviour["relabeling"]["schema"] == "PostgreSQL database"
     assert behaviour["hidden_fields"] == []
@@ -168,6 +168,62 @@ def test_every_operator_link_is_named_to_airflow() -> None:
         for link in operator.operator_extra_links
     }
     assert used == set(get_provider_info()["extra-links"])
+
+
+@pytest.mark.parametrize(
+    ("base", "begins"), [("", "/"), ("https://h/root/", "https://h/root/"), ("https://h", "https://h/")]
+)
+def test_links_begin_where_airflow_is_found(monkeypatch: pytest.MonkeyPatch, base: str, begins: str) -> None:
+    """Without a configured address the browser knows it; nothing else does."""
+    from airflow_mq.links import page_url, task_url
+
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
+    key = SimpleNamespace(dag_id="d", run_id="r", task_id="t")
+    assert page_url("blocks", block=1) == f"{begins}plugin/airflow-mq#/blocks?block=1"
+    assert task_url(key, "t") == f"{begins}dags/d/runs/r/tasks/t"
+
+
+def test_a_task_that_plans_its_own_block_links_to_it() -> None:
+    from airflow_mq.operators.set_aside import ExecuteOverweightOperator
+
+    operator = ExecuteOverweightOperator(task_id="execute", address="a:0:0", processors="rules:RULES")
+    told = {("execute", "block"): {"id": 17, "ring": "default"}}
+    ti = SimpleNamespace(task_id="execute", xcom_pull=lambda task_ids, key: told.get((task_ids, key)))
+
+    (link,) = operator.operator_extra_links
+    assert link.get_link(operator, ti_key=ti).endswith("#/blocks?conn=airflow_mq_default&ring=default&block=17")
+
+
+def test_the_scheme_of_assets(sqlite_queue: MessageQueue) -> None:
+    from airflow.sdk import Asset
+    from airflow.sdk.module_loading import import_string
+
+    (scheme,) = get_provider_info()["asset-uris"]
+    assert scheme["schemes"] == ["airflow-mq"]
+    create, convert = import_string(scheme["factory"]), import_string(scheme["to_openlineage_converter"])
+    for given, uri, name in (
+        (("mq_stage", "default", "acme/orders"), "airflow-mq://mq_stage/default/acme/orders", "default/acme/orders"),
+        (("mq_stage", "default", "a b?#%"), "airflow-mq://mq_stage/default/a%20b%3F%23%25", "default/a b?#%"),
+        (("mq_stage", "night"), "airflow-mq://mq_stage/night", "night"),
+        (("mq_stage",), "airflow-mq://mq_stage/", "default"),
+    ):
+        asset = create(*given)
+        assert asset.uri == uri == Asset(uri).uri
+        found = convert(asset, None)
+        assert (found.namespace, found.name) == (f"airflow_mq://{sqlite_queue.store.address.path}", name)
+    assert convert(create("missing"), None) is None
+    for wrong in ("airflow-mq://user@host/ring", "airflow-mq:///ring", "airflow-mq://c/r?x=1", "airflow-mq://h:1/r"):
+        with pytest.raises(ValueError, match=r"expected airflow-mq://CONNECTION/RING/ORIGIN"):
+            Asset(wrong)
+    with pytest.raises(ValueError, match="without a ring"):
+        create("mq_stage", origin="a")
+
+
+def test_the_form_prefills_nothing() -> None:
+    """A person who opens and saves a connection changes nothing that it leaves out."""
+    from airflow_mq.provider import FIELDS
+
+    assert not any("default" in field["schema"] for field in FIELDS.values())
 
 
 def test_the_link_to_the_plan_leads_to_a_task_of_the_same_run() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
 import pytest
 
-from airflow_mq import Block, Delivery, Done, MessageQueue, Serviced, Weight
-from airflow_mq.core.errors import Busy
+from airflow_mq import Delivery, Done, MessageQueue, Serviced, Weight
 from airflow_mq.core.message import Address
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place, processed
@@ -53,30 +50,13 @@ def test_an_overweight_message_is_executed_within_a_limit_of_its_own(
     assert len(processed(queue)) == 1
 
 
-def test_an_execution_waits_for_a_service_before_it_is_settled(
+def test_an_execution_is_settled_while_a_service_holds_the_ring(
     queue: MessageQueue, heavy: Address, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_mq.operators import set_aside
+    """The result is final at once; the service applies it."""
     from tests.airflow import functions
 
     begun, go_on = Event(), Event()
-    real = set_aside.open_queue
-
-    @contextmanager
-    def impatient(*args: Any) -> Iterator[MessageQueue]:
-        with real(*args) as opened:
-            opened.session.busy_timeout = 0.1
-            settle = opened.blocks.settle
-
-            def settle_or_end_service(block: Block) -> Serviced:
-                try:
-                    return settle(block)
-                except Busy:
-                    go_on.set()
-                    raise
-
-            monkeypatch.setattr(opened.blocks, "settle", settle_or_end_service)
-            yield opened
 
     def service(delivery: Delivery) -> None:
         begun.set()
@@ -88,11 +68,13 @@ def test_an_execution_waits_for_a_service_before_it_is_settled(
 
     queue.enqueue_message("b", b"waits")
     served: list[Future[Serviced]] = []
-    monkeypatch.setattr(set_aside, "open_queue", impatient)
     monkeypatch.setattr(functions, "begin_service", begin_service, raising=False)
     operator = execute(heavy, processors=in_place(function="tests.airflow.functions:begin_service"))
     with ThreadPoolExecutor(1) as pool:
-        summary = run.execute(operator)
+        try:
+            summary = run.execute(operator)
+        finally:
+            go_on.set()
 
     assert (summary["processed"], served[0].result().processed) == (1, 1)
     assert queue.set_aside.list() == []
@@ -156,12 +138,18 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
         return DiscardSetAsideOperator(task_id="discard", why="too late", mq_conn_id=CONN_ID, **kwargs)
 
     assert run.execute(discard(origin="b")) == 0
-    assert run.execute(discard(reason="size", addresses="")) == 0
-    with pytest.raises(Exception, match="addresses exclude origin"):
-        run.execute(discard(origin="a", addresses=[str(heavy)]))
+    for addresses in ("", [], [str(heavy)]):
+        with pytest.raises(Exception, match="addresses exclude origin"):
+            discard(origin="a", addresses=addresses)
+    with pytest.raises(Exception, match="chooses no messages"):
+        discard()
+    with pytest.raises(Exception, match="filters are missing"):
+        run.execute(discard(all=True))
+    assert run.execute(discard(addresses=[])) == run.execute(discard(addresses="")) == 0
     with pytest.raises(Exception, match="number of a block"):
         run.execute(discard(block="the last"))
-    assert run.execute(discard(origin="a", older_than="0", block="")) == 1
+    assert run.execute(discard(origin="a", older_than="0", block="")) == 0
+    assert run.execute(discard(origin="a", older_than="0", block="", all=True)) == 1
     (event,) = queue.inspect.events(name="Discarded")
     assert event.why == "too late" and "dag.discard" in (event.actor or "")
 
@@ -169,9 +157,11 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
 def test_requeue(queue: MessageQueue, heavy: Address, run: Run) -> None:
     from airflow_mq.operators.set_aside import RequeueSetAsideOperator
 
-    judge = RequeueSetAsideOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID)
+    judge = RequeueSetAsideOperator(task_id="judge", why="raised", mq_conn_id=CONN_ID, all=True)
     assert run.execute(judge) == {"moved": 0, "stayed": 1}
     queue.admin.change_ring(service_weight=Weight(10**10, 1 << 30))
+    none = RequeueSetAsideOperator(task_id="judge", addresses=[], why="raised", mq_conn_id=CONN_ID)
+    assert run.execute(none) == {"moved": 0, "stayed": 0}
     one = RequeueSetAsideOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
     assert run.execute(one) == {"moved": 1, "stayed": 0}
     (event,) = queue.inspect.events(name="Rejudged")
@@ -329,5 +319,5 @@ def test_the_decorator_processes_a_part(queue: MessageQueue, run: Run) -> None:
 def test_a_function_that_takes_no_messages_is_refused() -> None:
     from airflow_mq.decorators import MessageProcessorOperator
 
-    with pytest.raises(ValueError, match="takes payload and origin; origin is missing"):
-        MessageProcessorOperator(task_id="process", python_callable=lambda payload: None)
+    with pytest.raises(ValueError, match="expected one parameter"):
+        MessageProcessorOperator(task_id="process", python_callable=lambda: None)

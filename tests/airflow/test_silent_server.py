@@ -20,8 +20,8 @@ from tests.crash.proxy import Proxy
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]
-#: Whatever is bounded by a second here; a busy machine needs its own.
-SOON = 20.0
+#: Bounds that are a second here and minutes elsewhere; a busy machine needs its own.
+SOON = 60.0
 
 
 @pytest.fixture

@@ -125,7 +125,8 @@ class Started:
 
     def __call__(self, argv: list[str], env: dict[str, str], **_: Any) -> Started:
         self.argv, self.env = argv, env
-        self.stdout = iter(["one line\n", f"and {TOKEN}\n", f"airflow_mq: failed: {TOKEN}\n", f"{PAYLOAD}\n"])
+        own = f"airflow_mq: failed: {TOKEN} [{env.get('AIRFLOW_MQ_MARK')}]\n"
+        self.stdout = iter(["one line\n", f"and {TOKEN}\n", own, f"{PAYLOAD}\n", f"airflow_mq: failed: {PAYLOAD}\n"])
         return self
 
     def __enter__(self) -> Started:
@@ -187,13 +188,13 @@ def test_through_the_exchange_a_client_knows_neither_address_nor_token(
 
     run.execute(job(run, monkeypatch, exchange=str(tmp_path / "exchange"))[0], 0)
 
-    assert "--exchange" in child.argv and not any(name.startswith("AIRFLOW_MQ_") for name in child.env)
+    assert "--exchange" in child.argv and {name for name in child.env if name.startswith("AIRFLOW_MQ_")} == {
+        "AIRFLOW_MQ_MARK"
+    }
     run.settle()
 
 
-@pytest.mark.parametrize(
-    ("code", "says"), [(75, "came too late"), (1, "ended with 1; its last line: airflow_mq: failed: ")]
-)
+@pytest.mark.parametrize(("code", "says"), [(75, "came too late"), (1, r"ended with 1: \*\*\*$")])
 def test_a_job_that_fails_fails_its_task(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch, code: int, says: str
 ) -> None:

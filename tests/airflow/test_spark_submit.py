@@ -16,6 +16,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.processors import Processor, Processors
+from airflow_mq.spark.exchange import hand_over
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill
 from tests.waiting import eventually
 
@@ -47,7 +48,9 @@ class Submitted:
     def popen(self, argv: list[str], env: dict[str, str] | None = None, **kwargs: Any) -> Any:
         self.argv.append(list(argv))
         self.env.append(dict(env or {}))
-        return _Ended(self.exit_code, iter(self.lines))
+        # As the job ends its own last line.
+        mark = f"[{self.env[-1].get('AIRFLOW_MQ_MARK')}]"
+        return _Ended(self.exit_code, iter([line.replace("[MARK]", mark) for line in self.lines]))
 
 
 class _Ended:
@@ -136,7 +139,8 @@ def test_a_message_reaches_nothing_but_its_processor(queue: MessageQueue, run: R
 
     assert evil_argv == submitted.argv[-1], "the command line is the same whatever the messages are"
     assert evil_env.keys() == submitted.env[-1].keys()
-    assert {name for name in evil_env if evil_env[name] != submitted.env[-1][name]} == {"AIRFLOW_MQ_BLOCK"}
+    changed = {name for name in evil_env if evil_env[name] != submitted.env[-1][name]}
+    assert changed == {"AIRFLOW_MQ_BLOCK", "AIRFLOW_MQ_MARK"}, "the block's token and the mark of its lines"
     for field in operator.template_fields:
         assert not any(evil in json.dumps(getattr(operator, field), default=str) for evil in EVIL[1:])
 
@@ -286,7 +290,7 @@ def test_a_job_that_fails_fails_its_task(
         (
             [
                 "26/01/01 WARN Utils: a word",
-                "airflow_mq: failed: the function x:y cannot be loaded (ModuleNotFoundError)",
+                "airflow_mq: failed: the function x:y cannot be loaded (ModuleNotFoundError) [MARK]",
             ],
             "the function x:y cannot be loaded (ModuleNotFoundError)",
         ),
@@ -313,8 +317,22 @@ def test_a_job_that_fails_fails_its_task(
         ),
         (["Error: Unknown master nowhere://"], "Error: Unknown master nowhere://"),
         (
-            ["airflow_mq: invalid arguments: --part needs a value"],
+            ["airflow_mq: invalid arguments: --part needs a value [MARK]"],
             "invalid arguments: --part needs",
+        ),
+        (
+            [
+                "airflow_mq: Spark application local-1",
+                "airflow_mq: failed: RuntimeError: the cause [MARK]",
+                "airflow_mq: failed: the words of a message",
+                "airflow_mq: failed: the words of a message [0123456789abcdef]",
+                "airflow_mq: invalid arguments: the words of a message []",
+            ],
+            "RuntimeError: the cause. Error code is: 1",
+        ),
+        (
+            ["airflow_mq: failed: the words of a message"],
+            "it printed no cause. Error code is: 1",
         ),
         (
             ["airflow_mq: Spark application local-1", "ValueError: the words of a message"],
@@ -339,6 +357,20 @@ def test_a_job_that_fails_shows_its_cause_and_no_command(
     with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
         run.settle()
     assert says.partition(" Error code")[0] in sqlite_queue.inspect.explain("a").sentence
+
+
+def test_the_job_marks_its_last_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow_mq.operators.spark.job_listener import JobListener
+    from airflow_mq.spark.program import main
+
+    listener = JobListener(lambda known: None)
+    for name, value in listener.environment.items():
+        monkeypatch.setenv(name, value)
+    for words, cause in ((["--part"], "invalid arguments: --part needs a value"), (
+        ["--routes", "[]", "--processors", "x"], "invalid processors: expected an object with a list")):  # fmt: skip
+        assert main(words) in (1, 2)
+        list(listener.lines(capsys.readouterr().err.splitlines(keepends=True)))
+        assert (listener.cause or "").startswith(cause)
 
 
 def test_the_cause_of_an_error_of_spark_is_its_root() -> None:
@@ -396,7 +428,7 @@ def test_a_master_that_accepts_and_stays_silent_is_named(
         [
             "26/11/22 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! "
             "Giving up.\n",
-            "airflow_mq: failed: IllegalStateException: Cannot call methods on a stopped SparkContext.\n",
+            "airflow_mq: failed: IllegalStateException: Cannot call methods on a stopped SparkContext. [MARK]\n",
         ],
     )
     fill(sqlite_queue, {"a": [b"x"]})
@@ -463,9 +495,56 @@ def test_through_the_exchange_a_job_knows_neither_address_nor_token(
     argv = submitted.argv[0]
     given = argv[argv.index("--exchange") + 1]
     assert given.startswith(str(folder)) and Path(given, "manifest.json").is_file()
-    assert not any(name.startswith("AIRFLOW_MQ_") for name in submitted.env[0])
+    assert {name for name in submitted.env[0] if name.startswith("AIRFLOW_MQ_")} == {"AIRFLOW_MQ_MARK"}
     run.settle(exchange=str(folder))
     assert not Path(given).exists()
+
+
+def test_settling_deletes_folders_of_blocks_that_ended_without_it(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, tmp_path: Path
+) -> None:
+    path, routes = tmp_path / "exchange", PROCESSORS
+    folders = []
+    for origin in ("a", "b"):
+        fill(sqlite_queue, {origin: [b"x"]})
+        block = sqlite_queue.blocks.plan(origin)
+        part = routes.parts({origin: 1})[0]
+        folders.append(Path(hand_over(sqlite_queue, block.token, routes, part, str(path))).parent)
+        if origin == "a":
+            # Its run was deleted.
+            sqlite_queue.blocks.release(block)
+    fill(sqlite_queue, {"c": [b"x"]})
+    run.plan(PROCESSORS)
+    run.execute(job(run, exchange=str(path)), 0)
+    assert len(list(path.iterdir())) == 3
+
+    run.settle(exchange=str(path))
+
+    assert list(path.iterdir()) == [folders[1]]
+
+
+def test_the_exchange_is_opened_by_a_connection_that_the_job_does_not_get(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, tmp_path: Path
+) -> None:
+    from airflow.sdk import ObjectStoragePath
+    from airflow.sdk.io import attach
+    from fsspec.implementations.dirfs import DirFileSystem
+    from fsspec.implementations.local import LocalFileSystem
+
+    attach("s3", tmp_path.name, fs=DirFileSystem(str(tmp_path), LocalFileSystem(auto_mkdir=True)))
+    exchange = ObjectStoragePath(f"s3://{tmp_path.name}@bucket/queues")
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    run.execute(job(run, exchange=exchange), 0)
+
+    (argv,) = submitted.argv
+    given = argv[argv.index("--exchange") + 1]
+    assert given.startswith("s3://bucket/queues/block-") and tmp_path.name not in " ".join(argv[argv.index("--ring") :])
+    written = tmp_path / given.removeprefix("s3://")
+    assert (written / "manifest.json").is_file() and list((written / "messages").glob("*.parquet"))
+    run.settle(exchange=exchange)
+    assert not written.exists()
 
 
 def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(

@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 from itertools import takewhile
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.queue.inspect.inspect import Inspect
+from airflow_mq.store import parse
+from tests.airflow.conftest import connection_of
 from tests.airflow.stage import CONN_ID, Airflow, fill
 from tests.model.clock import stopped_clock
 
@@ -68,35 +71,54 @@ def test_a_later_message_fires_soon(queue: MessageQueue, monkeypatch: pytest.Mon
     assert asyncio.run(scene()) <= 1, "the first read after the send fires"
 
 
-def test_each_send_fires_once_and_a_lasting_cause_fires_again(queue: MessageQueue) -> None:
-    told: list[float] = []
+def test_each_send_fires_once_and_a_lasting_cause_fires_again(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq import triggers
 
-    async def scene() -> float:
-        trigger = ready(poll_interval=0.1, repeat_after=3.0)
+    now, looks, told, pulse = [1_000.0], [0], [0], Inspect.pulse
+
+    def look(of: Inspect, most: int) -> Any:
+        looks[0] += 1
+        return pulse(of, most)
+
+    monkeypatch.setattr(Inspect, "pulse", look)
+    # Only this test lets the time pass after which an event is repeated.
+    monkeypatch.setattr(triggers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def scene() -> list[int]:
+        trigger = ready(poll_interval=0.05, repeat_after=300.0)
         fill(queue, {"a": [b"x"]})
 
         async def listen() -> None:
             async for _ in trigger.run():
-                told.append(time.monotonic())
+                told[0] += 1
 
-        async def until(count: int) -> None:
-            while len(told) < count:
+        async def until(condition: Callable[[], bool]) -> None:
+            while not condition():
                 assert not listening.done(), "no further event"
                 await asyncio.sleep(0.02)
 
+        async def after_looks() -> int:
+            """Return the number of events after some more reads."""
+            enough = looks[0] + 5
+            await until(lambda: looks[0] >= enough)
+            return told[0]
+
         listening = asyncio.create_task(listen())
-        await asyncio.wait_for(until(1), 60)
-        await asyncio.sleep(0.8)
-        sent = time.monotonic()
-        fill(queue, {"a": [b"y"]})
-        await asyncio.wait_for(until(3), 60)
+        seen = [await after_looks()]
+        await asyncio.to_thread(fill, queue, {"a": [b"y"]})
+        seen.append(await after_looks())
+        now[0] += 299
+        seen.append(await after_looks())
+        now[0] += 2
+        seen.append(await after_looks())
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-        return sent
+        return seen
 
-    sent = asyncio.run(scene())
-    assert told[1] > sent, "once, before anything else is sent"
-    assert told[2] - told[1] > 2, "again, but not before its time"
+    # The second event is 301 seconds old at the end.
+    assert asyncio.run(asyncio.wait_for(scene(), 300)) == [1, 2, 2, 3]
 
 
 def test_a_delayed_message_fires_when_it_is_due(sqlite_queue: MessageQueue) -> None:
@@ -226,6 +248,57 @@ def test_the_scheme_leads_to_the_trigger() -> None:
     assert trigger.serialize() == ready(ring="night").serialize()
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_error_that_lasts_ends_a_wait_and_no_watch(sqlite_queue: MessageQueue, shared: bool) -> None:
+    from airflow_mq.core.errors import MessageQueueError
+
+    async def told(seconds: float, **kwargs: Any) -> Any:
+        trigger = ready(ring="deleted", poll_interval=0.05, **kwargs)
+        if not shared:
+            return await first_event(trigger, seconds)
+        stream = type(trigger).open_shared_stream(trigger.serialize()[1])
+        async with aclosing(stream), aclosing(trigger.filter_shared_stream(stream)) as events:
+            return (await asyncio.wait_for(anext(events), seconds)).payload
+
+    event = asyncio.run(told(60.0, give_up=True))
+    assert "no ring of this name" in event["error"] and CONN_ID in event["error"]
+    with pytest.raises(MessageQueueError, match="no ring of this name"):
+        sensor(ring="deleted").execute_complete({}, event)
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(told(3.0))
+
+
+@pytest.mark.parametrize("kind", ["QueueReadyTrigger", "SetAsideTrigger"])
+@pytest.mark.parametrize("error", ["InvalidInput", "LoginRefused", "SchemaTooNew", "SchemaTooOld", "StoreCorrupt",
+                                   "StoreMissing", "UnknownRing"])  # fmt: skip
+def test_each_error_that_a_person_has_to_correct_ends_a_wait(
+    sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, kind: str, error: str
+) -> None:
+    from airflow_mq import triggers
+    from airflow_mq.core import errors
+
+    def refuse(*args: object) -> None:
+        raise getattr(errors, error)("it is wrong")
+
+    monkeypatch.setattr(triggers, "_open", refuse)
+
+    assert "error" in asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True)))
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("wrong", [{"password": "wrong"}, {"schema": "no_such_database"}, {"login": "nobody"}])
+def test_a_login_that_is_refused_ends_a_wait(pg_uri: str, monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
+    from airflow_mq.store import upgrade
+
+    upgrade(parse(pg_uri))
+    fields = json.loads(connection_of(pg_uri))
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", json.dumps({**fields, **wrong}))
+
+    event = asyncio.run(first_event(ready(give_up=True)))
+
+    assert "the PostgreSQL store cannot be reached" in event["error"]
+
+
 # -- sensors --
 
 
@@ -247,11 +320,11 @@ def test_a_sensor_that_pokes(queue: MessageQueue) -> None:
 def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:
     from airflow.providers.common.compat.sdk import TaskDeferred
 
-    waiting, run = sensor(deferrable=True, poll_interval=2.0), Airflow().run()
+    waiting, run = sensor(deferrable=True, poke_interval=2.0), Airflow().run()
     with pytest.raises(TaskDeferred) as deferred:
         run.execute(waiting)
 
-    assert deferred.value.trigger.serialize() == ready(poll_interval=2.0).serialize()
+    assert deferred.value.trigger.serialize() == ready(poll_interval=2.0, give_up=True).serialize()
     assert waiting.execute_complete({}, {"ready": ["a"]}) == {"ready": ["a"]}
     fill(sqlite_queue, {"a": [b"x"]})
     assert run.execute(waiting)["ready"] == ["a"]
@@ -294,7 +367,7 @@ def test_the_connection_that_listens_looks_names_up_in_the_catalog_alone(pg_uri:
 @pytest.mark.postgres
 def test_a_burst_fires_once_and_the_next_one_again(pg_uri: str) -> None:
     from airflow_mq.store import parse, upgrade
-    from airflow_mq.store.postgres import wake_channel
+    from airflow_mq.store.postgres import WAKE_EVERY, wake_channel
 
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
@@ -305,8 +378,10 @@ def test_a_burst_fires_once_and_the_next_one_again(pg_uri: str) -> None:
                 queue.enqueue_message("a", b"x")
                 queue.enqueue_message("a", b"y", key=f"key {time.monotonic()} {number}")
 
-        # Once, and once more for each tenth of a second or so that a busy machine takes for it.
-        assert 1 <= listened(pg_uri, channel, burst) < 20
+        began = time.monotonic()
+        heard = listened(pg_uri, channel, burst)
+        # Once, and once more for each quarter of a second that a busy machine takes for it.
+        assert 1 <= heard <= 1 + (time.monotonic() - began) / WAKE_EVERY
         time.sleep(0.3)
         assert listened(pg_uri, channel, lambda: fill(queue, {"b": [b"x"] * 1000})) == 1
 

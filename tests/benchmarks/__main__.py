@@ -27,7 +27,6 @@ from tests.benchmarks.measures.life import life
 from tests.benchmarks.measures.memory import memory
 from tests.benchmarks.measures.planning import planning
 from tests.benchmarks.measures.profile import profile
-from tests.benchmarks.measures.sharded import sharded
 from tests.benchmarks.measures.single import single
 from tests.benchmarks.measures.spark import spark
 from tests.benchmarks.measures.storage import storage
@@ -51,7 +50,6 @@ MEASURES: dict[str, Callable[[Lab, list[Contender]], None]] = {
     "memory": memory,
     "latency": latency,
     "flood": flood,
-    "sharded": sharded,
     "storage": storage,
     "profile": profile,
     "sustained": sustained,

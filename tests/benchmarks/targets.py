@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.benchmarks.drivers.common import SIZE
-from tests.benchmarks.measures import flood, inspection, latency, memory, profile, sharded, spark, storage, sustained
+from tests.benchmarks.measures import flood, inspection, latency, memory, profile, spark, storage, sustained
 from tests.benchmarks.measures.single import CLIENTS, named
 from tests.benchmarks.measures.throughput import CALLS, MODES
 from tests.benchmarks.rows import NOT_PEERS, Row, best_peer, ratio
@@ -30,7 +30,6 @@ def rows(samples: Sequence[Sample]) -> list[Row]:
         *memory.rows(samples),
         *latency.rows(samples),
         *flood.rows(samples),
-        *sharded.rows(samples),
         *storage.rows(samples),
         *profile.rows(samples),
         *sustained.rows(samples),

@@ -57,9 +57,14 @@ def test_the_head_is_forced(mq: Terminal) -> None:
 
 
 def test_how_an_origin_is_served(mq: Terminal) -> None:
-    said = mq.json("queue", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
-    assert said == {"origin": "acme", "share": 4, "least": None, "most": {"time": 10, "size": 20}, "ordered": False}
-    assert mq.json("queue", "show", "acme") == said
+    mq("queue", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
+    assert mq.json("queue", "show", "acme") == {
+        "origin": "acme",
+        "share": 4,
+        "least": None,
+        "most": {"time": 10, "size": 20},
+        "ordered": False,
+    }
     assert "10/20" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
     mq("queue", "set", "acme", "--defaults")
     assert mq.json("queue", "show", "acme") == {
@@ -69,8 +74,8 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "most": None,
         "ordered": True,
     }
-    assert "specify what to set: --share" in mq("queue", "set", "acme", code=2).err
-    assert "specify what to set: --share" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
+    assert "expected --share" in mq("queue", "set", "acme", code=2).err
+    assert "use it alone" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
     assert mq("queue", "set", "acme", "--share", "0", code=2)
     assert mq("queue", "set", "acme", "--share", "99999999", code=2)
 
@@ -80,3 +85,14 @@ def test_a_block_at_work_is_in_the_way(mq: Terminal, queue: MessageQueue) -> Non
     queue.blocks.plan()
 
     assert "block" in mq("queue", "sweep", "acme", code=3).err
+
+
+def test_swept_messages_that_a_requeue_leaves_out_are_counted(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x", "y")
+    mq("queue", "sweep", "acme")
+
+    left_out = "2 swept messages left out: only a selection of reason 'swept' requeues those."
+    told = mq("set-aside", "requeue", "--all", "--why", "again", code=1)
+    assert "0 fit by now" in told.out + told.err and left_out in told.out + told.err
+    assert mq.json("set-aside", "requeue", "--all", code=1)["excluded"] == [left_out]
+    assert mq.json("set-aside", "requeue", "--reason", "swept")["excluded"] == []

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_mq.cli import demo
-from airflow_mq.cli.demo import stage
+from airflow_mq.cli import dev
 from tests.cli.conftest import Terminal
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +24,7 @@ def without(name: str) -> Callable[[str], object]:
 def test_a_missing_package_is_an_error_with_the_command_that_installs_it(
     mq: Terminal, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "find_spec", without(name))
+    monkeypatch.setattr(dev, "find_spec", without(name))
 
     printed = mq("demo", code=2).err
 
@@ -51,7 +50,7 @@ def test_the_wheel_contains_the_dags_of_the_demo() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packed = config["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 
-    assert stage.DAGS == ROOT / "dags"
+    assert dev.EXAMPLE_DAGS == ROOT / "dags"
     assert {Path(source).name for source in packed} == {"orders.py", "overweight_by_hand.py", "processing_rules.py"}
     assert all((ROOT / source).is_file() for source in packed)
-    assert all(Path(target).parent == Path("airflow_mq/cli/demo/dags") for target in packed.values())
+    assert all(Path(target).parent == Path("airflow_mq/cli/dev/dags") for target in packed.values())

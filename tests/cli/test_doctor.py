@@ -214,7 +214,7 @@ def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.Monkey
 def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
     mq("enqueue", "zebra", "x")
     with MessageQueue(mq.uri) as queue:
-        queue.blocks.settle(queue.blocks.plan(server="DAG 'orders', task 'plan'", origins=["a*"]))
+        queue.blocks.settle(queue.blocks.plan(server="DAG 'orders' of Airflow 'here', task 'plan'", origins=["a*"]))
 
     (found,) = bad(mq)
 
@@ -281,3 +281,29 @@ def test_rights_that_are_wider_than_needed(postgres: Terminal) -> None:
         finally:
             for role in (sender, reader, runtime, group):
                 connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+def test_a_dag_that_stopped_planning(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "x")
+    (never,) = [one for one in mq.json("doctor")["findings"] if "serviced" in one["what"]]
+    assert (never["level"], never["what"]) == ("note", "No block has ever serviced this ring.")
+
+    with stopped_clock() as clock:
+        clock.now = int(time.time()) * SECOND - 1_200 * SECOND
+        for _ in range(4):
+            queue.blocks.release(queue.blocks.plan(server="DAG 'first_steps' of Airflow 'here', task 'plan'"))
+            clock.advance(300)
+        clock.advance(540)
+        found = [one for one in bad(mq) if one["check"] == "servers of default"]
+
+    assert len(found) == 1 and "usually every 5 min). Is DAG first_steps paused?" in found[0]["what"]
+    assert found[0]["do"] == "airflow dags unpause first_steps"
+
+
+def test_a_ring_that_nothing_services(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x")
+    with stopped_clock() as clock:
+        clock.now = int(time.time() + 700) * SECOND
+        found = [one for one in bad(mq) if one["check"] == "servers of default"]
+
+    assert [one["what"] for one in found] == ["No block has ever serviced this ring."]

@@ -81,9 +81,10 @@ def test_a_forecast_names_the_first_queues(mq: Terminal) -> None:
 
 def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     lines = mq("explain", "globex").out.splitlines()
-    assert lines[0].startswith("the first message of globex, globex:0:0, runs in block 2 from now")
+    never = "No block has ever serviced this ring. "
+    assert lines[0].startswith(f"{never}The first message of globex, globex:0:0, runs in block 2 from now")
     assert lines[1].startswith("would help: with a limit of 20/")
-    assert mq("explain", "acme:0:3").out == "acme:0:3 runs in the next block.\n"
+    assert mq("explain", "acme:0:3").out == f"{never}acme:0:3 runs in the next block.\n"
     told = mq.json("explain", "acme:0:11")
     assert (told["address"], told["reason"], told["block"]) == ("acme:0:11", "behind", 3)
     assert mq.json("explain", "acme:0:11", "--limit", "20/20")["block"] == 1

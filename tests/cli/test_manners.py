@@ -116,9 +116,9 @@ def test_help_is_folded_and_its_examples_are_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    main(["report", "simulate", "--help"])
+    main(["block", "dry-run", "--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert "  airflow-mq report simulate scenario.toml --order deficit --order rotation --svg out.svg" in lines
+    assert "  airflow-mq block dry-run --share acme=3 --order deficit --limit 60000/1000000" in lines
     assert max(len(line) for line in lines if not line.startswith("  airflow-mq ")) <= 80
 
 

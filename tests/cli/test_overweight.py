@@ -68,6 +68,8 @@ def test_they_are_requeued(mq: Terminal, aside: list[str]) -> None:
     assert stayed["moved"] == [] and "more than the 600,000" in stayed["stayed"][0]["why"]
     assert "stays" in mq("set-aside", "requeue", "--reason", "overweight", code=1).out
     assert mq("set-aside", "requeue", code=2) and mq("set-aside", "requeue", aside[0], "--all", code=2)
+    for empty in (["--origin", ""], ["--error", ""], ["--reason", ""], [""], ["--all", "--origin", "acme"]):
+        assert mq("set-aside", "requeue", *empty, code=2) and mq("set-aside", "discard", *empty, "--why", "x", code=2)
 
     assert mq.json("set-aside", "requeue", aside[0], "--weigh", "--why", "weighed again")["moved"] == [
         {"address": aside[0], "moved": "acme:1:0"}
@@ -118,7 +120,7 @@ def test_they_are_discarded_for_a_reason(mq: Terminal, aside: list[str]) -> None
 
 def test_housekeeping_deletes_what_the_ring_keeps_no_longer(mq: Terminal) -> None:
     mq("enqueue", "acme", "an order")
-    mq("service", "--processor", "builtins:len")
+    mq("service", "--processor", "builtins:len", code=1)
     assert mq.json("ring", "housekeep") == {"expired_messages": 0, "dead_blocks": 0, "culled_pages": 0}
     assert mq("message", "events", "--json").lines
     mq("ring", "change", "--set", "keep_events=0")

@@ -60,19 +60,19 @@ def test_whole_batches(mq: Terminal) -> None:
 def test_what_is_not_done(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
 
-    assert "what was tried went back" in mq("service", "--processor", f"{HERE}:not_now", "--drain").out
-    assert mq.json("service", "--processor", f"{HERE}:wrong")["failed"] == 1
+    assert "what was tried went back" in mq("service", "--processor", f"{HERE}:not_now", "--drain", code=1).out
+    assert mq.json("service", "--processor", f"{HERE}:wrong", code=1)["failed"] == 1
 
 
 def test_a_processor_that_raises_is_reported_in_one_line(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
 
-    said = mq("service", "--processor", f"{HERE}:raises")
+    said = mq("service", "--processor", f"{HERE}:raises", code=1)
 
     assert "ValueError; its text may quote the message: see --traceback" in said.err
     assert "no such customer" not in said.err
     assert said.err.count("\n") == 1
-    assert "ValueError" in json.loads(mq("service", "--processor", f"{HERE}:raises", "--json").err)["warning"]
+    assert "ValueError" in json.loads(mq("service", "--processor", f"{HERE}:raises", "--json", code=1).err)["warning"]
     assert mq.json("queue", "footprint", "acme")["count"] == 1
 
 
@@ -84,9 +84,33 @@ def test_a_traceback_is_there_for_who_asks(mq: Terminal, tmp_path: Path) -> None
         capture_output=True, text=True, env=os.environ,
     )  # fmt: skip
 
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "ValueError: no such customer\\x1b[31m" in done.stderr
+
+
+@pytest.mark.parametrize("batch", [(), ("--batch",)])
+def test_a_service_that_sets_aside_whatever_failed_fails(mq: Terminal, batch: tuple[str, ...]) -> None:
+    mq("ring", "change", "--max-attempts", "1")
+    mq("enqueue", "acme", "one", "two")
+
+    said = mq("service", "--processor", f"{HERE}:raises", "--json", *batch, code=1)
+    assert json.loads(said.out)["set_aside"] == 2
+    assert "tried again" not in said.err, "no other attempt is promised"
+
+
+def test_the_shipped_processor_works_here(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one", "two")
+
+    assert mq.json("service", "--processor", "airflow_mq.examples.simple:log")["processed"] == 2
+
+
+def test_a_wrong_signature_is_refused_before_anything_is_tried(mq: Terminal) -> None:
+    mq("enqueue", "acme", "one")
+
+    said = mq("service", "--processor", "operator:setitem", code=2)
+    assert "expected one parameter" in said.err
+    assert mq.json("queue", "footprint", "acme")["count"] == 1
 
 
 def test_ctrl_c_keeps_what_was_done(mq: Terminal) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ from airflow_mq.core.invariants import check_book
 from airflow_mq.core.message import Address
 from airflow_mq.core.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
 from airflow_mq.core.overweight import find_set_aside, settle_execution
-from airflow_mq.core.page import InboxRow, Note, Page
+from airflow_mq.core.page import Note, Page, Rows
 from airflow_mq.core.service import Ladder, OneByOne, overweight_limit
 from airflow_mq.core.settle import Answers, ClaimSettler, Settlement
 from airflow_mq.core.weigher import LinearWeigher
@@ -31,7 +31,7 @@ class MemoryLoader:
     """A loader that has nothing to fetch: all is in memory."""
 
     def __init__(self) -> None:
-        self.inboxes: dict[str, list[InboxRow]] = {}
+        self.inboxes: dict[str, list[Rows]] = {}
         self.heaps: dict[int, list[bytes]] = {}
 
     def attach(self, working_set: WorkingSet) -> None:
@@ -42,6 +42,9 @@ class MemoryLoader:
 
     def more_high(self) -> list[str]:
         return []
+
+    def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
+        return [], True
 
     def load_books(self, origins: Iterable[str]) -> None:
         for origin in origins:
@@ -61,12 +64,9 @@ class MemoryLoader:
     ) -> Mapping[int, Mapping[str, str]]:
         return {}
 
-    def next_inbox_row(self, origin: str) -> InboxRow | None:
+    def next_rows(self, origin: str, most: int) -> Rows | None:
         waiting = self.inboxes.get(origin)
         return waiting.pop(0) if waiting else None
-
-    def take_plain(self, origin: str, most: int) -> None:
-        return None
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         return None
@@ -81,11 +81,11 @@ class MemoryLoader:
         return
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
-        self.keep(posted.origin, posted.inbox_row(id_), [posted.payload])
+        self.keep(posted.origin, posted.rows(id_), [posted.payload])
 
-    def keep(self, origin: str, inbox_row: InboxRow, payloads: list[bytes]) -> None:
-        self.heaps[inbox_row.id] = payloads
-        self.inboxes.setdefault(origin, []).append(inbox_row)
+    def keep(self, origin: str, rows: Rows, payloads: list[bytes]) -> None:
+        self.heaps[rows.row_ids[0]] = payloads
+        self.inboxes.setdefault(origin, []).append(rows)
 
     def arrival(self, address: Address) -> tuple[int, int | None]:
         return self.working_set.now, None
@@ -107,8 +107,8 @@ class MemorySet(WorkingSet):
 
     def send(self, origin: str, payloads: Sequence[bytes], notes: dict[int, Note] | None = None) -> None:
         """Enqueue a call, and cut it at once."""
-        inbox_row = InboxRow(len(self.loader.heaps) + 1, [len(payload) for payload in payloads], notes or {})
-        self.loader.keep(origin, inbox_row, list(payloads))
+        rows = Rows([len(self.loader.heaps) + 1], [len(payloads)], [*map(len, payloads)], notes or {})
+        self.loader.keep(origin, rows, list(payloads))
         self.pull_all(self.book(origin))
 
 

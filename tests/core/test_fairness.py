@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import pytest
 
 from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.core.fairness import Fairness, Promise, Round, fair_shares, jain, judge, rounds_of
+from airflow_mq.core.fairness import Asks, Fairness, Promise, jain, judge
 from airflow_mq.core.orders import Entry
 from airflow_mq.core.weight import Weight
+from tests.core import plain_fairness as plain
+from tests.core.plain_fairness import Round
 
 
 def line(origin: str, granted: int, reason: str, messages: int | None = None) -> Entry:
@@ -20,9 +23,26 @@ def a_round(wanting: str = "", **granted: int) -> Round:
     return Round(granted, frozenset(one for one, got in granted.items() if got), frozenset(wanting))
 
 
-def figures(*pages: list[Entry], ready: dict[str, int] | None = None, **promises: Promise) -> Fairness:
+def judged(pages: Sequence[list[Entry]], ready: dict[str, Asks], promises: dict[str, Promise]) -> Fairness:
     """A unit of time is a hundredth of a block."""
-    return judge(rounds_of(pages, lambda weight: weight.time * BLOCK_PARTS // 100, ready or {}), promises)
+    return judge(pages, lambda weight: weight.time * BLOCK_PARTS // 100, ready, promises, {}.__getitem__)
+
+
+def figures(*pages: list[Entry], ready: dict[str, int] | None = None, **promises: Promise) -> Fairness:
+    return judged(pages, {name: Asks(since, inf, True) for name, since in (ready or {}).items()}, promises)
+
+
+def fair_shares(block: Round, promises: dict[str, Promise], *, paths: bool = False) -> dict[str, float]:
+    """Return what each queue is promised in the plain way; the judge promises the same to those that are wanting."""
+    told, given = plain.fair_shares(block, promises, paths=paths), sum(block.granted.values())
+    page = [
+        line(origin, block.granted.get(origin, 0), "limit" if origin in block.wanting else "emptied")
+        for origin in sorted(block.granted.keys() | block.wanting)
+    ]
+    found = judge([page], lambda weight: weight.time, {}, promises, {}.__getitem__, paths=paths)
+    for origin in block.wanting:
+        assert (found.origin(origin).promised or 0) * given == pytest.approx(told[origin])
+    return told
 
 
 def test_what_a_block_left_is_promised_by_shares() -> None:
@@ -147,8 +167,7 @@ def test_half_of_what_was_promised_is_late_in_the_end() -> None:
     assert over.origin("a").error == pytest.approx(0.0) and over.origin("a").late == 4
     assert over.origin("a").longest_wait == 0
     # What is left is known sometimes: a hundred more, and no more than that, is promised.
-    rounds = rounds_of(half, lambda weight: weight.time * BLOCK_PARTS // 100, {})
-    bounded = judge(rounds, {}, left={"a": BLOCK_PARTS})
+    bounded = judged(half, {"a": Asks(0, BLOCK_PARTS, True)}, {})
     assert bounded.origin("a").error == pytest.approx(200 / 300 - 1)
 
 

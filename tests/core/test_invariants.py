@@ -11,7 +11,7 @@ from airflow_mq.core.book import Book
 from airflow_mq.core.config import RingConfig
 from airflow_mq.core.errors import ConfigRefused
 from airflow_mq.core.invariants import check_book, check_slices
-from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Page
+from airflow_mq.core.page import ASIDE, PROCESSED, Page, Rows
 from airflow_mq.core.weigher import LinearWeigher
 from airflow_mq.core.weight import Costs, Weight
 
@@ -19,8 +19,8 @@ from airflow_mq.core.weight import Costs, Weight
 def sound() -> tuple[Book, dict[int, Page]]:
     """A book with a page behind its window that keeps a message, and one in it."""
     pages = {2: Page(2), 3: Page(3)}
-    pages[2].append(InboxRow(1, [10, 20]), 100)
-    pages[3].append(InboxRow(2, [30, 40]), 100)
+    pages[2].append(Rows([1], [2], [10, 20]), 100)
+    pages[3].append(Rows([2], [2], [30, 40]), 100)
     pages[2].mark_processed(0)
     pages[2].marks[1] = ASIDE
     pages[2].first_index = 2

@@ -11,7 +11,7 @@ from airflow_mq.core.book import Book
 from airflow_mq.core.config import HEADER_SIZE
 from airflow_mq.core.message import Footprint
 from airflow_mq.core.overweight import watermark
-from airflow_mq.core.page import ASIDE, PROCESSED, InboxRow, Note, Page, PlainRows, Slices
+from airflow_mq.core.page import ASIDE, PROCESSED, Note, Page, Rows, Slices
 from airflow_mq.core.ring import Ring
 
 
@@ -19,11 +19,17 @@ def cut(calls: list[list[int]], heap: int) -> list[Page]:
     """Pages as enqueuing opens them."""
     pages: list[Page] = []
     for number, lengths in enumerate(calls):
-        inbox_row = InboxRow(number, lengths)
-        while inbox_row.cut < inbox_row.items:
-            if not pages or not pages[-1].append(inbox_row, heap):
-                pages.append(Page(len(pages)))
+        append(pages, Rows([number], [len(lengths)], lengths), heap)
     return pages
+
+
+def append(pages: list[Page], rows: Rows, heap: int) -> None:
+    """Cut rows into the last page, and into pages behind it."""
+    while rows.lengths:
+        rest = pages[-1].append(rows, heap) if pages else rows
+        if rest is rows:
+            pages.append(Page(len(pages)))
+        rows = rest
 
 
 @given(st.lists(st.lists(st.integers(1, 45), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(50, 120))
@@ -52,32 +58,37 @@ CALLS_OF_MANY = st.lists(st.lists(st.integers(1, 45), min_size=1, max_size=9), m
 
 
 @given(CALLS_OF_SINGLES | CALLS_OF_MANY, st.integers(50, 120), st.integers(1, 20))
-def test_plain_rows_are_cut_together_as_one_by_one(calls: list[list[int]], heap: int, most: int) -> None:
-    one_by_one, together = cut(calls, heap), [Page(0)]
+def test_rows_are_cut_together_as_one_by_one(calls: list[list[int]], heap: int, most: int) -> None:
+    one_by_one: list[Page] = []
+    together: list[Page] = []
+    every_third = range(0, sum(map(len, calls)), 3)
+    first = 0
+    for number, lengths in enumerate(calls):
+        notes = {at - first: Note(attempts=at, headers=1) for at in every_third if first <= at < first + len(lengths)}
+        append(one_by_one, Rows([number], [len(lengths)], lengths, notes), heap)
+        first += len(lengths)
     lengths = [length for call in calls for length in call]
-    payloads = [bytes([at]) * length for at, length in enumerate(lengths)]
-    left = PlainRows(list(range(len(calls))), list(map(len, calls)), lengths, payloads)
+    left = Rows(
+        list(range(len(calls))),
+        list(map(len, calls)),
+        lengths,
+        {at: Note(attempts=at, headers=1) for at in every_third},
+    )
+    assert left.size == sum(lengths) + len(every_third)
     while left.row_ids:
-        taken, left = left.divide_rows(most)
-        assert sum(taken.counts[:-1]) < most
-        assert sum(taken.counts) >= most or not left.row_ids
-        while taken.row_ids:
-            rest = together[-1].append_plain(taken, heap)
-            if rest.row_ids:
-                together.append(Page(len(together)))
-            taken = rest
-    assert [payload for page in together for payload in page.payloads] == payloads
-    assert all(page.resolved == len(page.slices) for page in together)
+        taken, left = left.divide(most)
+        assert sum(taken.counts) == len(taken.lengths) == most or not left.row_ids
+        append(together, taken, heap)
     for page, other in zip(one_by_one, together, strict=True):
-        for name in ("slices", "lengths", "marks", "remaining", "remaining_size", "used"):
+        for name in ("lengths", "marks", "notes", "remaining", "remaining_size", "used"):
             assert getattr(page, name) == getattr(other, name)
+        # A row that was divided twice within a page lies there in two slices.
+        assert list(page.slices.places()) == list(other.slices.places())
 
 
 def test_notes_move_to_where_their_message_lies() -> None:
-    inbox_row = InboxRow(7, [10, 10, 10, 10], {1: Note(attempts=1), 3: Note(attempts=3)})
-    pages = [Page(0), Page(1)]
-    for page in pages:
-        page.append(inbox_row, 45)
+    pages: list[Page] = []
+    append(pages, Rows([7], [4], [10, 10, 10, 10], {1: Note(attempts=1), 3: Note(attempts=3)}), 45)
     assert [page.notes for page in pages] == [{1: Note(attempts=1)}, {0: Note(attempts=3)}]
     assert pages[1].slices == Slices([7], [3], [1])
     assert pages[1].note(0).attempts == 3 and pages[0].note(0) == Note()

@@ -223,8 +223,8 @@ def transferred(queue: MessageQueue, state: State) -> None:
         push.within(unit)
 
 
-def borrowed(queue: MessageQueue, state: State) -> None:
-    """Delete the lenders' pages while the last borrowers are leased."""
+def passed_on(queue: MessageQueue, state: State) -> None:
+    """Delete the pages that had the transferred messages, while these are leased."""
     transferred(queue, state)
     queue.service_queues(processor)
     queue.admin.housekeep()
@@ -300,6 +300,6 @@ SCENES = [
     Scene("transfer", lambda q, s: q.leases.transfer(s.handle, "onward"), leased),
     Scene("settle transferred", lambda q, s: q.admin.housekeep(), transferred),
     Scene("take transferred", lambda q, s: q.leases.view("onward").try_next(), transferred),
-    Scene("service transferred", lambda q, s: q.service_queues(fickle, slice_messages=2), borrowed),
+    Scene("service transferred", lambda q, s: q.service_queues(fickle, slice_messages=2), passed_on),
     Scene("change ring", lambda q, s: q.admin.change_ring(heap_size=512), mixed),
 ]  # fmt: skip

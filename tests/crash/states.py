@@ -10,7 +10,7 @@ from airflow_mq import MessageQueue
 TABLES = {
     "mail": "id", "delayed": "id", "book": "origin", "page": "origin, page", "aside": "origin, page, item",
     "pause": "origin", "standing": "origin", "branch": "path", "block": "id", "event": "id", "ledger": "block", "sent_key": "key, origin",
-    "measure": "processor, origin", "state": "ring", "loan": "origin, mail",
+    "measure": "processor, origin", "state": "ring",
 }  # fmt: skip
 #: Columns that may change when a ring is locked and released: floors and marks are hints that grow.
 HINTS = ("marks", "lease_until")

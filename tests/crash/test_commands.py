@@ -89,7 +89,7 @@ def test_committed_pushes_match_committed_rows(store_uri: str, style: str) -> No
 
 @pytest.mark.parametrize("style", STYLES)
 def test_transfer_survives_a_kill_at_each_statement(store_uri: str, style: str) -> None:
-    """The message is in exactly one queue, as its row states, and no loan is left."""
+    """The message is in exactly one queue, as its row states, and no row is left."""
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as first:
         first.admin.create_ring("other")
@@ -150,11 +150,10 @@ def test_transfer_survives_a_kill_at_each_statement(store_uri: str, style: str) 
         return ended.points
 
     points = run(None)
-    assert {"savepoint", "close_block", "insert_outcome", "insert_borrowed", "insert_loan", "release"} <= set(points)
+    assert {"savepoint", "close_block", "insert_outcome", "insert_copy", "release"} <= set(points)
     assert {"lock_block", "delete_claims", "save_page"} <= set(points)
     for number in range(len(points)):
         run(number)
     with calling(store_uri, style) as caller:
         prefix = "mq_" if caller.sqlite else '"airflow_mq".'
-        for table in ("loan", "mail"):
-            assert caller.run(f"SELECT count(*) FROM {prefix}{table}") == [(0,)]
+        assert caller.run(f"SELECT count(*) FROM {prefix}mail") == [(0,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 import threading
 import time
@@ -61,6 +62,8 @@ def rings(store_uri: str) -> Iterator[Callable[[Scene], tuple[MessageQueue, Stat
             first.store.probe = None
             first.admin.create_ring(f"r{count}", scene.config)
             queue, state = MessageQueue(first.store, f"r{count}"), State()
+            # Expired rows are deleted in a transaction of its own, whose errors do not fail the call before it.
+            queue.session._forgot_at = math.inf
             scene.prepare(queue, state)
             return queue, state
 
@@ -142,6 +145,35 @@ def test_error_at_each_statement_of_a_slice_keeps_earlier_slices(
         finish(queue)
         assert_sound(queue)
         assert_conserved(queue, sent=state.sent)
+
+
+@pytest.mark.parametrize("name", ["settle", "release", "service"])
+def test_error_in_the_deletion_of_expired_rows_fails_no_call(
+    rings: Callable[[Scene], tuple[MessageQueue, State]], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call has committed by then, so its result stands; the log names the error."""
+    scene = BY_NAME[name]
+
+    def begin(chosen_scene: Scene) -> tuple[MessageQueue, State]:
+        queue, state = rings(chosen_scene)
+        queue.session._forgot_at = -math.inf
+        return queue, state
+
+    points = points_of(begin, scene)
+    first = len(points) - 1 - points[::-1].index("begin")
+    assert points[first:-1].count("commit") == 1
+    for number in range(first + 1, len(points) - 1):
+        queue, state = begin(scene)
+        probe = Injected(queue.store.address.uri)
+        probe.fail_at = number
+        queue.store.probe = probe
+        scene.act(queue, state)
+        queue.store.probe = None
+        assert "could not delete expired rows" in caplog.text, f"failed at {number}, {points[number]}"
+        caplog.clear()
+        assert_sound(queue)
+        finish(queue)
+        assert_conserved(queue, sent=[*state.sent, *scene.sends])
 
 
 # PostgreSQL: the server disconnects.

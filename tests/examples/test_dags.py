@@ -29,7 +29,6 @@ EXPECTED = {
     "processing_rules.py": set(),
     "scheduled_block.py": {"scheduled_block"},
     "set_aside_by_hand.py": {"set_aside_by_hand"},
-    "sharded_blocks.py": {"sharded_blocks"},
 }
 LINES_OF_A_SCREEN = 72
 

@@ -30,8 +30,8 @@ PAGES = sorted(
 )
 #: Pages whose Python runs in a separate test, which also checks the results.
 TESTED_ELSEWHERE = {"transactions.md", "fairness.md", "paths.md", "payloads.md", "set-aside.md"}
-#: Pages whose commands read the messages of its Python, and run after it in that test.
-COMMANDS_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md"}
+#: Pages whose commands run in a separate test, between steps that they need.
+COMMANDS_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md", "several-databases.md"}
 #: Commands of airflow-mq that the parser reads and no test runs here, with the reason.
 ONLY_READ = {
     r"\b(HASH|TOKEN|ADDRESS|ID)\b": "the reader replaces this word",
@@ -39,7 +39,7 @@ ONLY_READ = {
     r"^airflow-mq message receive-kafka": "tests/adapters has a Kafka",
     r"^airflow-mq ring measure-costs": "tests/cli/test_weights_measured.py runs it, on fewer messages",
     r"^airflow-mq service .*--follow$": "it runs until a signal ends it; tests/cli runs it",
-    r"^airflow-mq top( --json.*)?$": "it runs until a key ends it; tests/terminal runs it",
+    r"^airflow-mq top( --json.*)?$": "it runs until Ctrl-C ends it; tests/terminal runs it",
     r"^airflow-mq store (grant|grants|revoke)\b": "tests/store/test_roles.py runs them on PostgreSQL",
     r"^airflow-mq dev( .*)?$": "tests/live/test_first_steps.py starts it",
 }
@@ -61,7 +61,6 @@ RUN = {"console", "ini", "json", "python", "sh", "yaml"}
 #: Other kinds, and the tests that cover them.
 SHOWN = {
     "sql": "tests/store/test_sending_by_sql.py runs it",
-    "toml": "tests/examples/test_fairness_docs.py simulates it",
     "text": "a picture, or a file for a tool that is not here",
 }
 

@@ -1,4 +1,4 @@
-"""The backup, the offline SQL and the way back of docs/how-to/upgrade.md, on a store that version 8 wrote."""
+"""The backup, the offline SQL and the way back of docs/how-to/upgrade.md, between this version and a next one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.cli import main
-from airflow_mq.store import parse, schema_status, upgrade
+from airflow_mq.store import StoreAddress, parse, schema_status, upgrade
 from tests.postgres_server import Server
-from tests.store import versions
-from tests.store.versions import interruption
+from tests.store import killed_upgrades
+from tests.store.successor import NUMBER, fill, next_version
 
 pytestmark = pytest.mark.empty_store
 
@@ -34,23 +34,37 @@ def run(script: str, folder: Path, uri: str, programs: Path) -> None:
 
 
 def upgrade_and_go_back(uri: str, back_up: str, go_back: str, folder: Path, programs: Path) -> None:
-    address = parse(uri)
-    versions.load(8, address)
-    before = interruption.contents(address)
+    address = filled(uri)
+    before = killed_upgrades.contents(address)
     run(back_up, folder, uri, programs)
-    upgrade(address)
-    with MessageQueue(uri) as queue:
-        assert queue.enqueue_message("acme", b"since", key="since").count == 1
+    with next_version():
+        upgrade(address)
+        with MessageQueue(uri) as queue:
+            assert queue.enqueue_message("acme", b"since", key="since").count == 1
     run(go_back, folder, uri, programs)
-    assert schema_status(address).version == 8
-    assert interruption.contents(address) == before
+    assert schema_status(address).version == NUMBER - 1
+    assert killed_upgrades.contents(address) == before
     # The restored store upgrades again. Keys of before hold, and those of since are forgotten.
+    with next_version():
+        assert upgrade(address) != []
+        with MessageQueue(uri) as queue:
+            check_keys(queue)
+
+
+def filled(uri: str) -> StoreAddress:
+    """Fill a store of this version."""
+    address = parse(uri)
     upgrade(address)
     with MessageQueue(uri) as queue:
-        assert queue.check() == []
-        assert queue.enqueue_message("initech", b"an order", key="order-1").repeated == 1
-        assert queue.enqueue_message("acme", b"since", key="since").count == 1
-        assert queue.check() == []
+        fill(queue)
+    return address
+
+
+def check_keys(queue: MessageQueue) -> None:
+    assert queue.check() == []
+    assert queue.enqueue_message("initech", b"an order", key="order-1").repeated == 1
+    assert queue.enqueue_message("acme", b"since", key="since").count == 1
+    assert queue.check() == []
 
 
 def test_a_file_goes_back(tmp_path: Path) -> None:
@@ -66,12 +80,13 @@ def test_a_schema_goes_back(postgres_server: Server, tmp_path: Path, pg_uri: str
 def test_an_administrator_upgrades(
     postgres_server: Server, tmp_path: Path, pg_uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    versions.load(8, parse(pg_uri))
+    filled(pg_uri)
     capsys.readouterr()
-    assert main(["--store", pg_uri, "store", "sql"]) == 0
-    (tmp_path / "upgrade.sql").write_text(capsys.readouterr().out)
-    run(OFFLINE, tmp_path, pg_uri, postgres_server.bindir)
-    with MessageQueue(pg_uri) as queue:
-        assert queue.check() == []
+    with next_version():
+        assert main(["--store", pg_uri, "store", "sql"]) == 0
+        (tmp_path / "upgrade.sql").write_text(capsys.readouterr().out)
+        run(OFFLINE, tmp_path, pg_uri, postgres_server.bindir)
+        with MessageQueue(pg_uri) as queue:
+            check_keys(queue)
     with pytest.raises(AssertionError, match="already exists"):
         run(OFFLINE, tmp_path, pg_uri, postgres_server.bindir)

@@ -13,8 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_mq.cli.demo.run import DemoRun
-from airflow_mq.cli.demo.stage import Stage
+from airflow_mq.cli.dev.orders import DemoRun, Stage
 from tests.live.conftest import World
 from tests.terminal.emulator import Emulated
 

@@ -107,7 +107,7 @@ class Deciding(Ground):
             if item.held is not None:
                 raise Refusal("InFlight")
             seconds = self.plain.config.lease if lease is None else lease
-            block = Held(len(self.held), limit, self.clock.now + int(seconds * SECOND), by_hand=True)
+            block = Held(len(self.held), limit, self.clock.now + int(seconds * SECOND), seconds, by_hand=True)
             block.runs.append(Run(origin, page, False, [(at, item, "process")]))
             item.held = block.number
             self.held.append(block)
@@ -218,18 +218,35 @@ class Deciding(Ground):
             assert found == self.plain.config
         assert all(side.queue.config == self.plain.config for side in self.sides.all)
 
-    @rule(origin=origins, said=standings)
-    def set_origin(self, origin: str, said: dict[str, Any]) -> None:
-        self.set_origin_at(origin, **said)
+    @rule(
+        origin=origins,
+        said=standings,
+        unset=st.none() | st.sets(st.sampled_from(["share", "most", "least", "ordered"])),
+    )
+    def set_origin(self, origin: str, said: dict[str, Any], unset: set[str] | None) -> None:
+        self.set_origin_at(origin, **said, unset=unset)
 
     def set_origin_at(
-        self, origin: str, share: int | None, most: Pair | None, least: Pair | None, ordered: bool | None
-    ) -> None:
+        self, origin: str, share: int | None, most: Pair | None, least: Pair | None, ordered: bool | None,
+        unset: set[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Change the named settings; by default, the others return to the ring's."""
         self.happened()
-        refused = self.sides.do(lambda side: side.queue.admin.set_origin(
+        given = {"share": share, "most": most, "least": least, "ordered": ordered}
+        if unset is None:
+            unset = {name for name, value in given.items() if value is None}
+        found = self.sides.do(lambda side: side.queue.admin.set_origin(
             origin, share=share, ordered=ordered, most=Weight(*most) if most else None,
-            least=Weight(*least) if least else None,
+            least=Weight(*least) if least else None, unset=unset,
         ))  # fmt: skip
-        assert refused is None
-        book = self.plain.book(origin)
-        book.share, book.most, book.least, book.ordered = share or 1, most, least, ordered
+        if any(given[name] is not None for name in unset):
+            assert found == "ConfigRefused"
+            return
+        book, changed = self.plain.book(origin), {}
+        for name, value in given.items():
+            was = getattr(book, name)
+            now = {"share": 1}.get(name) if name in unset else was if value is None else value
+            setattr(book, name, now)
+            if was != now:
+                changed[name] = (was, now)
+        assert found == changed

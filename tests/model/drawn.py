@@ -53,6 +53,7 @@ configs = st.builds(
     rounds_per_block=st.sampled_from([1, 3, 8]),
     ordered=st.booleans(),
     max_attempts=st.sampled_from([None, None, 1, 2]),
+    backoff=st.sampled_from([0.0, 0.0, 0.0, 8.0]),
     max_message_size=sizes,
     most_of_limit=fractions,
     lease=st.just(60.0),

@@ -184,7 +184,8 @@ class Ending(Planning):
         def plain() -> float:
             if not self.living(block):
                 raise Refusal("TokenRefused")
-            block.deadline = self.clock.now + int((self.plain.config.lease if lease is None else lease) * SECOND)
+            seconds = block.seconds if lease is None else lease
+            block.deadline = max(block.deadline, self.clock.now + int(seconds * SECOND))
             return block.deadline / SECOND
 
         self.both(real, plain)

@@ -76,7 +76,7 @@ class Rotation:
         return processed > 0, successor
 
     def pages(self, book: Book) -> int:
-        total = 0
+        total, status = 0, NO_MORE
         while self.is_ready(book):
             if not self.meter.pay(self.plain.page_cost):
                 break
@@ -88,6 +88,8 @@ class Rotation:
             if status != NO_MORE:
                 break
             self.move_on(book)
+        if status == STUCK:
+            self.skip_gone(book)
         return total
 
     def page(self, book: Book, page: Page) -> tuple[int, str]:
@@ -125,6 +127,11 @@ class Rotation:
 
     def move_on(self, book: Book) -> None:
         book.begin += 1
+
+    def skip_gone(self, book: Book) -> None:
+        """Move past a page whose last message waits aside."""
+        while book.ready and book.begin not in book.pages:
+            book.begin += 1
 
     def item(self, book: Book, page: Page, at: int, item: Item) -> tuple[int, str | None]:
         raise NotImplementedError

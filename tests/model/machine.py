@@ -39,7 +39,7 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
         self.held: list[Held] = []
         self.keyed: list[tuple[str, str, bytes]] = []
         self.widest = 0
-        for origin in data.draw(st.sets(origins, max_size=2), "origins with settings of their own"):
+        for origin in sorted(data.draw(st.sets(origins, max_size=2), "origins with settings of their own")):
             self.set_origin_at(origin, **data.draw(standings))
         for _ in range(data.draw(st.integers(0, 3), "calls before the first step")):
             self.send(data)
@@ -121,6 +121,8 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
             self.met.update(event.name for event, _ in new_events)
             assert {id_ for _, id_ in new_events if id_} <= set(ids)
         plain.events.clear()
+        self.met["waiting aside"] += plain.waited
+        plain.waited = 0
 
     @invariant()
     def nothing_is_lost_and_nothing_ends_twice(self) -> None:

@@ -53,6 +53,7 @@ WORDS = {
     "Expired": "expired", "WentBack": "went back", "AttemptsExhausted": "set aside",
     "OverweightEnqueued": "set aside", "Rejudged": "requeued",
 }  # fmt: skip
+BACKOFFS = st.sampled_from([0.0, 15.0])
 places = st.tuples(st.sampled_from(RINGS), st.sampled_from(ORIGINS))
 books = places | st.tuples(st.sampled_from(RINGS), st.sampled_from(BOOKS))
 rings = st.sampled_from(RINGS)
@@ -83,6 +84,9 @@ class Entry(_Brief):
     at: tuple[int, int] = (-1, -1)
     #: Its steps so far.
     history: list[str] = field(default_factory=list)
+    #: How often it waited aside, and whether it does so now.
+    waits: int = 0
+    is_away: bool = False
 
     @property
     def origin(self) -> str:
@@ -110,6 +114,8 @@ class Holder(_Brief):
 
     ring: int
     deadline: int
+    #: Seconds of its lease.
+    seconds: float
     #: Its representation on each store: token texts, or blocks.
     real: list[Any]
     #: Claimed entries and their promised event; `None` if the entry may be requeued.
@@ -179,10 +185,11 @@ class Places(RuleBasedStateMachine):
             "service_weight": Weight(20, 20), "weigher": LinearWeigher(Weight(1, 0), Weight(0, 0)),
             "max_attempts": draw(st.sampled_from([None, 2])), "keep_uploads": 50.0, "rounds_per_block": 3,
         }  # fmt: skip
-        return [
+        configs = [
             RingConfig(heap_size=150, ordered=draw(st.booleans()), **common),
             RingConfig(heap_size=64, ordered=draw(st.booleans()), **common),
         ]
+        return [config if config.ordered else config.changed(backoff=draw(BACKOFFS)) for config in configs]
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
@@ -248,6 +255,7 @@ class Places(RuleBasedStateMachine):
             self.delayed.append((due, next(self.serial), entries))
             return
         for entry in entries:
+            entry.is_away = False
             self.here[entry.place].append(entry)
 
     def join_due(self) -> None:
@@ -286,7 +294,11 @@ class Places(RuleBasedStateMachine):
         if draw(st.integers(0, 3)) == 0:
             more["headers"] = {"trace": str(next(self.serial))}
         payloads = [self.payload(data, self.config[ring].max_message_len) for _ in range(draw(st.integers(1, 6)))]
-        self.do(lambda store: store.queues[ring].enqueue_messages(origin_of(book), payloads, **more).count)
+        sent = self.do(lambda store: store.queues[ring].enqueue_messages(origin_of(book), payloads, **more).count)
+        if "expires" in more and more["expires"] <= more.get("not_before", more["expires"] - 1):
+            # No message of the call could be processed.
+            assert sent == "InvalidInput"
+            return
         self.put(
             (self.entry((ring, book), payload, more) for payload in payloads),
             self.clock.now + more["not_before"] * SECOND if "not_before" in more else None,
@@ -348,9 +360,8 @@ class Places(RuleBasedStateMachine):
 
         facts = self.do(plan)
         self.read_events()
-        holder = Holder(
-            ring, self.clock.now + int((60.0 if lease is None else lease) * SECOND), blocks, {}, is_token=False
-        )
+        seconds = 60.0 if lease is None else lease
+        holder = Holder(ring, self.clock.now + int(seconds * SECOND), seconds, blocks, {}, is_token=False)
         self.hold(holder, facts)
 
     def hold(self, holder: Holder, facts: tuple[Any, ...]) -> None:
@@ -512,6 +523,7 @@ class Places(RuleBasedStateMachine):
                 entry.holder, holder.state = None, "over"
         if name == "WentBack":
             entry.attempts += 1
+            self.wait_aside(entry)
             return
         entry.attempts += name == "AttemptsExhausted"
         (self.aside if entry.state == ASIDE else self.here[entry.place]).remove(entry)
@@ -524,6 +536,16 @@ class Places(RuleBasedStateMachine):
         else:
             entry.state = ASIDE
             self.aside.append(entry)
+
+    def wait_aside(self, entry: Entry) -> None:
+        """Let a message that went back leave its place until it is due, if its ring has a backoff."""
+        config = self.config[entry.place[0]]
+        if config.backoff:
+            self.here[entry.place].remove(entry)
+            entry.waits, entry.is_away = entry.waits + 1, True
+            seconds = min(config.backoff * 2 ** (entry.attempts - 1), config.backoff_most)
+            self.put([entry], self.clock.now + int(seconds * SECOND))
+            self.met["waiting aside"] += 1
 
     def see_ended(self) -> None:
         """Remove ended holders; their promised fates have happened."""
@@ -624,7 +646,9 @@ class Places(RuleBasedStateMachine):
                 )
                 assert words[0] == "enqueued" and history.addresses[-1] == entry.address
                 assert [word for word in words if word in WORDS.values() or word == "swept"] == entry.history
-                assert len(history.addresses) == 1 + entry.history.count("requeued")
+                moves = entry.history.count("requeued") + entry.waits - entry.is_away
+                assert len(history.addresses) == 1 + moves
+                assert (history.due is not None) is entry.is_away
                 assert (history.end.what if history.end else None) == (
                     entry.history[-1] if entry.state == GONE else None
                 )
@@ -643,12 +667,14 @@ class Places(RuleBasedStateMachine):
         for ring in RINGS:
             self.housekeep(ring)
         self.read_events()
+        # What dead holders held may wait aside.
+        self.wait(self.config[0].backoff_most)
         for ring in RINGS:
             assert isinstance(self.do(lambda store: empty(store.queues[ring])), int)  # noqa: B023
         self.forget_all()
         for store in self.stores:
             mine = "ring IN ({})".format(", ".join(str(queue.session.ring_id) for queue in store.queues))
-            for table in ("mail", "delayed", "loan", "page", "aside", "claim"):
+            for table in ("mail", "delayed", "page", "aside", "claim"):
                 assert store.count(table, mine) == 0, f"something is left in {table}"
         self.met["drained"] += 1
 

@@ -134,6 +134,8 @@ class Plain:
         self.groups: dict[str, int | None] = {}
         self.all: list[Item] = []
         self.sent = 0
+        #: Number of messages that waited aside so far.
+        self.waited = 0
         #: Returns whether a window moved past its last page before the next message; only the store knows.
         self.was_left: Callable[[Book, Page], bool] = lambda book, page: False
 
@@ -290,11 +292,26 @@ class Plain:
         if config.max_attempts is not None and item.attempts >= config.max_attempts:
             self.aside("AttemptsExhausted", page, index, item, {"attempts": None}, item.declared)
             return False
+        self.emit("WentBack", item.origin, page, index)
         if config.backoff:
             wait = min(config.backoff * 2 ** (item.attempts - 1), config.backoff_most)
-            self.book(item.origin).wake_at = self.now() + int(wait * 1_000_000)
-        self.emit("WentBack", item.origin, page, index)
+            due = self.now() + int(wait * 1_000_000)
+            if self.is_ordered(item.origin):
+                self.book(item.origin).wake_at = due
+            else:
+                self.wait_aside(page, index, item, due)
         return True
+
+    def puts_off(self, origin: str) -> bool:
+        """Return whether a message that went back waits aside."""
+        return bool(self.config.backoff) and not self.is_ordered(origin)
+
+    def wait_aside(self, page: int, index: int, item: Item, due: int) -> None:
+        """Let a message leave its place, and join its queue again when it is due, as if it were sent then."""
+        self.book(item.origin).pages[page].items[index] = Item(item.payload, item.origin, state=GONE)
+        self.sent += 1
+        self.delayed.append((due, self.sent, [item]))
+        self.waited += 1
 
     def close_page(self, book: Book, page: int, *, for_good: bool = True) -> None:
         """Remove an empty page, and move the window past tried messages."""

@@ -123,6 +123,10 @@ class Sending(Ground):
 
         due = more.get("not_before")
         expires = more.get("expires")
+        if due is not None and expires is not None and expires <= due:
+            # No message of the call could be processed.
+            assert self.sides.do(real) == "InvalidInput"
+            return
         self.both(real, lambda: self.plain.enqueue(
             entries, weight=more.get("weight"),
             due=None if due is None else self.clock.now + due * SECOND,

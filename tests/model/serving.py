@@ -196,8 +196,8 @@ class Serving(Ground):
                 item = page.items[at]
                 assert meter.pay(plain.weight(item)), "the processed messages exceed the limit"
                 if isinstance(outcome, Yield):
-                    if not stopped:
-                        stopped = plain.went_back(page.index, at, item)
+                    if not stopped or plain.puts_off(origin):
+                        stopped = plain.went_back(page.index, at, item) or stopped
                 elif isinstance(outcome, Overweight):
                     reasons = plain.reasons(origin, tuple(outcome.weight), limit)
                     if reasons and not stopped:

@@ -32,6 +32,8 @@ class Held:
     number: int
     limit: Pair
     deadline: int
+    #: Seconds of its lease.
+    seconds: float
     runs: list[Run] = field(default_factory=list)
     by_hand: bool = False
     key: str | None = None

@@ -56,19 +56,15 @@ class GroupMachine(QueueMachine):
         book.paused, book.until = False, None
 
     def set_origin_at(
-        self, origin: str, share: int | None, most: Any, least: Pair | None, ordered: bool | None
-    ) -> None:
+        self, origin: str, share: int | None, most: Any, least: Pair | None, ordered: bool | None,
+        unset: set[str] | None = None,
+    ) -> None:  # fmt: skip
         """A *most* would be the group's."""
-        super().set_origin_at(origin, share, None, least, ordered)
+        super().set_origin_at(origin, share, None, least, ordered, unset)
 
     @rule(origin=st.sampled_from(ORIGINS), share=st.integers(1, 4), least=st.none() | st.just((4, 4)))
     def set_origin(self, origin: str, share: int, least: Pair | None) -> None:
-        self.happened()
-        assert self.sides.do(lambda side: side.queue.admin.set_origin(
-            origin, share=share, least=Weight(*least) if least else None
-        )) is None  # fmt: skip
-        book = self.plain.book(origin)
-        book.share, book.most, book.least, book.ordered = share, None, least, None
+        self.set_origin_at(origin, share, None, least, None)
 
     def change(self, data: st.DataObject) -> None:
         self.happened()

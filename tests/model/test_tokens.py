@@ -92,7 +92,7 @@ class Tokens(Places):
 
     @rule(place=books, count=st.integers(1, 3), stages=st.integers(2, 4), expires=st.none() | st.just(20))
     def hand_along(self, place: Place, count: int, stages: int, expires: int | None) -> None:
-        """Transfer messages from stage to stage, each time to the shortest queue, often past their lenders' end."""
+        """Transfer messages from stage to stage, each time to the shortest queue, often past the end of their old pages."""
         more: dict[str, Any] = {} if expires is None else {"expires": expires}
         if priority_of(place[1]) == HIGH:
             more["priority"] = HIGH
@@ -159,8 +159,14 @@ class Tokens(Places):
             for book in before:
                 (mine if priority_of(book) == priority_of(taken_book) else others).append(book)
             mine = [*(book for book in mine if book != taken_book), taken_book]
-            assert self.order(ring) == (mine + others if priority_of(taken_book) == HIGH else others + mine)
-        holder = Holder(ring, self.clock.now + int((60.0 if lease is None else lease) * SECOND), texts, {})
+            turns = mine + others if priority_of(taken_book) == HIGH else others + mine
+            after = self.order(ring)
+            # A queue whose messages have expired leaves the ring.
+            left = {book for book in turns if book not in after and not self.here[ring, book]}
+            self.met["expired on the way"] += bool(left)
+            assert after == [book for book in turns if book not in left]
+        seconds = 60.0 if lease is None else lease
+        holder = Holder(ring, self.clock.now + int(seconds * SECOND), seconds, texts, {})
         self.hold(holder, facts)
         assert list(holder.fates) == [entry] and content in (None, (entry.payload, entry.headers))
         assert all(entry.expires is not None and entry.expires <= self.clock.now for entry in holder.decided)
@@ -182,7 +188,8 @@ class Tokens(Places):
     @rule(data=st.data(), lease=st.sampled_from([None, 5.0, 100.0]))
     def renew(self, data: st.DataObject, lease: float | None) -> None:
         holder = data.draw(st.sampled_from(self.tokens()))
-        deadline = self.clock.now + int((60.0 if lease is None else lease) * SECOND)
+        seconds = holder.seconds if lease is None else lease
+        deadline = max(holder.deadline, self.clock.now + int(seconds * SECOND))
         answer = self.with_tokens([holder], lambda queue, tokens: tokens[0].renew(lease).timestamp())
         if self.allowed(holder, answer):
             assert answer == deadline / SECOND

@@ -11,6 +11,11 @@ from airflow_mq import MessageQueue, RingConfig
 from airflow_mq.store import parse, upgrade
 
 
+def in_airflow(title: str | None) -> str | None:
+    """Return the name of a server, as an Airflow gives it to a task with this title."""
+    return None if title is None else title.replace(",", " of Airflow 'here',", 1)
+
+
 class MakeQueue(Protocol):
     """A function that creates rings and opens queues on them."""
 

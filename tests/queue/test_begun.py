@@ -53,6 +53,24 @@ def test_unloadable_function_costs_no_attempts(make_queue: Maker, function: str,
     assert attempts(queue) == []
 
 
+def test_reader_that_dies_of_one_message_costs_no_other_its_attempts(make_queue: Maker) -> None:
+    queue = make_queue(max_attempts=3, ordered=False)
+    queue.enqueue_messages("acme", [b"1", b"2", b"die", b"3", b"4"])
+    for number in range(3):
+        queue.enqueue_messages(f"new {number}", [b"1", b"2"])
+        block = queue.blocks.plan(reports_begin=True)
+        for batch in block.batches():
+            if b"die" in batch.payloads:
+                break
+            queue.blocks.report(block, [batch.answer()])
+        queue.blocks.settle(block)
+    assert [str(aside.address) for aside in queue.set_aside.list()] == ["acme:0:2"]
+    block = queue.blocks.plan(reports_begin=True)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
+    assert sum(footprint.count for _, footprint in queue.footprints()) == 1
+
+
 def test_message_that_no_worker_began_has_no_attempt(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=1)
     queue.enqueue_messages("acme", [b"1", b"2"])

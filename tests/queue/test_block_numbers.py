@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-import sqlite3
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
@@ -15,8 +12,7 @@ from airflow_mq.cli import main
 from airflow_mq.core.errors import TokenRefused
 from airflow_mq.queue import Block
 from airflow_mq.queue.blocks import plan as planning
-from airflow_mq.store import StoreAddress, parse, upgrade, upgrade_sql
-from airflow_mq.store.statements import migrations
+from airflow_mq.store import parse, upgrade
 from tests.store.test_migrations import run, table
 
 RINGS = ("east", "west")
@@ -128,64 +124,3 @@ def test_command_line_shows_and_accepts_block_numbers(
 
 def _listed(value: object) -> list[dict[str, object]]:
     return value if isinstance(value, list) else [value]  # type: ignore[list-item]
-
-
-# Upgrading.
-
-
-@pytest.mark.empty_store
-def test_upgrade_keeps_block_numbers_and_continues_from_them(store_uri: str) -> None:
-    """Before the upgrade, blocks of two rings share one sequence of ids."""
-    address, number_of = parse(store_uri), _version_of("block_numbers")
-    dialect = "sqlite" if address.driver == "sqlite" else "postgres"
-    script = upgrade_sql(dialect, address.schema)
-    run(address, _before(script, number_of) + "\n\nCOMMIT;")
-    with_ring = (
-        f"INSERT INTO {table(address, 'ring')} (name, config) VALUES ('default', '{{}}'), ('new', '{{}}');"
-        f"INSERT INTO {table(address, 'state')} (ring) SELECT id FROM {table(address, 'ring')};"
-    )
-    run(address, with_ring)
-    (ring,) = _select(address, f"SELECT id FROM {table(address, 'ring')} WHERE name = 'default'")
-    token, empty, details = ("x'%s'", "x''", "'{}'") if dialect == "sqlite" else ("'\\x%s'", "''", "'{}'")
-    for id_ in (458_752, 458_760):
-        run(
-            address,
-            f"INSERT INTO {table(address, 'block')} (id, ring, token, state, seconds, deadline, planned_at, ended_at, "
-            f"details) VALUES ({id_}, {ring}, {token % f'{id_:08x}'}, 1, 1, 1, 1, 1, {details});"
-            f"INSERT INTO {table(address, 'ledger')} (block, ring, at, data) VALUES ({id_}, {ring}, 1, {empty});",
-        )
-    run(
-        address,
-        f"INSERT INTO {table(address, 'event')} (id, ring, origin, block, at, events, data) VALUES "
-        f"(458770, {ring}, 'acme', 458761, 1, 0, {empty});",
-    )
-
-    upgrade(address)
-    numbers = _select(address, f"SELECT number FROM {table(address, 'block')} ORDER BY id")
-    assert numbers == [458_752, 458_760]
-    assert _select(address, f"SELECT block FROM {table(address, 'ledger')} ORDER BY block") == [458_752, 458_760]
-    with MessageQueue(store_uri) as old, MessageQueue(store_uri, "new") as new:
-        assert old.blocks.plan().id == 458_762, "follows the largest number in an event"
-        assert new.blocks.plan().id == 1
-
-
-def _version_of(name: str) -> int:
-    return next(version for version, title, _ in migrations("sqlite") if title.endswith(name))
-
-
-def _before(script: str, version: int) -> str:
-    """Return the statements of an upgrade before this version."""
-    previous = re.search(rf"INSERT INTO \S+migration \S.*VALUES \({version - 1}, .*;", script)
-    assert previous is not None
-    return script[: previous.end()]
-
-
-def _select(address: StoreAddress, statement: str) -> list[int]:
-    if address.driver == "sqlite":
-        connection = sqlite3.connect(str(address.path))
-        rows = connection.execute(statement).fetchall()
-        connection.close()
-    else:
-        with psycopg.connect(address.uri) as prompt:
-            rows = prompt.execute(statement.encode()).fetchall()
-    return [row[0] for row in rows]

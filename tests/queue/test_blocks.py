@@ -405,6 +405,19 @@ def test_renew_extends_the_deadline(queue: MessageQueue) -> None:
     queue.blocks.release(block)
 
 
+def test_a_renewal_extends_by_the_seconds_of_the_block_and_never_moves_its_deadline_back(queue: MessageQueue) -> None:
+    block = queue.blocks.plan(lease=14_400)
+    # The ring's lease is shorter, and so is that of a worker with a lease of its own.
+    assert queue.config.lease < 14_000
+    for lease in (None, 60, 0):
+        deadline = queue.blocks.get(block.token).deadline
+        assert queue.blocks.renew(block, lease) >= deadline
+        assert queue.blocks.get(block.token).deadline >= deadline
+    assert queue.blocks.renew(block) > block.deadline
+    assert queue.blocks.get(block.token).lease == 14_400
+    queue.blocks.release(block)
+
+
 def test_blocks_are_listed_by_state(queue: MessageQueue) -> None:
     settled, released, planned = (queue.blocks.plan(key=key) for key in ("1", "2", "3"))
     queue.blocks.settle(settled)

@@ -136,9 +136,6 @@ def test_backoff_above_backoff_most_is_rejected(queue: MessageQueue) -> None:
     assert queue.admin.change_ring(backoff=7_200, backoff_most=7_200).backoff == 7_200
     with pytest.raises(ConfigRefused, match="is above"):
         queue.admin.change_ring(backoff_most=1)
-    # Configurations stored by an earlier version are read and can be changed in other ways.
-    stored = RingConfig(backoff=60, backoff_most=30)
-    assert RingConfig.from_json(stored.to_json()).changed(lease=60).lease == 60
 
 
 def test_only_the_outer_call_records_a_reached_stack_limit(queue: MessageQueue, heavy: Address) -> None:

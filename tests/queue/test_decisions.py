@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core import claims
+from airflow_mq.core import claims, orders
 from airflow_mq.core.claims import Scales
 from airflow_mq.core.page import Note, Page
 from tests.queue.conftest import Maker
@@ -72,7 +72,7 @@ def test_the_work_for_a_message_does_not_grow_with_its_page(
 
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
-def test_a_walk_decides_about_a_bounded_number_of_messages_of_a_queue(
+def test_a_walk_decides_about_a_bounded_number_of_messages(
     make_queue: Maker, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     monkeypatch.setattr(claims, "MOST_DECISIONS", 10)
@@ -82,14 +82,42 @@ def test_a_walk_decides_about_a_bounded_number_of_messages_of_a_queue(
     for origin in ("good", "well"):
         queue.enqueue_messages(origin, [b"x"], expires=-1)
         queue.enqueue_message(origin, b"y")
+    queue.enqueue_message("best", b"z")
     claimed, done = settle(queue)
-    assert (dict(claimed), done.expired) == ({"evil": 0, "good": 1, "well": 1}, 12)
-    assert settle(queue)[1].expired == 10
+    # All queues share the decisions of a walk, and a queue that needs none is serviced.
+    assert (dict(claimed), done.expired) == ({"evil": 0, "best": 1}, 10)
     claimed, done = settle(queue)
-    assert (claimed, done.expired, done.processed) == ([("evil", 1)], 5, 1)
+    # The walk goes on with the queues that had none.
+    assert (dict(claimed), done.expired) == ({"good": 1, "well": 1, "evil": 0}, 10)
+    assert settle(queue)[1].expired == 7
+    assert queue.footprint("evil").count == 0
     queue.enqueue_messages("evil", [b"x"] * 25, expires=-1)
     dropped = [queue.service_queues(lambda delivery: None, LIMIT).expired for _ in range(4)]
     assert dropped == [10, 10, 5, 0]
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit"])
+def test_the_decisions_of_a_walk_do_not_grow_with_its_queues(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    monkeypatch.setattr(claims, "MOST_DECISIONS", 10)
+    queue = make_queue(order=order)
+    for at in range(5):
+        queue.enqueue_messages(f"evil-{at}", [b"x"] * 12, expires=-1)
+    found = [settle(queue)[1].expired for _ in range(7)]
+    assert found == [10] * 6 + [0]
+
+
+def test_a_walk_that_decided_enough_visits_few_further_queues(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "MOST_DECISIONS", 10)
+    queue = make_queue(order="deficit")
+    for at in range(200):
+        queue.enqueue_messages(f"evil-{at}", [b"x"], expires=-1)
+    assert settle(queue)[1].expired == 10
+    (page,) = queue.inspect.ledger()
+    assert len(page.entries) <= 10 + orders.LOOK_PAST
 
 
 def test_a_view_drops_all_that_expired(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import tracemalloc
+from collections import UserList
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -273,6 +276,17 @@ def test_invalid_times_are_rejected(queue: MessageQueue, when: object) -> None:
     assert queue.footprints() == []
 
 
+@pytest.mark.parametrize("when", [-1, timedelta(days=-1), datetime(2020, 1, 1, tzinfo=timezone.utc)])
+def test_an_expiry_in_the_past_is_logged(
+    queue: MessageQueue, caplog: pytest.LogCaptureFixture, when: float | timedelta | datetime
+) -> None:
+    """A repeated call is accepted: its messages may be stored, and its sender wants to know."""
+    queue.enqueue_message("acme", b"x", key="k", expires=3600)
+    assert "in the past" not in caplog.text
+    assert queue.enqueue_message("acme", b"x", key="k", expires=when).repeated == 1
+    assert "is in the past: no message of this call will be processed" in caplog.text
+
+
 def test_expired_message_is_dropped_by_service(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b"], expires=-1)
     queue.enqueue_message("acme", b"c")
@@ -352,3 +366,39 @@ def test_threads_enqueue_while_a_service_runs(make_queue: Maker) -> None:
     seen += serve(queue)
     for number in range(4):
         assert [payload for origin, payload in seen if origin == f"t{number}"] == [b"%d" % at for at in range(80)]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (("acme", b"abc"), "one message (bytes) given as many"),
+        (("acme", "abc"), "one message (str) given as many"),
+        (("acme", Message(b"abc")), "one message (Message) given as many"),
+        (([b"abc"],), "messages without origins (bytes): expected pairs of origin and message"),
+        (([b"ab"],), "messages without origins (bytes)"),
+        ((range(3),), "messages without origins (int)"),
+        (({"acme": b"abc"},), "messages without origins (str)"),
+        (([Message(b"abc")],), "messages without origins (Message)"),
+    ],
+)
+def test_a_wrong_form_of_messages_is_named(queue: MessageQueue, given: Any, error: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(error)):
+        queue.enqueue_messages(*given)
+    assert queue.enqueue_messages([]).count == 0
+    assert queue.enqueue_messages(("acme", b"%d" % n) for n in range(2)).count == 2
+    assert queue.footprint("acme").count == 2
+
+
+@pytest.mark.parametrize(("due", "expires"), [(10, 9), (10, 5), (timedelta(hours=1), timedelta(minutes=59)), (10, -1)])
+def test_a_message_that_expires_before_it_is_due_is_refused(queue: MessageQueue, due: Any, expires: Any) -> None:
+    with pytest.raises(InvalidInput, match="not after not_before"):
+        queue.enqueue_message("acme", b"x", not_before=due, expires=expires)
+    queue.enqueue_message("acme", b"x", not_before=5, expires=3600)
+
+
+def test_a_row_of_a_driver_is_a_pair(queue: MessageQueue) -> None:
+    """Some drivers return rows that are sequences and no tuples."""
+    rows = [UserList(["acme", b"1"]), UserList(["acme", b"2"])]
+    assert queue.enqueue_messages(rows).count == 2
+    assert queue.enqueue_messages(iter(rows)).count == 2
+    assert queue.footprint("acme").count == 4

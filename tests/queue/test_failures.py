@@ -123,7 +123,7 @@ class Digits:
 def test_undecodable_payload_is_logged_without_its_text(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_messages("acme", [PAYLOAD, b"no"])
 
-    assert queue.typed(Digits()).service(lambda it: None).failed == 2
+    assert queue.typed(Digits()).service(lambda it: None, "*", delete_undecodable=True).failed == 2
 
     assert "'acme:0:0' does not decode (BadFormat): ValueError\n" in caplog.text
     assert "'acme:0:1' does not decode (BadFormat): Undecodable: only digits are read" in caplog.text

@@ -17,6 +17,7 @@ from airflow_mq.core.weight import LARGEST
 from airflow_mq.queue import ForecastBlock
 from airflow_mq.queue.inspect import explain
 from airflow_mq.queue.inspect.forecast import Foresight
+from airflow_mq.queue.inspect.inspect import LOOK_AHEAD
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
 
@@ -154,6 +155,31 @@ def test_dry_run_equals_the_next_block(make_queue: Maker, order: str) -> None:
         assert_planned_as_foreseen(queue, foreseen, queue.blocks.plan(**seed_of(queue)))
 
 
+def moves(queue: MessageQueue, limit: Weight, origins: list[str]) -> bool:
+    """Return whether one of the next real blocks takes any message."""
+    for _ in range(LOOK_AHEAD):
+        block = queue.blocks.plan(None, limit, server="a DAG", origins=origins, **seed_of(queue))
+        if any(run.count for claim in block.claims for run in claim.runs):
+            return True
+        queue.blocks.settle(block)
+    return False
+
+
+@pytest.mark.one_postgres
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_look_for_work_finds_what_the_next_blocks_take(make_queue: Maker, order: str) -> None:
+    found = set()
+    for number in range(24):
+        queue, dice = make_random_wide_ring(make_queue, order, number), random.Random(f"{number}, a look")
+        limit = dice.choice([Weight(2, 60), Weight(12, 12), Weight(30, 40)])
+        origins = dice.choice([["*"], ["o0"], ["o[1-9]"], ["p/*", "o2"], ["nobody"]])
+        with untouched(queue):
+            said = queue.inspect.finds_work(limit, origins, "a DAG")
+        assert said == moves(queue, limit, origins), number
+        found.add(said)
+    assert found == {True, False}
+
+
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 def test_forecast_equals_the_next_blocks(make_queue: Maker, order: str) -> None:
@@ -267,7 +293,7 @@ REASONS_WITHOUT_REMEDY = ("next", "gone", "empty", "nowhere")
 @pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_remedies_have_their_stated_effect(make_queue: Maker, order: str) -> None:
-    """An explanation is one sentence, and each remedy in it has the stated effect."""
+    """An explanation is one sentence after what is overdue, and each remedy in it has the stated effect."""
     tried = dict.fromkeys(("limit", "share", "order"), 0)
     for number in range(400, 408):
         queue, dice = make_random_ring(make_queue, order, number), random.Random(number)
@@ -276,11 +302,8 @@ def test_remedies_have_their_stated_effect(make_queue: Maker, order: str) -> Non
         ]
         for address in dice.sample(addresses, min(len(addresses), 4)):
             explanation = queue.inspect.explain_message(address, ahead=6)
-            assert (
-                explanation.sentence.endswith(".")
-                and "\n" not in explanation.sentence
-                and ". " not in explanation.sentence
-            )
+            sentence = explanation.sentence.removeprefix("No block has ever serviced this ring. ")
+            assert sentence.endswith(".") and "\n" not in sentence and ". " not in sentence
             assert explanation.reason in REASONS_WITHOUT_REMEDY or explanation.remedies, explanation
             for remedy in explanation.remedies:
                 match = re.fullmatch(
@@ -373,7 +396,7 @@ def test_explain_reports_turn_and_position(small: MessageQueue) -> None:
     explanation = small.inspect.explain("globex")
     assert (explanation.address, explanation.reason, explanation.block) == (Address("globex", 0, 0), "turn", 2)
     assert explanation.sentence == (
-        "the first message of globex, globex:0:0, runs in block 2 from now: "
+        "No block has ever serviced this ring. The first message of globex, globex:0:0, runs in block 2 from now: "
         "the blocks before are full when its turn would come."
     )
     assert explanation.remedies == [

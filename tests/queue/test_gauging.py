@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import LinearWeigher, Message, MessageQueue, Weight
-from airflow_mq.queue.inspect.top import Watcher
 from airflow_mq.store import parse, upgrade
 
 
@@ -78,14 +77,13 @@ def test_backlog_counts_swept_messages_as_set_aside(queue: MessageQueue) -> None
     queue.enqueue_message("b", b"zzz")
     assert queue.sweep_queue("a") == 8
 
-    backlog, look, seen = queue.inspect.backlog(5), Watcher(queue.session).look(), queue.inspect.queues()
+    backlog, seen = queue.inspect.backlog(5), queue.inspect.queues()
 
     assert (backlog.messages, backlog.size, backlog.queues, backlog.set_aside) == (1, 3, 1, 8)
     assert [(entry.name, entry.messages) for entry in backlog.deepest] == [("b", 1)]
-    assert look.totals is not None and (look.totals.queues, look.totals.waiting, look.totals.set_aside) == (1, 1, 8)
     assert [(summary.origin, summary.ready, summary.set_aside) for summary in seen] == [("a", 0, 8), ("b", 1, 0)]
     assert queue.set_aside.count() == len(queue.set_aside.list("a", limit=100)) == 8 and queue.set_aside.count(3) == 3
-    assert [summary.origin for summary in queue.inspect.ring().queues] == ["b"] == [turn.origin for turn in look.turns]
+    assert [summary.origin for summary in queue.inspect.ring().queues] == ["b"]
 
 
 def test_oldest_lists_the_oldest_origins_first(queue: MessageQueue) -> None:

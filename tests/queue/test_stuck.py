@@ -10,7 +10,7 @@ import pytest
 from airflow_mq import Address, MessageQueue, Overweight, Weight
 from airflow_mq.core.errors import ConfigRefused
 from airflow_mq.queue import batch_processor
-from tests.queue.conftest import Maker, logged_events, serve
+from tests.queue.conftest import Maker, in_airflow, logged_events, serve
 
 RING, BLOCK = Weight(600_000, 1_000_000), Weight(60_000, 1_000_000)
 HEAVY = Weight(70_000, 1)
@@ -28,7 +28,7 @@ def stuck_queue(make_queue: Maker, order: str = "deficit", **settings: Any) -> M
 
 def run_block(queue: MessageQueue, limit: Weight | None = BLOCK, server: str | None = DAG) -> list[str]:
     """Complete a block and return its origins."""
-    block = queue.blocks.plan(limit=limit, server=server)
+    block = queue.blocks.plan(limit=limit, server=in_airflow(server))
     queue.blocks.report(block, [batch.answer() for batch in block.batches()])
     queue.blocks.settle(block)
     return block.origins
@@ -45,11 +45,12 @@ def test_plan_logs_and_ledger_records_a_stuck_queue(
         assert run_block(queue) == ["beta"]
 
     (warning,) = caplog.messages
-    assert "70,000/1 for 'acme'" in warning and "60,000/1,000,000" in warning and DAG in warning
+    assert "70,000/1 for 'acme'" in warning and "60,000/1,000,000" in warning
+    assert str(in_airflow(DAG)) in warning
     (page,) = queue.inspect.ledger()
     entries = {entry.origin: entry for entry in page.entries}
     assert (entries["acme"].reason, entries["acme"].needs, entries["beta"].needs) == ("limit", HEAVY, None)
-    assert (page.server, page.limit) == (DAG, BLOCK)
+    assert (page.server, page.limit) == (in_airflow(DAG), BLOCK)
 
 
 def test_plan_with_a_sufficient_limit_logs_nothing(make_queue: Maker, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +112,7 @@ def test_explain_names_the_server_with_a_sufficient_limit(make_queue: Maker) -> 
     queue = stuck_queue(make_queue)
     run_block(queue, Weight(65_000, 1 << 30), "DAG 'night', task 'plan'")
     run_block(queue)
-    assert {server.name: server.limit for server in queue.inspect.servers()} == {
+    assert {server.title: server.limit for server in queue.inspect.servers()} == {
         "DAG 'night', task 'plan'": Weight(65_000, 1 << 30), DAG: BLOCK
     }  # fmt: skip
     assert queue.inspect.explain("acme").reason == "stuck"
@@ -176,7 +177,7 @@ def test_stuck_lists_stuck_queues(make_queue: Maker) -> None:
         queue.enqueue_message(f"o{number}", b"x", weight=Weight(1, 1))
     assert queue.inspect.stuck() == []
 
-    block = queue.blocks.plan(limit=BLOCK, server=DAG)
+    block = queue.blocks.plan(limit=BLOCK, server=in_airflow(DAG))
     queue.blocks.release(block)
 
     assert [explanation.origin for explanation in queue.inspect.stuck(most=1)] == ["acme"]

@@ -14,7 +14,7 @@ from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, mod
 from airflow_mq.core.errors import InvalidInput, InvalidMessage
 from airflow_mq.core.outcome import BadFormat, Corrupt, Unsupported, Yield
 from airflow_mq.queue import TypedBatch, TypedDelivery, TypedMessage
-from tests.queue.conftest import logged_events
+from tests.queue.conftest import Maker, logged_events
 
 
 class Order(pydantic.BaseModel):
@@ -51,7 +51,7 @@ def test_typed_queue_enqueues_and_delivers_values(queue: MessageQueue) -> None:
         if delivery.value.id == 1:
             delivery.enqueue("birch", Order(id=4))
 
-    assert orders.service(process).processed == 4
+    assert orders.service(process, "*").processed == 4
     assert sorted(seen) == [("acme", 1, {}), ("acme", 2, {}), ("birch", 3, {"a": "b"}), ("birch", 4, {})]
 
 
@@ -62,7 +62,7 @@ def test_undecodable_payloads_fail_permanently(queue: MessageQueue) -> None:
     assert [peeked.value for peeked in messages] == [None, None, Order(id=5), None]
     assert messages[1].error is not None and "id" in messages[1].error
     seen: list[int] = []
-    assert orders.service(lambda delivery: seen.append(delivery.value.id)).failed == 3
+    assert orders.service(lambda delivery: seen.append(delivery.value.id), "acme", delete_undecodable=True).failed == 3
     assert seen == [5]
     assert [name for name, *_ in logged_events(queue)] == [
         "ProcessingFailed",
@@ -73,6 +73,30 @@ def test_undecodable_payloads_fail_permanently(queue: MessageQueue) -> None:
     assert {event.error for event in queue.inspect.events() if event.name == "ProcessingFailed"} == {"BadFormat"}
 
 
+@pytest.mark.parametrize("order", ["deficit", "rotation", "shuffle"])
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_typed_service_leaves_other_origins_alone(make_queue: Maker, order: str, batches: bool) -> None:
+    queue = make_queue(order=order)
+    queue.enqueue_messages([("letters", b"a"), ("orders/acme", b'{"id": 1}'), ("orders/acme", b"no order")])
+    queue.enqueue_messages([("orders/acme", b'{"id": 2}'), ("parcels", b"b"), ("parcels", b"c")])
+    queue.enqueue_message("letters", b"high", priority="high")
+    seen: list[int] = []
+    orders = queue.typed(Order)
+    if batches:
+        done = orders.service_batches(lambda batch: seen.extend(it.id for it in batch.values), ["orders/*"])
+    else:
+        done = orders.service(lambda delivery: seen.append(delivery.value.id), ["orders/*"])
+    assert (done.processed, done.failed, done.set_aside, seen) == (2, 0, 1, [1, 2])
+    assert [queue.footprint(origin).count for origin in ("letters", "parcels")] == [2, 2]
+    # The reason is kept with the message, and a requeue finds it by this reason.
+    (aside,) = queue.set_aside.list(errors=True)
+    assert "does not decode (BadFormat): Undecodable: no Order" in aside.error
+    queue.set_aside.requeue_all(error="does not decode")
+    assert queue.service_queues(lambda delivery: None, origins=["orders/*"]).processed == 1
+    with pytest.raises(TypeError, match="origins"):
+        orders.service(lambda delivery: None)  # type: ignore[call-arg]
+
+
 def test_log_of_an_undecodable_payload_hides_its_content(queue: MessageQueue, caplog: pytest.LogCaptureFixture) -> None:
     class Strict(pydantic.BaseModel, extra="forbid"):
         id: int
@@ -80,7 +104,7 @@ def test_log_of_an_undecodable_payload_hides_its_content(queue: MessageQueue, ca
 
     for sent in (b"a secret", b'{"id": "secret"}', b'{"id": 1, "secret": 2}', b'{"id": 1, "names": {"secret": "s"}}'):
         queue.enqueue_message("acme", sent)
-    assert queue.typed(Strict).service(lambda order: None).failed == 4
+    assert queue.typed(Strict).service(lambda order: None, "acme", delete_undecodable=True).failed == 4
     assert "no Strict: json_invalid" in caplog.text and "no Strict: id: int_parsing" in caplog.text
     assert "extra_forbidden" in caplog.text and "names: int_parsing" in caplog.text
     assert "secret" not in caplog.text
@@ -97,10 +121,10 @@ def test_typed_batches_hold_decodable_values(queue: MessageQueue) -> None:
         seen.extend(batch.values)
         return [True, Done(), None, True]
 
-    done = numbers.service_batches(process)
+    done = numbers.service_batches(process, "a", delete_undecodable=True)
     assert (done.processed, done.failed) == (4, 2) and seen == [1, [2], {"n": 3}, 4]
     numbers.enqueue("a", 5)
-    assert numbers.service_batches(lambda batch: None).processed == 1
+    assert numbers.service_batches(lambda batch: None, "a").processed == 1
 
 
 def test_custom_codec_chooses_the_outcome(queue: MessageQueue) -> None:
@@ -108,7 +132,9 @@ def test_custom_codec_chooses_the_outcome(queue: MessageQueue) -> None:
     typed.enqueue("a", 7)
     queue.enqueue_messages("a", [b"2:7", b"1:x", b"1:"])
     seen: list[int] = []
-    assert typed.service(lambda delivery: seen.append(delivery.value)).processed == 1 and seen == [7]
+    assert typed.service(
+        lambda delivery: seen.append(delivery.value), "a", delete_undecodable=True
+    ).processed == 1 and seen == [7]
     # An error in the codec counts as a failed attempt, so the message is kept.
     assert queue.footprint("a").count == 1
     assert [event.error for event in queue.inspect.events()][:3] == [None, "Unsupported", "BadFormat"]

@@ -5,8 +5,8 @@
 - `database`: the one seam, below the drivers' cursors: faults, and borders between statements.
 - `scheduler`: exactly one actor runs at a time; the script determines at every border which one continues.
 - `world`, `messages`, `invariants`, `liveness`: one ring, what was sent to it, and what must be true of both.
-- `fleet`: the rings of a run: one, or the shards of a sharded queue, with what must be true of them together.
-- `actors`: senders, block workers, services, lease holders, operators, upgraders, landing folders, outages of servers.
+- `crowd`: rings of many more queues than a walk comes to.
+- `actors`: senders, block workers, services, lease holders, operators, upgraders, landing folders.
 - `shrinking`: the shortest script that still fails.
 
 `python -m tests.simulation --help` lists what can be run.

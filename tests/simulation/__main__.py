@@ -11,7 +11,7 @@ from typing import TextIO
 
 from .places import open_stores
 from .run import Figures, Outcome, run
-from .script import SHARDS, Script, draw
+from .script import Script, draw
 from .shrinking import shrink
 from .world import Stores
 
@@ -21,11 +21,11 @@ STORES = ("sqlite", "postgres")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return 1 if an invariant does not hold."""
     options = _parser().parse_args(arguments)
-    with open_stores([options.store], len(SHARDS) if options.sharded else 1) as stores:
+    with open_stores([options.store]) as stores:
         if options.replay is not None:
-            return _replay(stores, options.store, draw(options.replay, sharded=options.sharded))
+            return _replay(stores, options.store, draw(options.replay))
         if options.shrink is not None:
-            return _shrink(stores, options.store, draw(options.shrink, sharded=options.sharded))
+            return _shrink(stores, options.store, draw(options.shrink))
         return _search(stores, options)
 
 
@@ -37,7 +37,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (default: 0)")
     parser.add_argument("--store", choices=STORES, default="sqlite", help="database of the runs (default: sqlite)")
     parser.add_argument("--met", action="store_true", help="print how often each action ended in which way")
-    parser.add_argument("--sharded", action="store_true", help="run a sharded queue over several stores")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--replay", type=int, metavar="SEED", help="run one seed and print each step with its result")
     only.add_argument("--shrink", type=int, metavar="SEED", help="print the shortest part of a failing seed, as a test")
@@ -49,7 +48,7 @@ def _search(stores: Stores, options: argparse.Namespace) -> int:
     total, failures, began = Figures(), 0, time.monotonic()
     progress = Progress(sys.stderr, seeds)
     for seed in range(first, first + seeds):
-        outcome = run(draw(seed, sharded=options.sharded), stores, store)
+        outcome = run(draw(seed), stores, store)
         total.add(outcome.figures)
         if outcome.failure is not None:
             failures += 1

@@ -16,15 +16,11 @@ START = 1_824_941_400 * SECOND
 
 
 class Clock:
-    """Time of a run, or of one more server of a run: its clock differs from the others, and time passes for all."""
+    """Time of a run."""
 
-    def __init__(self, leader: Clock | None = None, offset: float = 0.0) -> None:
-        """:param leader: the clock of the run. :param offset: seconds by which this server's clock differs from it."""
-        self._all = [self] if leader is None else leader._all
-        if leader is not None:
-            self._all.append(self)
+    def __init__(self) -> None:
         #: The database's clock, in microseconds since 1970.
-        self.database = START + round(offset * SECOND)
+        self.database = START
         #: Seconds that passed.
         self.elapsed = 0.0
         #: Seconds by which the local time of all clients is moved.
@@ -41,9 +37,8 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Advance all clocks."""
         if seconds:
-            for clock in self._all:
-                clock.elapsed += seconds
-                clock.jump(seconds)
+            self.elapsed += seconds
+            self.jump(seconds)
 
     def jump(self, seconds: float) -> None:
         """Set the database's clock, forward or back, though no time passes."""

@@ -11,7 +11,7 @@ import re
 import select
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 from unittest import mock
@@ -28,8 +28,6 @@ from .script import Fault
 
 Result = TypeVar("Result")
 COMMITS = re.compile(r"\s*(COMMIT|RELEASE)\b", re.IGNORECASE)
-#: The beginning of a write transaction of SQLite, and the lock of a change of the layout on PostgreSQL.
-BEGINS = re.compile(r"\s*(BEGIN IMMEDIATE|LOCK TABLE)\b", re.IGNORECASE)
 ROLLS_BACK = re.compile(r"\s*ROLLBACK\b", re.IGNORECASE)
 READS = re.compile(r"\s*(SELECT|PRAGMA)\b", re.IGNORECASE)
 BUSY_TIMEOUT = re.compile(r"\s*PRAGMA busy_timeout\s*=\s*(\d+)", re.IGNORECASE)
@@ -41,50 +39,25 @@ HARMLESS = ("gone", "gone after", "slow", "jump", "dst", "skew")
 PATIENCE = 0.003
 
 
-class Server:
-    """A database of a run: its clock, and whether it answers."""
-
-    def __init__(self, name: str, clock: Clock) -> None:
-        self.name, self.clock = name, clock
-        self.is_down = False
-        #: Simulated seconds of the run since which it answers.
-        self.up_since = float("-inf")
-        #: Grows whenever a transaction of an actor ends; PostgreSQL only.
-        self.ended = 0
-        #: Each aborts the transaction of a connection, open or not.
-        self.aborts: list[Callable[[], object]] = []
-
-    def stop(self) -> None:
-        """Stop to answer; open transactions are rolled back."""
-        self.is_down = True
-        for abort in self.aborts:
-            abort()
-
-    def start(self) -> None:
-        """Answer again."""
-        self.is_down, self.up_since = False, self.clock.elapsed
-
-
 class Seam:
     """Where faults happen and actors pause."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self.scheduler, self.clock = scheduler, clock
 
-    def before(self, process: Process, server: Server, text: str) -> Fault | None:
+    def before(self, process: Process, text: str) -> Fault | None:
         """Stop at the border before a statement; return a fault that the database has to show."""
-        fault = process.arrive(bool(COMMITS.match(text)), bool(BEGINS.match(text)))
+        fault = process.arrive(bool(COMMITS.match(text)))
         if fault is None or (ROLLS_BACK.match(text) and fault.kind not in HARMLESS):
             return None
         process.fire(fault)
-        process.troubles[server.name] = self.clock.elapsed
         if fault.kind == "gone":
             process.is_gone = True
             raise ProcessGone()
         if fault.kind == "slow":
             self.clock.advance((5, 20, 45, 120)[process.step.seed % 4])
         elif fault.kind == "jump":
-            server.clock.jump(3_600 if process.step.seed % 2 else -3_600)
+            self.clock.jump(3_600 if process.step.seed % 2 else -3_600)
         elif fault.kind == "dst":
             self.clock.shift = 3_600 if process.step.seed % 2 else -3_600
         elif fault.kind == "skew":
@@ -107,23 +80,16 @@ class Seam:
 class SqliteSeam(Seam):
     """The seam of SQLite: a writer that finds the file locked is blocked until another actor's transaction ends."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock, servers: Mapping[str, Server]) -> None:
-        """:param servers: by the name of the file."""
-        super().__init__(scheduler, clock)
-        self._servers = servers
-
     def connect(self, path: Any, timeout: float = 5.0, **options: Any) -> sqlite3.Connection:
         """Return a simulated connection that never waits for a lock by itself."""
         process = self.scheduler.running
         kind = ObservingConnection if process is None else SimulatedConnection
-        server = self._servers[str(path).partition("?")[0].rpartition("/")[2]]
-        connection = REAL_CONNECT(path, timeout=0, factory=kind, **options)
-        connection.create_function("julianday", 1, lambda _: server.clock.database / SECOND / 86_400 + 2_440_587.5)
+        connection = REAL_CONNECT(path, timeout=0, **{**options, "factory": kind})
+        connection.create_function("julianday", 1, lambda _: self.clock.database / SECOND / 86_400 + 2_440_587.5)
         if isinstance(connection, SimulatedConnection):
             assert process is not None
-            connection.seam, connection.server, connection.patience = self, server, timeout
+            connection.seam, connection.patience = self, timeout
             process.connections.append(connection.close)
-            server.aborts.append(connection.abort)
         return connection
 
     def run(self, connection: SimulatedConnection, text: str, call: Callable[[], Result]) -> Result:
@@ -131,7 +97,7 @@ class SqliteSeam(Seam):
         process = self.scheduler.running
         if process is None:
             return call()
-        fault = self.before(process, connection.server, text)
+        fault = self.before(process, text)
         self._raise(fault)
         wrote = connection.in_transaction or not READS.match(text)
         result = self._until_free(process, connection, call)
@@ -150,10 +116,6 @@ class SqliteSeam(Seam):
     def _until_free(self, process: Process, connection: SimulatedConnection, call: Callable[[], Result]) -> Result:
         until = self.clock.elapsed + connection.patience
         while True:
-            if connection.server.is_down or connection.is_aborted:
-                connection.abort()
-                connection.is_aborted = False
-                raise _sqlite_error("disk I/O error", "SQLITE_IOERR")
             try:
                 return call()
             except sqlite3.OperationalError as error:
@@ -196,19 +158,8 @@ class SimulatedConnection(sqlite3.Connection):
     """A connection whose statements are borders."""
 
     seam: SqliteSeam
-    server: Server
     #: Simulated seconds to wait for another writer.
     patience = 5.0
-    #: Whether its transaction was rolled back, and the actor has not seen it.
-    is_aborted = False
-
-    def abort(self) -> None:
-        """Roll back what is open."""
-        with suppress(sqlite3.ProgrammingError):
-            if self.in_transaction:
-                super().rollback()
-                self.is_aborted = True
-                self.seam.scheduler.released()
 
     def cursor(self, factory: Any = None) -> Any:
         """Return a cursor; `execute` of a connection makes one, too."""
@@ -245,9 +196,9 @@ REAL_CONNECT = sqlite3.connect
 
 
 @contextmanager
-def simulated_sqlite(scheduler: Scheduler, clock: Clock, servers: Mapping[str, Server]) -> Iterator[None]:
-    """Simulate every connection to these files of SQLite that is opened meanwhile."""
-    seam = SqliteSeam(scheduler, clock, servers)
+def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
+    """Simulate every connection of SQLite that is opened meanwhile."""
+    seam = SqliteSeam(scheduler, clock)
     with mock.patch("sqlite3.connect", seam.connect):
         yield
 
@@ -257,15 +208,15 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock, servers: Mapping[str, S
 REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
 REAL_AWAIT = BoundedConnection.await_socket
 #: Statements that are sent without a cursor: a text, and what belongs to it.
-REAL_DIRECT = {name: getattr(DirectConnection, name) for name in ("rows", "run", "run_prepared", "copy_in")}
+REAL_DIRECT = {name: getattr(DirectConnection, name) for name in ("rows", "run", "copy_in")}
 REAL_LATER = DirectConnection.later
 
 
 class Monitor:
     """A second connection that watches the others, and sets the database's clock."""
 
-    def __init__(self, uri: str, server: Server) -> None:
-        self.connection, self.server = psycopg.connect(uri.partition("?")[0], autocommit=True), server
+    def __init__(self, uri: str, clock: Clock) -> None:
+        self.connection, self.clock = psycopg.connect(uri.partition("?")[0], autocommit=True), clock
         self._time: int | None = None
 
     def ask(self, text: str, *values: object) -> Any:
@@ -276,8 +227,8 @@ class Monitor:
 
     def set_clock(self) -> None:
         """Set the database's clock, if it changed."""
-        if self._time != self.server.clock.database:
-            self._time = self.server.clock.database
+        if self._time != self.clock.database:
+            self._time = self.clock.database
             self.ask("SELECT setval('sim.clock', %s)", self._time)
 
     def is_blocked(self, pid: int) -> bool:
@@ -301,18 +252,15 @@ class Monitor:
 class PostgresSeam(Seam):
     """The seam of PostgreSQL: an actor whose statement waits for a lock is blocked until it has its answer."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock, monitors: Mapping[str, Monitor]) -> None:
-        """:param monitors: by the name of the database."""
+    def __init__(self, scheduler: Scheduler, clock: Clock, monitor: Monitor) -> None:
         super().__init__(scheduler, clock)
-        self.monitors = monitors
-        self._known: dict[int, Monitor] = {id(monitor.connection): monitor for monitor in monitors.values()}
-
-    def _is_monitor(self, connection: Any) -> bool:
-        return any(monitor.connection is connection for monitor in self.monitors.values())
+        self.monitor = monitor
+        #: Ids of the connections that are open, or were.
+        self._known = {id(monitor.connection)}
 
     def execute(self, cursor: Any, query: Any, values: Any = None, **options: Any) -> Any:
         """Run a statement for whichever process runs."""
-        if self._is_monitor(cursor.connection):
+        if cursor.connection is self.monitor.connection:
             return REAL_EXECUTE(cursor, query, values, **options)
         return self.run(cursor.connection, query, lambda timed: REAL_EXECUTE(cursor, timed, values, **options))
 
@@ -321,19 +269,16 @@ class PostgresSeam(Seam):
         query = self.timed(query)
         process = self.scheduler.running
         if process is None:
-            for each in self.monitors.values():
-                each.set_clock()
+            self.monitor.set_clock()
             return real(query)
-        monitor = self._know(process, connection)
-        fault = self.before(process, monitor.server, query.decode() if isinstance(query, bytes) else str(query))
-        if monitor.server.is_down:
-            self.finish(connection)
+        self._know(process, connection)
+        fault = self.before(process, query.decode() if isinstance(query, bytes) else str(query))
         self._raise(fault, connection)
-        monitor.set_clock()
+        self.monitor.set_clock()
         result = real(query)
         if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             self.scheduler.released()
-            monitor.server.ended += 1
+            self.scheduler.ended += 1
             self._let_waiters_go_on()
         self._lose(fault, connection)
         self.after(process, fault)
@@ -352,14 +297,12 @@ class PostgresSeam(Seam):
                 query = query.replace(real, simulated)
         return query
 
-    def _know(self, process: Process, connection: Any) -> Monitor:
+    def _know(self, process: Process, connection: Any) -> None:
         if id(connection) not in self._known:
-            monitor = self._known[id(connection)] = self.monitors[connection.info.dbname]
+            self._known.add(id(connection))
             process.connections.append(lambda: self.finish(connection))
-            monitor.server.aborts.append(lambda: self.finish(connection))
             # It lives as long as the run: another connection may not get its id.
             process.scheduler.kept.append(connection)
-        return self._known[id(connection)]
 
     def _raise(self, fault: Fault | None, connection: Any) -> None:
         if fault is None:
@@ -381,8 +324,8 @@ class PostgresSeam(Seam):
         if connection.pgconn.status == psycopg.pq.ConnStatus.OK:
             pid = connection.pgconn.backend_pid
             connection.pgconn.finish()
-            self._known[id(connection)].end(pid)
-            self._known[id(connection)].server.ended += 1
+            self.monitor.end(pid)
+            self.scheduler.ended += 1
             self._let_waiters_go_on()
         # Otherwise psycopg would warn of it.
         connection.close()
@@ -400,7 +343,7 @@ class PostgresSeam(Seam):
     def wait(self, connection: Any, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Wait for an answer of the server, while other actors run if a lock is in the way."""
         process = self.scheduler.running
-        if process is None or self._is_monitor(connection):
+        if process is None or connection is self.monitor.connection:
             return REAL_WAIT(connection, gen, *arguments, **options)
         try:
             wanted = next(gen)
@@ -421,10 +364,10 @@ class PostgresSeam(Seam):
         if id(connection) not in self._known:
             # It is being opened.
             return _poll(connection.pgconn.socket, wanted, 10.0)
-        socket, pid, monitor = connection.pgconn.socket, connection.pgconn.backend_pid, self._known[id(connection)]
+        socket, pid = connection.pgconn.socket, connection.pgconn.backend_pid
         while not (ready := _poll(socket, wanted, PATIENCE)):
             # A thread of the process cannot let others run: it waits until the server gives up.
-            if process.is_current and monitor.is_blocked(pid):
+            if process.is_current and self.monitor.is_blocked(pid):
                 process.block(lambda: self._is_free(connection, wanted), None)
                 if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
                     raise psycopg.OperationalError("server closed the connection unexpectedly")
@@ -432,12 +375,11 @@ class PostgresSeam(Seam):
 
     def _is_free(self, connection: Any, wanted: int) -> bool:
         """Return whether the answer is there, once that is certain: the lock may have been freed just now."""
-        monitor = self._known[id(connection)]
         while connection.pgconn.status == psycopg.pq.ConnStatus.OK:
             socket = connection.pgconn.socket
             if _poll(socket, wanted, 0):
                 return True
-            if monitor.is_blocked(connection.pgconn.backend_pid):
+            if self.monitor.is_blocked(connection.pgconn.backend_pid):
                 return False
             _poll(socket, wanted, PATIENCE)
         return True
@@ -450,13 +392,12 @@ def _poll(socket: int, wanted: int, seconds: float) -> int:
 
 
 @contextmanager
-def simulated_postgres(scheduler: Scheduler, clock: Clock, servers: Mapping[str, Server]) -> Iterator[None]:
-    """Simulate every statement on these databases of PostgreSQL meanwhile."""
-    monitors = [Monitor(uri, server) for uri, server in servers.items()]
-    seam = PostgresSeam(scheduler, clock, {each.connection.info.dbname: each for each in monitors})
+def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator[None]:
+    """Simulate every statement on a database of PostgreSQL meanwhile."""
+    monitor = Monitor(uri, clock)
+    seam = PostgresSeam(scheduler, clock, monitor)
     with ExitStack() as stack:
-        for monitor in monitors:
-            stack.callback(monitor.close)
+        stack.callback(monitor.close)
         stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", lambda *a, **o: seam.execute(*a, **o)))
         stack.enter_context(mock.patch.object(psycopg.Connection, "wait", lambda *a, **o: seam.wait(*a, **o)))
         stack.enter_context(mock.patch.object(BoundedConnection, "await_socket", lambda *a: seam.await_socket(*a)))

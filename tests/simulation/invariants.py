@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from airflow_mq import Block
-from airflow_mq.core.claims import Verdict
+from airflow_mq import Block, Event
+from airflow_mq.core.claims import Claim, Verdict
 from airflow_mq.core.errors import UnknownBlock
+from airflow_mq.core.events import Fate
 from airflow_mq.core.message import message_id
+from airflow_mq.core.page import PROCESSED
+from airflow_mq.queue.blocks.ends import FATES, Terms
+from airflow_mq.queue.blocks.plan import claims_of
+from airflow_mq.queue.blocks.settlement import BlockSettler
+from airflow_mq.store.blocks import EndRow
+from airflow_mq.store.working_set import StoredSet
 
-from .fleet import Fleet, check_homes
+from .actors.ending import is_spoiled
 from .messages import ACCEPTED, FINAL, OPEN, REFUSED, Violation
 from .world import World
 
@@ -17,22 +24,22 @@ from .world import World
 VIEWED = "view"
 
 
-def check_all(fleet: Fleet) -> None:
+def check_all(world: World) -> None:
     """Raise `Violation` for the first invariant that does not hold."""
-    for world in fleet.rings:
-        check_events(world)
-    check_conservation(fleet)
-    if fleet.is_sharded:
-        check_homes(fleet)
-    for world in fleet.rings:
-        violations = world.observer.check()
-        if violations:
-            raise Violation("check()", "; ".join(map(str, violations[:3])))
+    check_events(world)
+    check_conservation(world)
+    violations = world.observer.check()
+    check_settings(world)
+    check_recorded(world)
+    check_outside(world)
+    if violations:
+        raise Violation("check()", "; ".join(map(str, violations[:3])))
 
 
 def check_events(world: World) -> None:
     """Check what live blocks and events show: weight, holders, order, and that every message ends once."""
-    check_lease(world)
+    if not world.label:
+        check_lease(world)
     take_events(world, check_holds(world))
 
 
@@ -58,9 +65,11 @@ def check_lease(world: World) -> None:
 
 
 def check_ends(world: World, live: dict[str, int]) -> None:
-    """Check that a block ends by its own token, or past its deadline (I4)."""
+    """Check that a block ends by its own token, or past its deadline, which never moves back (I4)."""
     before, world.live = world.live, live
     for token, deadline in before.items():
+        if live.get(token, deadline) < deadline:
+            raise Violation("I4 lease", f"a renewal moved the deadline of block {token} back")
         if token in live or token in world.asked or deadline <= world.clock.latest:
             continue
         row = world.observer.blocks.get(token)
@@ -76,20 +85,172 @@ def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
     for event in world.observer.inspect.events(after=world.seen):
         world.seen = event.seq
         world.met[f"event {event.name}"] += 1
+        check_expected(world, event)
+        check_turn_of_end(world, event)
         ordered = config.ordered and event.origin not in world.relaxed
         messages.note(event, ordered, {})
+        if ordered and event.block:
+            check_stop(world, event, event.block)
         sent = messages.by_id.get(event.id or b"")
-        if event.fate in FINAL and sent is not None and sent.due.get(world.name, 0) > world.clock.latest:
+        if event.wait is not None and sent is not None:
+            world.met["waiting aside"] += 1
+            sent.due = int(((event.at or 0.0) + event.wait.seconds) * 1_000_000) - 1
+        if event.fate in FINAL and sent is not None and sent.due > world.clock.latest:
             raise Violation("due time", f"{sent.payload!r} ended before it was due: {event}")
         place = event.address.book, event.page, event.index
         if event.fate in FINAL and place in held and event.block != held[place]:
             raise Violation("I4 one holder", f"block {held[place]} holds a message that ended outside of it: {event}")
+    note_ends(world)
+
+
+def note_ends(world: World) -> None:
+    """Note the ends that wait for the holder of the ring: later events of their blocks come from applying them."""
+    with world.observer.store.reading() as unit:
+        ends = unit.blocks.ends(world.observer.session.ring_id, failed=True)
+        for end in ends:
+            row = unit.blocks.by_token(world.observer.session.ring_id, bytes(end.token))
+            if row is not None:
+                world.recorded[row.number] = end.number
+    world.set_apart.update(end.number for end in ends if end.error or is_spoiled(end))
+    if len(ends) > 1:
+        world.met["ends that wait together"] += 1
+
+
+def check_turn_of_end(world: World, event: Event) -> None:
+    """Check by events that recorded ends are applied in their order, also where no turn is between two of them."""
+    number = world.recorded.get(event.block or 0)
+    if number is None or number in world.set_apart:
+        return
+    if number < world.last_applied:
+        raise Violation("recorded end", f"end {number} was applied after end {world.last_applied}: {event}")
+    world.last_applied = number
+
+
+def check_stop(world: World, event: Event, block: int) -> None:
+    """Check that a message that goes back to an ordered queue is the last of its block there: those behind go untried."""
+    key = block, event.address.book
+    if key in world.stopped:
+        raise Violation("I5 order", f"{event}: a message before it went back in the same block")
+    if event.fate is Fate.WENT_BACK:
+        world.stopped.add(key)
+
+
+def check_settings(world: World) -> None:
+    """Check that each acknowledged change of a setting counts until the next one."""
+    if world.settings:
+        world.observer.session.reread_config()
+    for name, register in world.settings.items():
+        value = getattr(world.observer.config, name)
+        if not register.permits(value):
+            raise Violation("settings", f"{name} is {value}, and was changed to another value since")
+
+
+def check_expected(world: World, event: Event) -> None:
+    """Check that the end of a message agrees with what the workers of its block reported."""
+    expected = world.expected.get(event.id or b"")
+    if expected is None or event.block != expected.block:
+        return
+    world.met["ends that were expected"] += 1
+    goes_back = event.fate in (Fate.WENT_BACK, Fate.ATTEMPTS_EXHAUSTED)
+    is_tried = not goes_back or "not tried:" not in event.detail
+    if (event.fate is Fate.PROCESSED) != expected.done and (goes_back or event.fate is Fate.PROCESSED):
+        raise Violation("attempts of a part", f"{event}: {expected.why}")
+    if goes_back and is_tried and not expected.begun:
+        raise Violation("attempts of a part", f"{event} costs an attempt: {expected.why}")
+
+
+def check_recorded(world: World) -> None:
+    """Check that recorded ends are applied as they should be, and that readers show them as done."""
+    queue = world.observer
+    with queue.session.store.reading() as unit:
+        ends = unit.blocks.ends(queue.session.ring_id, failed=True)
+        progress = [
+            (end.number, end.error, end.terms_json["so_far"], len(unit.blocks.claims(end.block))) for end in ends
+        ]
+    check_order_of_ends(world, ends)
+    check_progress_of_ends(world, progress)
+    if ends:
+        world.met["recorded ends"] += 1
+        check_shown_ends(world, ends)
+
+
+def check_shown_ends(world: World, ends: Sequence[EndRow]) -> None:
+    """Check that readers show recorded ends: what is neither requeued nor set aside is gone."""
+    queue = world.observer
+    if len(queue.blocks.unapplied()) != sum(bool(end.error) for end in ends):
+        raise Violation("recorded end", "nothing shows that an end is set apart")
+    with queue.session.store.reading() as unit:
+        queue.session.ends = BlockSettler(queue.session)
+        try:
+            working_set = queue.session.fresh_working_set(unit)
+        finally:
+            queue.session.ends = None
+        for end in ends:
+            row, terms = unit.blocks.by_token(queue.session.ring_id, bytes(end.token)), Terms.of(end)
+            assert row is not None
+            claims = claims_of(unit, row)
+            if terms.first(claims):
+                world.met["ends applied in part"] += 1
+            for claim, verdict in zip(claims, terms.expected(claims)):
+                counts = dict(zip(FATES, verdict))
+                _check_claim(working_set, claim, None if is_spoiled(end) else counts, row.number)
+
+
+def _check_claim(working_set: StoredSet, claim: Claim, verdict: dict[str, int] | None, block: int) -> None:
+    """Check the messages of a claim as readers see them; without a verdict, all are still in flight."""
+    left, decided, aside_from = 0, 0, working_set.loader.source.put_off_from
+    for run in claim.runs:
+        page = working_set.page(claim.origin, run.page)
+        for item in range(run.first, run.first + run.count):
+            stays_here = page is not None and page.marks[item] != PROCESSED
+            left += stays_here or aside_from(claim.origin, (run.page, item)) is not None
+        decided += len(run.decisions)
+    count = sum(run.count for run in claim.runs)
+    # A message that was executed by hand was set aside before.
+    stays = count if verdict is None else verdict["went_back"] + verdict["set_aside"]
+    if not stays <= left <= stays + (0 if verdict is None else decided):
+        raise Violation("recorded end", f"readers show {left} messages of a claim of block {block}; expected {stays}")
+
+
+def check_order_of_ends(world: World, ends: Sequence[EndRow]) -> None:
+    """Check that ends are applied in their order, and that none but a spoiled one is set apart."""
+    for end in ends:
+        if end.error and not is_spoiled(end):
+            raise Violation("recorded end", f"the end of a block of id {end.block} is set apart: {end.error}")
+    waiting = [end.number for end in ends if not end.error]
+    world.set_apart.update(end.number for end in ends if end.error or is_spoiled(end))
+    applied = [number for number in world.waiting_ends if number not in {end.number for end in ends}]
+    overtaken = [
+        n for n in waiting if n in world.waiting_ends and n not in world.set_apart and n < max(applied, default=0)
+    ]
+    if overtaken:
+        raise Violation("recorded end", f"ends {applied} were applied before ends {overtaken}")
+    world.waiting_ends = waiting
+
+
+def check_progress_of_ends(world: World, ends: Sequence[object]) -> None:
+    """Check that no process changes a free ring before recorded ends are applied; a server's block may be locked."""
+    ((version, token),) = world.rows("state", "version, lease_token")
+    before, world.free_with_ends = world.free_with_ends, (version, ends) if token is None and ends else None
+    if before is None or world.free_with_ends is None or world.store != "sqlite" or before[1] != ends:
+        return
+    if version > before[0] and len(world.waiting_ends) > 0:
+        raise Violation("recorded end", f"a free ring went from version {before[0]} to {version} before ends {ends}")
+
+
+def check_outside(world: World) -> None:
+    """Check that no message that waits for its time lies in its queue, too (I1)."""
+    outside = world.delayed(due_after=world.clock.database)
+    for one in world.stored() if outside else ():
+        if one.payload.rstrip(b".") in outside:
+            raise Violation("I1 conservation", f"{one.payload!r} lies in its queue, and outside of it")
 
 
 def live_blocks(world: World) -> Iterator[Block]:
     """Yield the blocks that hold messages now."""
     for row in world.observer.blocks.list("planned", limit=1_000):
-        if row.deadline.timestamp() * 1_000_000 > world.clock.database:
+        # A completed lease has no deadline: the block shows the time of its plan, which may come after a clock set back.
+        if row.deadline > row.planned_at and row.deadline.timestamp() * 1_000_000 > world.clock.database:
             try:
                 yield world.observer.blocks.get(row.token)
             except UnknownBlock:
@@ -116,10 +277,10 @@ def check_holds(world: World) -> dict[tuple[str, int, int], int]:
     return held
 
 
-def check_conservation(fleet: Fleet) -> None:
+def check_conservation(world: World) -> None:
     """Check that every accepted message is in one place, or has ended once (I1)."""
-    messages = fleet.messages
-    stored, times, delayed = fleet.look()
+    messages = world.messages
+    stored, times, delayed = world.look()
     for payload, count in times.items():
         if count > 1:
             raise Violation("I1 conservation", f"{payload!r} lies in {count} places")
@@ -130,7 +291,7 @@ def check_conservation(fleet: Fleet) -> None:
             if name:
                 messages.displaced.add(name)
         ids[message_id(payload)] = peeked
-    outside = {message_id(payload) for payload in _whole(fleet, delayed)}
+    outside = {message_id(payload) for payload in _whole(world, delayed)}
     messages.end_lost({*ids, *outside})
     for name, sent in messages.by_id.items():
         there, gone = name in ids or name in outside, bool(messages.finals[name])
@@ -149,31 +310,29 @@ def check_conservation(fleet: Fleet) -> None:
         # A message that was transferred begins anew in its new queue.
         stays = peeked.address.origin == messages.by_id[name].origin
         if stays and peeked.state != "set aside" and peeked.attempts != messages.tries[name]:
-            _check_tries(fleet, name, peeked.attempts)
+            _check_tries(world, name, peeked.attempts)
 
 
-def _check_tries(fleet: Fleet, name: bytes, attempts: int) -> None:
-    sent, tries = fleet.messages.by_id[name], fleet.messages.tries[name]
-    if attempts < tries and name not in fleet.messages.displaced:
+def _check_tries(world: World, name: bytes, attempts: int) -> None:
+    sent, tries = world.messages.by_id[name], world.messages.tries[name]
+    if attempts < tries and name not in world.messages.displaced:
         raise Violation("I1 attempts", f"{sent.payload!r} counts {attempts} attempts, its events {tries}")
 
 
-def _whole(fleet: Fleet, payloads: set[bytes]) -> Iterator[bytes]:
+def _whole(world: World, payloads: set[bytes]) -> Iterator[bytes]:
     """Yield payloads as they were sent: what was read from a heap has no padding."""
-    by_head = {one.payload.rstrip(b"."): one.payload for one in fleet.messages.by_id.values()}
+    by_head = {one.payload.rstrip(b"."): one.payload for one in world.messages.by_id.values()}
     for payload in payloads:
         yield by_head.get(payload, payload)
 
 
-def check_ledger(fleet: Fleet) -> None:
+def check_ledger(world: World) -> None:
     """Check that ledger, blocks and events agree about what was granted and what is left (I10)."""
-    there = 0
-    for world in fleet.rings:
-        _check_pages(world)
-        there += _check_footprints(world)
+    _check_pages(world)
+    there = _check_footprints(world)
     alive = sum(
-        1 for name, one in fleet.messages.by_id.items()
-        if one.state != REFUSED and not fleet.messages.finals[name] and (one.state != OPEN)
+        1 for name, one in world.messages.by_id.items()
+        if one.state != REFUSED and not world.messages.finals[name] and (one.state != OPEN)
     )  # fmt: skip
     if alive > there:
         raise Violation("I10 ledger", f"events leave {alive} messages, {there} are there")

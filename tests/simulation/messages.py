@@ -45,8 +45,8 @@ class Sent:
     #: Whether it may wait outside of its queue.
     delayed: bool = False
     expires: bool = False
-    #: Simulated time of each server's clock before which it may not be tried.
-    due: dict[str, int] = field(default_factory=dict)
+    #: Time of the database's clock before which it may not be tried (again).
+    due: int = 0
     state: str = OPEN
 
     @property
@@ -63,8 +63,8 @@ class Call:
     #: Returns whether the call is still in progress.
     is_open: Callable[[], bool] = lambda: True
     ended: bool = False
-    #: Times of the servers' clocks when a task began.
-    began: dict[str, int] = field(default_factory=dict)
+    #: Time of the database's clock when a task began.
+    began: int = 0
 
 
 def child_of(payload: bytes) -> bytes:
@@ -87,10 +87,6 @@ class Messages:
     #: Last event of each message, for reports.
     last: dict[bytes, Event] = field(default_factory=dict)
     displaced: set[bytes] = field(default_factory=set)
-    #: Messages that went to another queue of their shard.
-    transferred: set[bytes] = field(default_factory=set)
-    #: The shard in which a message was seen first.
-    homes: dict[bytes, str] = field(default_factory=dict)
     #: Attempts that the events record, since they were last forgotten.
     tries: Counter[bytes] = field(default_factory=Counter)
     #: Serial of the last processed message by queue and sender.
@@ -154,8 +150,6 @@ class Messages:
             self.tries[name] += 1
         if event.fate in DISPLACED:
             self.displaced.add(name)
-        if event.fate is Fate.TRANSFERRED:
-            self.transferred.add(name)
         if event.fate not in FINAL:
             return
         self.finals[name] += 1

@@ -14,12 +14,12 @@ from .world import Stores
 
 
 @contextmanager
-def open_stores(names: Iterable[str], shards: int = 1) -> Iterator[Stores]:
-    """Yield stores in a temporary folder; PostgreSQL is started if it is asked for, with so many databases."""
+def open_stores(names: Iterable[str]) -> Iterator[Stores]:
+    """Yield stores in a temporary folder; PostgreSQL is started if it is asked for."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mq_simulation_", dir=in_memory()))
-        uris: list[str] = []
+        uri = None
         if "postgres" in names:
             server = stack.enter_context(running_postgres("embedded", volatile=True))
-            uris = [stack.enter_context(server.database()) for _ in range(shards)]
-        yield Stores(Path(folder), uris)
+            uri = stack.enter_context(server.database())
+        yield Stores(Path(folder), uri)

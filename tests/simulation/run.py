@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from airflow_mq import MessageQueue
 from airflow_mq.core.errors import (
     CommitInDoubt,
-    LayoutChanged,
     MessageQueueError,
     Refused,
-    ShardsFailed,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -21,13 +19,12 @@ from airflow_mq.core.errors import (
 
 from .actors import ACTIONS
 from .clock import Clock
-from .fleet import Fleet, a_fleet
 from .invariants import check_all, check_events, check_ledger
 from .liveness import drain
 from .messages import Violation
 from .scheduler import Process, ProcessGone, Scheduler, randomness
-from .script import Script, draw
-from .world import Stores, World
+from .script import Script, draw, rings_beside
+from .world import Stores, World, a_world
 
 #: Of so many turns that change the ring, one is followed by `check()` and a count of all messages; each of the others
 #: by the invariants that live blocks and events show. A server takes ten times as long as a file.
@@ -99,26 +96,28 @@ def run(
     :param observe: return what the ring looks like at the end, to compare stores
     """
     clock, began = Clock(), time.process_time()
-    scheduler = Scheduler(clock, lambda process: _act(fleet, process), cutting=cutting)
+    scheduler = Scheduler(clock, lambda process: _act(world, process), cutting=cutting)
     outcome = Outcome(script, Figures(runs=1))
     log = logging.getLogger("airflow_mq")
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:
-        with a_fleet(stores, store, script, scheduler, clock) as fleet:
+        with a_world(stores, store, script.setup, scheduler, clock, beside=rings_beside(script)) as world:
             try:
-                scheduler.run(list(script.steps), lambda: _after_turn(fleet))
+                scheduler.run(list(script.steps), lambda: _after_turn(world))
                 outcome.figures.hours = clock.elapsed / 3_600
-                check_all(fleet)
-                outcome.results = fleet.results
+                for ring in world.rings:
+                    check_all(ring)
+                outcome.results = world.results
                 if observe:
-                    outcome.history = [line for world in fleet.rings for line in history(world.observer)]
-                check_ledger(fleet)
-                outcome.figures.drained = drain(fleet)
+                    outcome.history = [line for ring in world.rings for line in history(ring.observer)]
+                for ring in world.rings:
+                    check_ledger(ring)
+                    outcome.figures.drained += drain(ring)
             except (AssertionError, MessageQueueError) as failure:
                 outcome.failure = failure
             figures = outcome.figures
-            figures.messages, figures.met = len(fleet.messages.by_id), fleet.met
+            figures.messages, figures.met = sum(len(ring.messages.by_id) for ring in world.rings), world.met
     finally:
         log.setLevel(level)
     outcome.begun = scheduler.begun
@@ -128,9 +127,9 @@ def run(
     return outcome
 
 
-def run_seed(seed: int, stores: Stores, store: str = "sqlite", *, sharded: bool = False) -> Outcome:
+def run_seed(seed: int, stores: Stores, store: str = "sqlite") -> Outcome:
     """Run the script of a seed."""
-    return run(draw(seed, sharded=sharded), stores, store)
+    return run(draw(seed), stores, store)
 
 
 def assert_survives(script: Script, stores: Stores, store: str = "sqlite") -> None:
@@ -154,29 +153,33 @@ def history(queue: MessageQueue) -> list[str]:
     return [*events, *footprints, str(queue.inspect.ring_order(100)), *ledger]
 
 
-def _after_turn(fleet: Fleet) -> None:
-    """Check the rings that have changed since the last check: the cheap invariants, and now and then all."""
-    scheduler = fleet.scheduler
-    if scheduler.releases != fleet.checked and (changed := [one for one in fleet.rings if one.has_changed()]):
-        fleet.checks += 1
-        if fleet.is_sharded:
-            fleet.take_layouts()
-        if fleet.checks % ALL_EVERY[fleet.store] == 0:
-            check_all(fleet)
+def _after_turn(world: World) -> None:
+    """Check the rings, and raise what actors found inside of processors."""
+    for ring in world.rings:
+        if ring.found:
+            raise ring.found[0]
+        _check_turn(ring)
+
+
+def _check_turn(world: World) -> None:
+    """Check a ring that has changed since the last check: the cheap invariants, and now and then all."""
+    scheduler = world.scheduler
+    if scheduler.releases != world.checked and world.has_changed():
+        world.checks += 1
+        if world.checks % ALL_EVERY[world.store] == 0:
+            check_all(world)
         else:
-            for world in changed:
-                check_events(world)
-    fleet.checked = scheduler.releases
-    if scheduler.turn % LEDGER_EVERY[fleet.store] == 0:
-        check_ledger(fleet)
+            check_events(world)
+    world.checked = scheduler.releases
+    if scheduler.turn % LEDGER_EVERY[world.store] == 0:
+        check_ledger(world)
 
 
-def _act(fleet: Fleet, process: Process) -> None:
+def _act(world: World, process: Process) -> None:
     """Run the step of a process, and classify what it raises."""
     step = process.step
-    ground = fleet.ground(step)
     try:
-        result: object = ACTIONS[step.action](ground, process, randomness(step))
+        result: object = ACTIONS[step.action](world, process, randomness(step))
     except ProcessGone:
         result = "gone"
     except Violation:
@@ -187,22 +190,10 @@ def _act(fleet: Fleet, process: Process) -> None:
             result = "gone"
         else:
             is_explained = process.is_shaken or process.fired is not None
-            if fleet.is_sharded:
-                # Only a fault of its own shard explains the error of an actor there.
-                names = {ground.name} if isinstance(ground, World) else {*fleet.worlds}
-                is_explained = bool(fleet.troubled(process) & names) or (ground is fleet and _is_of_a_change(error))
             _judge(process, error, is_explained)
             result = f"{type(error).__name__}"
-    if fleet.is_sharded:
-        fleet.note_troubles(process)
-    fleet.met[f"{step.action}: {_kind(result)}"] += 1
-    fleet.results.append(f"{step.actor} {step.action}: {result}")
-
-
-def _is_of_a_change(error: Exception) -> bool:
-    """Return whether the error is that of a layout that changes; a send has compared it with the layouts."""
-    failed = error.failed.values() if isinstance(error, ShardsFailed) else [error]
-    return all(isinstance(each, (LayoutChanged, StoreBusy, Refused)) for each in failed)
+    world.met[f"{step.action}: {_kind(result)}"] += 1
+    world.results.append(f"{step.actor} {step.action}: {result}")
 
 
 def _kind(result: object) -> str:

@@ -18,6 +18,8 @@ from .script import Fault, Step
 
 #: Turns of a run: more of them mean that actors wait for each other without end.
 MOST_TURNS = 5_000
+#: Statements of a step: more of them mean that it does not end.
+MOST_STATEMENTS = 20_000
 
 
 class ProcessGone(BaseException):
@@ -45,8 +47,6 @@ class Process:
         self.step = Step(name, "", 0)
         #: Number of statements of the step so far.
         self.borders = 0
-        #: Number of write transactions of the step so far.
-        self.begins = 0
         self.resume_at = 0
         self.order = 0
         self.blocked: Blocked | None = None
@@ -54,10 +54,6 @@ class Process:
         self.fired: Fault | None = None
         #: Whether a fault of an earlier step may show in this one.
         self.is_shaken = False
-        #: When a fault last happened at a statement for a server, or a server did not answer, in simulated seconds.
-        self.troubles: dict[str, float] = {}
-        #: Simulated seconds of the run at which the step began.
-        self.began = 0.0
         #: Error of its machine's wall clock, in seconds.
         self.skew = 0.0
         #: Closes its connections.
@@ -75,19 +71,17 @@ class Process:
         """Whether its actor runs, and no other thread of it."""
         return self.greenlet is not None and greenlet.getcurrent() is self.greenlet
 
-    def arrive(self, commits: bool, begins: bool = False) -> Fault | None:
-        """Pause before a statement if the script cuts here; return the fault that happens here.
-
-        :param begins: whether the statement begins a write transaction
-        """
+    def arrive(self, commits: bool) -> Fault | None:
+        """Pause before a statement if the script cuts here; return the fault that happens here."""
         if self.is_gone:
             raise ProcessGone()
         index = self.borders
         self.borders += 1
+        if index == MOST_STATEMENTS:
+            # An error could be caught: its process ends, and then the run.
+            self.scheduler.endless, self.is_gone = self.step, True
+            raise ProcessGone()
         turns = self.step.cuts.get(index, 0)
-        if begins:
-            turns = max(turns, self.step.begins.get(self.begins, 0))
-            self.begins += 1
         if self.scheduler.cutting and turns and self.is_current:
             self.scheduler.cuts += 1
             self.pause(turns)
@@ -151,12 +145,16 @@ class Scheduler:
         self.turn = self.orders = self.cuts = self.blocks = self.begun = 0
         self.faults: Counter[str] = Counter()
         self._checking = False
+        #: A step that does not end.
+        self.endless: Step | None = None
         #: Connections of this run, open or not.
         self.kept: list[object] = []
         #: The process whose turn was the last.
         self.last: Process | None = None
         #: Grows whenever a transaction or a connection ends.
         self.releases = 0
+        #: Grows whenever a transaction of an actor ends; PostgreSQL only.
+        self.ended = 0
         clock.sleeping = self.sleep
         clock.skew = lambda: process.skew if (process := self.running) else 0.0
 
@@ -206,6 +204,8 @@ class Scheduler:
             if self.turn > MOST_TURNS:
                 raise Stuck(f"{MOST_TURNS} turns were not enough")
             self._continue(process)
+            if self.endless is not None:
+                raise Stuck(f"{self.endless!r} ran {MOST_STATEMENTS} statements, and has not ended")
             after_turn()
 
     def close(self) -> None:
@@ -260,8 +260,7 @@ class Scheduler:
         # Most pauses between two statements are short; in some an hour passes.
         self.clock.advance(step.wait if is_quiet or step.seed % 8 == 0 else min(step.wait, 0.5))
         self.begun += 1
-        process.step, process.borders, process.begins, process.fired = step, 0, 0, None
-        process.began = self.clock.elapsed
+        process.step, process.borders, process.fired = step, 0, None
         process.greenlet = greenlet.greenlet(lambda: self.act(process))
         process.greenlet.process = process  # type: ignore[attr-defined]
 

@@ -51,32 +51,16 @@ NUMBERS: Mapping[str, Sequence[int]] = {
 BUSYNESS: Mapping[str, float] = {
     "sender": 3, "planner": 3, "settler": 2, "holder": 2, "executor": 1.7, "upgrader": 0.2, "reaper": 1, "landing": 1,
 }  # fmt: skip
-#: Stores of a sharded queue.
-SHARDS = "abcd"
-STEPS, SHARDED_STEPS = 54, 80
-#: The same for the shards of a sharded queue: other actors, or fewer of their actions.
-SHARDED_CASTS: Mapping[str, Mapping[str, int]] = {
-    **{kind: CASTS[kind] for kind in ("reporter", "settler", "service", "executor", "reaper")},
-    "sender": {
-        "send": 6, "send_many": 4, "send_pairs": 6, "send_keyed": 1, "send_again": 2, "send_delayed": 1,
-        "send_expiring": 1, "send_heavy": 1, "send_overweight": 1, "send_high": 2, "send_parents": 1,
-    },
-    "operator": {
-        "apply_layout": 6, "remove_shard": 2, "drain_shards": 4, "empty_shards": 6, "serve_shards": 3,
-        "empty_shard": 4, "look_at_shards": 1, "pause_everywhere": 1, "resume_everywhere": 2, "let_time_pass": 2,
-    },
-    "planner": {"plan": 6, "plan_keyed": 1, "report": 3, "settle": 3},
-    "holder": {name: CASTS["holder"][name] for name in ("take", "take_several", "complete", "transfer")},
-    "keeper": {"housekeep": 4, "sweep": 1, "cull": 1, "force_head": 1, "resume": 1},
-    "outage": {"stop_server": 4, "restart_server": 4},
-}  # fmt: skip
-#: Actions that change the layout or the pins.
-CHANGES = ("apply_layout", "drain_shards", "empty_shard", "empty_shards")
-SHARDED_NUMBERS: Mapping[str, Sequence[int]] = {
-    "sender": (2, 3), "operator": (1, 2), "planner": (1,), "reporter": (0, 1), "settler": (1,), "service": (1, 2),
-    "executor": (0, 1), "holder": (0, 1), "keeper": (0, 1), "reaper": (0, 1), "outage": (0, 1),
-}  # fmt: skip
-SHARDED_BUSYNESS: Mapping[str, float] = {"sender": 4, "operator": 3, "planner": 2, "service": 1.5, "outage": 0.7}
+STEPS = 54
+#: Guests: further actors of some runs, with the actions of each.
+GUESTS: Mapping[str, Mapping[str, int]] = {
+    "relay": {"relay": 5, "relay_and_serve": 3, "serve_calling_back": 5},
+    "tuner": {"tune": 4, "enlarge": 2},
+    "worker": {"repeat_part": 4, "die_of_a_message": 4, "plan_twice": 2, "end_beside_a_service": 3},
+    "ender": {"serve_beside_ends": 5, "hold_beside_ends": 4, "spoil_end": 1, "mend_ends": 1},
+}
+#: The fraction of runs with each kind of guest, and its steps there.
+GUEST_RUNS, GUEST_STEPS = 0.2, 8
 PRELUDE = (
     ("sender-1", "send_overweight"), ("sender-2", "send_overweight"), ("sender-1", "send_many"),
     ("planner-1", "plan"), ("planner-1", "report"), ("planner-1", "settle"),
@@ -106,8 +90,6 @@ class Step:
     #: Statements before which it pauses, with the number of turns that others get meanwhile.
     cuts: Mapping[int, int] = field(default_factory=dict)
     fault: Fault | None = None
-    #: Write transactions before which it pauses, with the number of turns: what it has read before may change meanwhile.
-    begins: Mapping[int, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         parts = [repr(self.actor), repr(self.action), repr(self.seed)]
@@ -117,19 +99,15 @@ class Step:
             parts.append(f"cuts={dict(self.cuts)!r}")
         if self.fault:
             parts.append(f"fault={self.fault!r}")
-        if self.begins:
-            parts.append(f"begins={dict(self.begins)!r}")
         return f"Step({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
 class Script:
-    """A run: the settings of its rings, drawn from `setup`, and steps in the order in which they begin."""
+    """A run: the settings of its ring, drawn from `setup`, and steps in the order in which they begin."""
 
     setup: int
     steps: Sequence[Step]
-    #: Whether the ring is a sharded queue over several stores.
-    sharded: bool = False
 
     @property
     def plain(self) -> Script:
@@ -139,73 +117,74 @@ class Script:
     def as_test(self, name: str, failure: str, store: str) -> str:
         """Return the text of a module with a test that runs this script."""
         lines = "\n".join(f"        {step!r}," for step in self.steps)
-        fixture = "sqlite_stores" if store == "sqlite" else "sharded_stores" if self.sharded else "both_stores"
-        sharded = "    sharded=True,\n" if self.sharded else ""
+        fixture = "sqlite_stores" if store == "sqlite" else "both_stores"
         return (
             f'"""{failure.partition(chr(10))[0][:100]}"""\n\n'
             "from tests.simulation.run import assert_survives\n"
             "from tests.simulation.script import Fault, Script, Step  # noqa: F401\n\n"
-            f"SCRIPT = Script(\n    {self.setup},\n    [\n{lines}\n    ],\n{sharded})  # fmt: skip\n\n\n"
+            f"SCRIPT = Script(\n    {self.setup},\n    [\n{lines}\n    ],\n)  # fmt: skip\n\n\n"
             f'def test_{name}({fixture}) -> None:\n    assert_survives(SCRIPT, {fixture}, "{store}")\n'
         )
 
 
-def draw(seed: int, *, sharded: bool = False) -> Script:
+def draw(seed: int) -> Script:
     """Return the script of a seed."""
-    random = Random(f"sharded script {seed}" if sharded else f"script {seed}")
-    casts, numbers_of = (SHARDED_CASTS, SHARDED_NUMBERS) if sharded else (CASTS, NUMBERS)
+    random = Random(f"script {seed}")
     cast = [
         f"{kind}-{number}"
-        for kind, numbers in numbers_of.items() for number in range(1, random.choice(numbers) + 1)
+        for kind, numbers in NUMBERS.items() for number in range(1, random.choice(numbers) + 1)
     ]  # fmt: skip
-    busyness = {name: (SHARDED_BUSYNESS if sharded else BUSYNESS).get(name.partition("-")[0], 1) for name in cast}
-    if not sharded and random.random() < 0.25:
+    busyness = {name: BUSYNESS.get(name.partition("-")[0], 1) for name in cast}
+    if random.random() < 0.25:
         # In some runs, holders take most messages.
         busyness |= {"holder-1": 12, "holder-2": 8}
     # Some runs have many faults, some have none; some are cut at nearly every step.
     faulty, cutting = random.choice((0.0, 0.05, 0.15, 0.3)), random.choice((0.1, 0.4, 0.7))
     # Most runs begin with messages that a block sets aside.
-    with_prelude = not sharded and random.random() < 0.8
+    with_prelude = random.random() < 0.8
     begin = [Step(*step, random.getrandbits(32)) for step in PRELUDE] if with_prelude else []
     drawn: list[Step] = []
-    while len(drawn) < (SHARDED_STEPS if sharded else STEPS):
-        step = _draw_step(random, casts, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting)
-        drawn.append(step)
-        if step.begins:
-            # Senders get along while it pauses.
-            some = [name for name in cast if name.startswith("sender")]
-            drawn += [_draw_step(random, casts, random.choice(some), faulty, cutting) for _ in range(3)]
+    while len(drawn) < STEPS:
+        drawn.append(_draw_step(random, random.choices([*busyness], [*busyness.values()])[0], faulty, cutting))
     # In some runs the clocks of some machines are wrong from the start.
     wrong = set(cast[:: random.choice((2, 3))]) if random.random() < 0.3 else set()
     for place, step in enumerate(drawn):
         if step.actor in wrong:
             drawn[place] = replace(step, fault=Fault("skew", 0))
             wrong.discard(step.actor)
-    return Script(seed, [*begin, *drawn], sharded)
+    _add_guests(Random(f"guests {seed}"), drawn, faulty, cutting)
+    return Script(seed, [*begin, *drawn])
 
 
-def _draw_step(
-    random: Random, casts: Mapping[str, Mapping[str, int]], actor: str, faulty: float, cutting: float
-) -> Step:
-    actions = casts[actor.partition("-")[0]]
+def _add_guests(random: Random, drawn: list[Step], faulty: float, cutting: float) -> None:
+    """Let guests take part in some runs. A random source of its own leaves the other steps as they are."""
+    for kind in GUESTS:
+        if random.random() < GUEST_RUNS:
+            names = [f"{kind}-{number}" for number in (1, 2)]
+            for _ in range(GUEST_STEPS):
+                step = _draw_step(random, random.choice(names), faulty, cutting)
+                drawn.insert(random.randrange(len(drawn) + 1), step)
+
+
+def rings_beside(script: Script) -> Sequence[str]:
+    """Return the labels of rings beside the ring of a run, if its processors use some: one of them in another store."""
+    return ("ring", "store") if any(step.actor.startswith("relay") for step in script.steps) else ()
+
+
+def _draw_step(random: Random, actor: str, faulty: float, cutting: float) -> Step:
+    kind = actor.partition("-")[0]
+    actions = GUESTS[kind] if kind in GUESTS else CASTS[kind]
     action = random.choices(list(actions), list(actions.values()))[0]
     wait = random.choice((0.0, 0.0, 0.5, 3.0, 20.0, 70.0, 600.0))
     cuts: dict[int, int] = {}
-    is_change = action in CHANGES
     if random.random() < cutting:
-        # A change of the layout has many statements, and others get along while it pauses.
-        for _ in range(random.choice((3, 5)) if is_change else random.choice((1, 1, 2, 3))):
+        for _ in range(random.choice((1, 1, 2, 3))):
             cuts[_place(random)] = random.choice((1, 1, 2, 3, 5, 8))
     fault = None
     if random.random() < faulty:
         kind = random.choices(list(FAULTS), list(FAULTS.values()))[0]
         fault = Fault(kind, "commit" if random.random() < 0.35 else _place(random))
-    begins = {}
-    if is_change and random.random() < cutting:
-        begins = {random.randrange(10): random.choice((2, 3, 5, 8)) for _ in range(3)}
-    return Step(
-        actor, action, random.getrandbits(32), wait, dict(sorted(cuts.items())), fault, dict(sorted(begins.items()))
-    )
+    return Step(actor, action, random.getrandbits(32), wait, dict(sorted(cuts.items())), fault)
 
 
 def _place(random: Random) -> int:

@@ -75,11 +75,6 @@ def _simpler(step: Step) -> Sequence[Callable[[Step], Step]]:
             lambda now, cut=cut: replace(now, cuts={at: turns for at, turns in now.cuts.items() if at != cut})
             for cut in step.cuts
         ),
-        lambda now: replace(now, begins={}),
-        *(
-            lambda now, cut=cut: replace(now, begins={at: turns for at, turns in now.begins.items() if at != cut})
-            for cut in step.begins
-        ),
         lambda now: replace(now, wait=0.0),
     ]
 

@@ -12,7 +12,7 @@ from .mutations.__main__ import hunt
 #: Bugs for which no more than a few seeds are needed: the others are part of `make soak`.
 QUICK = (
     "expired message deleted without an event", "weight budget off by one", "processed message still counted",
-    "send without the fence of its shard",
+    "send by any queue goes to the delivery", "first outcome of all attempts counts",
 )  # fmt: skip
 
 

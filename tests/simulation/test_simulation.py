@@ -1,33 +1,34 @@
-"""Simulated runs: seeds of one ring and of a sharded queue, and what the simulation promises of itself."""
+"""Simulated runs: seeds, and what the simulation promises of itself."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from random import Random
 
 import pytest
 
 from .__main__ import main, shrunk
 from .messages import Violation
+from .registers import Register
 from .run import Figures, assert_survives, run, run_seed
-from .script import Fault, Script, Step, draw
-from .world import Stores
+from .scheduler import Process
+from .script import GUESTS, Fault, Script, Step, draw
+from .world import Stores, World
 
 #: Seeds on SQLite and on PostgreSQL, in pieces that run in parallel. `make soak` sets more.
 SEEDS = int(os.environ.get("MQ_SIMULATION_SEEDS", "280"))
 SERVER_SEEDS = int(os.environ.get("MQ_SIMULATION_SERVER_SEEDS", "20"))
-#: The same for a sharded queue.
-SHARDED_SEEDS = int(os.environ.get("MQ_SIMULATION_SHARDED_SEEDS", "30"))
-SHARDED_SERVER_SEEDS = int(os.environ.get("MQ_SIMULATION_SHARDED_SERVER_SEEDS", "2"))
 PIECE = 20
 
 
-def survive(seeds: range, stores: Stores, store: str, *, sharded: bool = False) -> Figures:
+def survive(seeds: range, stores: Stores, store: str) -> Figures:
     """Run seeds; fail at the first one that violates an invariant, with the command that shrinks it."""
     total = Figures()
     for seed in seeds:
-        outcome = run_seed(seed, stores, store, sharded=sharded)
+        outcome = run_seed(seed, stores, store)
         total.add(outcome.figures)
-        command = f"python -m tests.simulation {'--sharded ' if sharded else ''}--store {store} --shrink {seed}"
+        command = f"python -m tests.simulation --store {store} --shrink {seed}"
         assert outcome.failure is None, f"{outcome.failure}\n{command}"
     print(f"{store}: {total}")
     return total
@@ -49,20 +50,60 @@ def test_seeds_on_postgres(both_stores: Stores, first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SHARDED_SEEDS, 10))
-def test_sharded_seeds_on_sqlite(sqlite_stores: Stores, first: int) -> None:
-    total = survive(range(first, min(first + 10, SHARDED_SEEDS)), sqlite_stores, "sqlite", sharded=True)
-    assert total.messages > total.runs * 10
-    # Shards are added and drained, origins move, servers stop, and interrupted tasks send again.
-    for name in ("layouts adopted", "origins released", "servers stopped", "tasks that were repeated"):
+def test_guests_meet_what_they_are_for(sqlite_stores: Stores) -> None:
+    """Second queues in processors, callbacks that send, changed settings, repeated parts and fatal messages."""
+    total = Figures()
+    for kind in GUESTS:
+        actions = [*GUESTS[kind]] * 4
+        steps = [
+            step
+            for number, action in enumerate(actions)
+            for step in (
+                Step("sender-1", "send_many", number), Step("sender-2", "send_parents", number),
+                Step("sender-3", "send_overweight", number), Step(f"{kind}-1", action, number),
+            )
+        ]  # fmt: skip
+        script = Script(9, steps)
+        outcome = run(script, sqlite_stores)
+        assert outcome.failure is None
+        total.add(outcome.figures)
+    for name in (
+        "sends to another ring (ring)", "sends to another ring (store)", "services inside a processor",
+        "sends of a callback", "sends by a kept delivery", "tune: done", "enlarge: done", "parts that were repeated",
+        "workers that died of a message", "ends that were expected", "empty claims",
+        "ends beside a service",
+    ):  # fmt: skip
         assert total.met[name], name
 
 
-@pytest.mark.slow
-@pytest.mark.postgres
-@pytest.mark.parametrize("seed", range(2_000_000, 2_000_000 + SHARDED_SERVER_SEEDS))
-def test_sharded_seeds_on_postgres(sharded_stores: Stores, seed: int) -> None:
-    survive(range(seed, seed + 1), sharded_stores, "postgres", sharded=True)
+def test_a_step_that_does_not_end_fails_its_run(sqlite_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    def housekeep(world: World, process: Process, random: Random) -> None:
+        while True:
+            with suppress(Exception):
+                world.queue(process).admin.paused()
+
+    monkeypatch.setattr("tests.simulation.run.ACTIONS", {**_actions(), "housekeep": housekeep})
+    monkeypatch.setattr("tests.simulation.scheduler.MOST_STATEMENTS", 50)
+    outcome = run(Script(1, [Step("keeper-1", "housekeep", 1)]), sqlite_stores)
+    assert outcome.invariant == "Stuck"
+    assert "has not ended" in str(outcome.failure)
+
+
+def test_a_register_permits_what_may_be_the_last_change() -> None:
+    register = Register(1)
+    first, second = register.begin(2, 10), register.begin(3, 11)
+    first.ended = second.ended = 12
+    register.acknowledge(second)
+    register.acknowledge(first)
+    assert [register.permits(value) for value in (1, 2, 3)] == [False, True, True]
+    third = register.begin(4, 20)
+    assert register.permits(4) and register.permits(2)
+    register.undo(third)
+    assert not register.permits(4)
+    last = register.begin(5, 21)
+    last.ended = 22
+    register.acknowledge(last)
+    assert [register.permits(value) for value in (2, 3, 5)] == [False, False, True]
 
 
 @pytest.mark.parametrize("seed", [12571, 15482])
@@ -70,16 +111,15 @@ def test_seeds_that_the_simulation_judged_wrongly(sqlite_stores: Stores, seed: i
     assert_survives(draw(seed), sqlite_stores)
 
 
-@pytest.mark.parametrize("sharded", [False, True], ids=["one ring", "sharded"])
-def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores, sharded: bool) -> None:
-    first, again = (run(draw(7, sharded=sharded), sqlite_stores, observe=True) for _ in range(2))
+def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores) -> None:
+    first, again = (run(draw(7), sqlite_stores, observe=True) for _ in range(2))
     assert first.results == again.results
     assert first.history == again.history
     assert first.figures.turns == again.figures.turns
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("seed", [17, 23])
+@pytest.mark.parametrize("seed", [23, 25])
 def test_a_seed_reproduces_a_run_on_a_server(both_stores: Stores, seed: int) -> None:
     """In these runs processes wait for locks, but one at a time: which of two goes on is the server's choice."""
     first, again = (run(draw(seed), both_stores, "postgres", observe=True) for _ in range(2))
@@ -140,26 +180,13 @@ def test_each_fault_happens(sqlite_stores: Stores, kind: str) -> None:
     assert_survives(script, sqlite_stores)
 
 
-def test_a_server_that_is_down_refuses_its_own_actors_only(sqlite_stores: Stores) -> None:
-    """All shards stop one after the other, and each of them is up again before the next one stops."""
-    outage = [Step("outage-1", "stop_server", seed) for seed in range(8)]
-    between = [Step(f"sender-{number}", "send_pairs", number, wait=2.0) for number in range(1, 9)]
-    steps = [step for pair in zip(outage, between) for step in pair]
-    outcome = run(Script(5, steps, sharded=True), sqlite_stores)
-    assert outcome.failure is None
-    met = outcome.figures.met
-    assert met["servers stopped"]
-    assert met["send_pairs: ShardsFailed"] + met["send_pairs: ShardUnavailable"]
-    assert 0 < met["event Processed"] < outcome.figures.messages
-
-
 def test_the_command_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "2", "--first", "3"]) == 0
     printed = capsys.readouterr().out
     assert "2 runs" in printed
     assert "0 of 2 seeds violate an invariant" in printed
-    assert main(["--seeds", "1", "--sharded", "--met"]) == 0
-    assert "layouts adopted" in capsys.readouterr().out
+    assert main(["--seeds", "1", "--met"]) == 0
+    assert "event Processed" in capsys.readouterr().out
     assert main(["--replay", "3"]) == 0
     assert "Step('" in capsys.readouterr().out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,26 +18,30 @@ import psycopg
 from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
 from airflow_mq.queue.blocks import settlement
 from airflow_mq.store import parse, upgrade
+from airflow_mq.store.working_set import writer
 from tests.crash.states import TABLES
 
 from .beside import simulated_commits
 from .clock import Clock, simulated_time
-from .database import POSTGRES_CLOCK, REAL_CONNECT, Server, simulated_postgres, simulated_sqlite
-from .messages import PAYLOAD, Call, Messages, Sent
+from .database import POSTGRES_CLOCK, REAL_CONNECT, simulated_postgres, simulated_sqlite
+from .messages import PAYLOAD, Call, Messages, Violation
+from .registers import Register
 from .scheduler import Process, Scheduler
 
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
 #: Seconds that the observer waits for a lock: an actor that holds one does not run meanwhile.
 OBSERVER_PATIENCE = 0.1
-#: A block is settled in parts of two messages if the setup has one of these remainders of 8. No setup of the regressions
-#: has: their cuts keep their places.
+#: A block is settled in parts of two messages, and two rows ahead of a floor are many, if the setup has one of these
+#: remainders of 8. No setup of the regressions has: their cuts keep their places.
 IN_PARTS = (4, 6)
+#: Label of the ring that is in another store, if stores are files.
+OTHER_STORE = "store"
 #: Tables of the caller's own rows.
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
 
-def draw_config(seed: int, *, sharded: bool = False) -> RingConfig:
-    """Return the settings of a ring. A shard forgets keys soon, so that its origins can leave."""
+def draw_config(seed: int) -> RingConfig:
+    """Return the settings of a ring."""
     random = Random(f"setup {seed}")
     order = random.choice(("deficit", "deficit", "deficit", "rotation", "shuffle"))
     return RingConfig(
@@ -53,39 +57,48 @@ def draw_config(seed: int, *, sharded: bool = False) -> RingConfig:
         set_aside_expires=random.choice((None, None, 3_600.0)),
         max_message_size=random.choice((None, None, 60)),
         rounds_per_block=random.choice((3, 10)),
-        **({"key_window": random.choice((7_200.0, 7_200.0, 86_400.0))} if sharded else {}),
     )
 
 
 class Stores:
     """The stores on which runs take place, prepared once."""
 
-    def __init__(self, folder: Path, postgres: Sequence[str] = ()) -> None:
-        """:param postgres: the addresses of fresh databases, one for each shard of a run."""
+    def __init__(self, folder: Path, postgres: str | None = None) -> None:
+        """:param postgres: the address of a fresh database."""
         self.folder = folder
         upgrade(parse(f"sqlite:///{folder / 'template.db'}"))
         connection = sqlite3.connect(folder / "template.db")
         with connection:
             connection.execute(OWN_TABLE.format("sim_own"))
         connection.close()
-        self._servers = [f"{uri}?statement_timeout=120" for uri in postgres]
-        for uri in postgres:
-            upgrade(parse(f"{uri}?statement_timeout=120"))
-            with psycopg.connect(uri) as opened:
+        self._server = f"{postgres}?statement_timeout=120"
+        if postgres is not None:
+            upgrade(parse(self._server))
+            with psycopg.connect(postgres) as opened:
                 opened.execute(POSTGRES_CLOCK + OWN_TABLE.format("sim.own"))
         self._number = 0
 
-    def fresh(self, store: str, names: Iterable[str] = ("",)) -> tuple[dict[str, str], str]:
-        """Return addresses of stores by name, and the name of a ring that they do not have."""
+    def fresh(self, store: str) -> tuple[str, str]:
+        """Return the address of a store, and the name of a ring that it does not have."""
         self._number += 1
         if store == "postgres":
-            return dict(zip(names, self._servers)), f"r{self._number}"
+            return self._server, f"r{self._number}"
         for old in self.folder.glob("run*.db*"):
             old.unlink()
-        paths = {name: self.folder / f"run{name}.db" for name in names}
-        for path in paths.values():
-            shutil.copy(self.folder / "template.db", path)
-        return {name: f"sqlite:///{path}" for name, path in paths.items()}, "r"
+        return self._copied("run.db"), "r"
+
+    def beside(self, label: str, uri: str, ring: str) -> tuple[str, str]:
+        """Return the address and the name of another ring beside one that is fresh.
+
+        Another store is a file of its own, with a ring of the same name. A server has all rings side by side.
+        """
+        if label == OTHER_STORE and uri.startswith("sqlite:"):
+            return self._copied("run_beside.db"), ring
+        return uri, f"{ring}-{label}"
+
+    def _copied(self, name: str) -> str:
+        shutil.copy(self.folder / "template.db", self.folder / name)
+        return f"sqlite:///{self.folder / name}"
 
 
 @dataclass
@@ -102,13 +115,25 @@ class Board:
     tasks: list[Call] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """End of a message that follows from the reports of its block's workers."""
+
+    block: int
+    #: Whether it is processed.
+    done: bool
+    #: Whether a worker began it: without an outcome, it has an attempt then, and no attempt otherwise.
+    begun: bool
+    why: str
+
+
 @dataclass
 class World:
     """One ring and everything around it."""
 
     uri: str
     ring: str
-    server: Server
+    clock: Clock
     scheduler: Scheduler
     observer: MessageQueue
     landing: Path
@@ -119,6 +144,16 @@ class World:
     relaxed: set[str] = field(default_factory=set)
     #: Tokens of blocks that an actor asked to end.
     asked: set[str] = field(default_factory=set)
+    #: Numbers of the ends that waited for the holder of the ring at the last check; those that were spoiled at any time.
+    waiting_ends: list[int] = field(default_factory=list)
+    set_apart: set[int] = field(default_factory=set)
+    #: Recorded ends that were seen, by the number of their block; and the last one that events show as applied.
+    recorded: dict[int, int] = field(default_factory=dict)
+    last_applied: int = 0
+    #: Blocks and ordered queues in which a message went back.
+    stopped: set[tuple[int, str]] = field(default_factory=set)
+    #: Version of a ring that no process holds, with the ends that waited there at the last check.
+    free_with_ends: tuple[int, Any] | None = None
     #: Live blocks at the last check, with their deadlines.
     live: dict[str, int] = field(default_factory=dict)
     #: Token, end and holder of the ring's lease at the last check.
@@ -130,29 +165,34 @@ class World:
     watcher: sqlite3.Connection | None = None
     #: What the watcher saw last.
     version: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name of the shard; empty for a queue without shards."""
-        return self.server.name
-
-    @property
-    def clock(self) -> Clock:
-        """Clock of the database."""
-        return self.server.clock
+    #: Name of a ring beside the ring of the run; empty for that one.
+    label: str = ""
+    #: Rings beside this one, to which its processors send.
+    beside: Sequence[World] = ()
+    #: Settings that actors change, by name.
+    settings: dict[str, Register] = field(default_factory=dict)
+    #: What must become of messages of a block, by the id of the message.
+    expected: dict[bytes, Expectation] = field(default_factory=dict)
+    #: What actors found where the package catches every error.
+    found: list[Violation] = field(default_factory=list)
+    #: Results of the steps, to compare stores.
+    results: list[str] = field(default_factory=list)
+    #: Number of ended transactions at the last check.
+    checked: int = -1
+    checks: int = 0
 
     @property
     def rings(self) -> Sequence[World]:
-        """The rings to which a sender sends."""
-        return [self]
+        """The ring of the run, and those beside it."""
+        return [self, *self.beside]
 
-    def calls(self, messages: Sequence[Sent]) -> list[Sequence[Sent]]:
-        """Return the parts of a call that are stored whole or not at all."""
-        return [messages]
+    def note(self, invariant: str, text: str) -> None:
+        """Note a violation that an actor found inside a processor: a service takes it for an error of the processor."""
+        self.found.append(Violation(invariant, text))
 
     def has_changed(self) -> bool:
         """Return whether what is stored may have changed since the last call."""
-        before, self.version = self.version, self.server.ended
+        before, self.version = self.version, self.scheduler.ended
         if self.watcher is not None:
             self.version = self.watcher.execute("PRAGMA data_version").fetchone()[0]
         return self.version != before
@@ -164,10 +204,10 @@ class World:
 
     def queue(self, process: Process) -> MessageQueue:
         """Return the queue of a process, opened if it has none."""
-        queue = process.memory.get(f"queue {self.name}")
+        key = f"queue {self.label}"
+        queue = process.memory.get(key)
         if queue is None:
-            queue = MessageQueue(self.uri, self.ring, actor=process.name)
-            process.memory[f"queue {self.name}"] = queue
+            queue = process.memory[key] = MessageQueue(self.uri, self.ring, actor=process.name)
             process.connections.insert(0, queue.close)
         assert isinstance(queue, MessageQueue)
         return queue
@@ -210,9 +250,9 @@ class World:
             text = f"SELECT {columns} FROM {store.prefix}{table} WHERE ring = {self.observer.session.ring_id}"
             return unit.connection.execute(text).fetchall()  # type: ignore[attr-defined]
 
-    def delayed(self) -> set[bytes]:
-        """Return the payloads that have not joined their queues."""
-        heaps = (bytes(heap) for (heap,) in self.rows("delayed", "heap"))
+    def delayed(self, due_after: int = 0) -> set[bytes]:
+        """Return the payloads that have not joined their queues; readers see due ones there already."""
+        heaps = (bytes(heap) for heap, due in self.rows("delayed", "heap, due") if due > due_after)
         return {payload for heap in heaps for payload in PAYLOAD.findall(heap)}
 
     def leftovers(self) -> dict[str, int]:
@@ -220,16 +260,22 @@ class World:
         return {
             table: count
             for table in TABLES
-            if table in ("mail", "delayed", "page", "aside", "loan") and (count := self.rows(table)[0][0])
+            if table in ("mail", "delayed", "page", "aside") and (count := self.rows(table)[0][0])
         }
 
 
 @contextmanager
-def simulated_stores(
-    stores: Stores, store: str, setup: int, scheduler: Scheduler, clock: Clock, servers: Sequence[Server]
-) -> Iterator[tuple[dict[str, str], str]]:
-    """Simulate time and a fresh store for each server; yield their addresses, and the name of a ring to create."""
-    uris, ring = stores.fresh(store, [server.name for server in servers])
+def a_world(
+    stores: Stores, store: str, setup: int, scheduler: Scheduler, clock: Clock, *, beside: Sequence[str] = ()
+) -> Iterator[World]:
+    """Yield a world with a fresh ring, in simulated time.
+
+    :param beside: labels of the rings beside it
+    """
+    uri, ring = stores.fresh(store)
+    landing = stores.folder / "landing"
+    shutil.rmtree(landing, ignore_errors=True)
+    landing.mkdir()
     # A store refuses a token that it knows.
     names = Random(f"names {setup} {ring}")
     with ExitStack() as stack:
@@ -237,27 +283,38 @@ def simulated_stores(
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
         if setup % 8 in IN_PARTS:
             stack.enter_context(mock.patch.object(settlement, "PART", 2))
+            stack.enter_context(mock.patch.object(writer, "MANY_AHEAD", 2))
         if store == "sqlite":
-            files = {uris[server.name].rpartition("/")[2]: server for server in servers}
-            stack.enter_context(simulated_sqlite(scheduler, clock, files))
+            stack.enter_context(simulated_sqlite(scheduler, clock))
         else:
-            by_uri = {uris[server.name]: server for server in servers}
-            stack.enter_context(simulated_postgres(scheduler, clock, by_uri))
+            stack.enter_context(simulated_postgres(scheduler, clock, uri))
             stack.enter_context(simulated_commits(scheduler))
-        yield uris, ring
+        world = stack.enter_context(_a_ring(uri, ring, setup, scheduler, clock, landing, store=store))
+        world.beside = [
+            stack.enter_context(
+                _a_ring(
+                    *stores.beside(label, uri, ring), setup + 1, scheduler, clock, landing,
+                    store=store, label=label, met=world.met,
+                )
+            )
+            for label in beside
+        ]  # fmt: skip
+        stack.callback(scheduler.close)
+        yield world
 
 
 @contextmanager
-def a_world(
-    stores: Stores, store: str, uri: str, ring: str, server: Server, scheduler: Scheduler, **shared: Any
+def _a_ring(
+    uri: str, ring: str, setup: int, scheduler: Scheduler, clock: Clock, landing: Path, *, store: str, **more: Any
 ) -> Iterator[World]:
-    """Yield the world of a ring that exists."""
-    landing = stores.folder / "landing"
-    shutil.rmtree(landing, ignore_errors=True)
-    landing.mkdir()
+    """Yield a new ring, with its observer."""
+    with MessageQueue(uri) as maker:
+        maker.admin.create_ring(ring, draw_config(setup))
     with ExitStack() as stack:
         observer = stack.enter_context(MessageQueue(uri, ring, actor="observer", busy_timeout=OBSERVER_PATIENCE))
+        # The events of an end follow when it is applied; until then its messages are where they were.
+        observer.session.ends = None
         watcher = None
         if store == "sqlite":
             watcher = stack.enter_context(closing(REAL_CONNECT(uri.removeprefix("sqlite:///"))))
-        yield World(uri, ring, server, scheduler, observer, landing, store=store, watcher=watcher, **shared)
+        yield World(uri, ring, clock, scheduler, observer, landing, store=store, watcher=watcher, **more)

@@ -104,4 +104,4 @@ class Cluster:
             with suppress(psutil.Error):
                 one.kill()
         for process in self.processes:
-            process.wait(10)
+            process.wait(60)

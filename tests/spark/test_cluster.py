@@ -94,7 +94,7 @@ def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: Make
         job.end()
 
     settled = queue.blocks.settle(block)
-    exchange.clear(queue, block.token, str(tmp_path / "exchange"))
+    assert exchange.sweep(queue, str(tmp_path / "exchange")) == 1
 
     assert (settled.processed, settled.failed, settled.went_back) == (17, 1, 4)
     assert [(p.payload, p.attempts) for p in queue.inspect.peek("deadly")] == [(b"die", 1), (b"behind it", 0)]

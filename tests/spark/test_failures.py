@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,7 +135,8 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     block = queue.blocks.plan()
     terms = terms_of(queue, block)
     tasks = tasks_of(block, terms, routes, part, 1)
-    channel = SimpleNamespace(open=lambda share: StoreSide(queue, block.token, share, owned=False))
+    side = partial(StoreSide, queue, block.token, owned=False)
+    channel = SimpleNamespace(open=lambda share, epoch=0: side(share, epoch=epoch), epoch=lambda shares: 0)
 
     with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
         run_frames(Frame(), channel, tasks, terms, part)

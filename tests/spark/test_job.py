@@ -173,7 +173,8 @@ def test_a_driver_that_is_killed_leaves_everything_to_the_next_block(
     eventually(lambda: not job.left())
     assert queue.blocks.get(block.token).state == "planned"
     # As if its lease had run out by now: no process renews it.
-    queue.blocks.renew(block.token, 0.2)
+    with queue.store.writing() as unit:
+        assert unit.blocks.close(queue.session.ring_id, bytes.fromhex(block.token), unit.now())
     eventually(queue.blocks.release_dead)
 
     done = sum(processed(queue).values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,10 +49,4 @@ def test_files_carry_the_permit_of_a_job(uri: str, tmp_path: Path) -> None:
         (part,) = routes.parts({"acme": 1})
         folder = hand_over(queue, block.token, routes, part, str(tmp_path / "exchange"))
         assert FolderChannel(folder).terms().permit == Permit("acme*", "regular")
-        manifest = Path(folder) / "manifest.json"
-        plain = json.loads(manifest.read_text())
-        del plain["manner"]["permit"]
-        manifest.write_text(json.dumps(plain))
-        # Handed over by a version that knew nothing of it.
-        assert FolderChannel(folder).terms().permit == Permit()
         queue.blocks.release(block)

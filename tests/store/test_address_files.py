@@ -231,13 +231,13 @@ def test_without_a_table_of_mounts_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_a_store_whose_file_is_gone_is_not_one_without_tables(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "store.db"
-    with pytest.raises(StoreMissing, match=f"there is no directory {path.parent}, .*store upgrade"):
+    with pytest.raises(StoreMissing, match=f"there is no directory {path.parent}; .*store upgrade"):
         MessageQueue(f"sqlite:///{path}")
     assert not path.parent.exists()
     upgrade(parse(f"sqlite:///{path}"))
     with MessageQueue(f"sqlite:///{path}") as queue:
         path.rename(path.with_name("away"))
-        with ThreadPoolExecutor() as pool, pytest.raises(StoreMissing, match=f"there is no file {path}, "):
+        with ThreadPoolExecutor() as pool, pytest.raises(StoreMissing, match=f"there is no file {path}; "):
             pool.submit(queue.enqueue_message, "acme", b"x").result()
         path.touch()
         with pytest.raises(SchemaMissing) as caught:

@@ -110,18 +110,12 @@ def claims(draw: st.DrawFn) -> Claim:
         decisions = draw(st.dictionaries(st.integers(first, first + count - 1), DECISIONS))
         weights = draw(st.just([]) | st.lists(WEIGHTS, min_size=count, max_size=count))
         runs.append(ClaimRun(draw(SMALL), first, count, draw(st.booleans()), decisions, weights))
-    return Claim(draw(ORIGINS), runs, draw(WEIGHTS), draw(st.none() | st.booleans()), draw(st.none() | WEIGHTS))
+    return Claim(draw(ORIGINS), runs, draw(WEIGHTS), draw(st.booleans()), draw(st.none() | WEIGHTS))
 
 
 @given(claims())
 def test_claims(claim: Claim) -> None:
     assert codec.unpack_claim(claim.origin, codec.pack_claim(claim)) == claim
-
-
-def test_claims_of_earlier_versions_are_read() -> None:
-    """They record neither the manner of their origin nor its most."""
-    plain = b'{"planned":[3,2],"runs":[{"page":0,"first":1,"count":2,"closed":true}]}'
-    assert codec.unpack_claim("acme", plain) == Claim("acme", [ClaimRun(0, 1, 2, True)], Weight(3, 2))
 
 
 OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(

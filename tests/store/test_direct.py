@@ -121,8 +121,8 @@ def test_any_use_of_the_connection_takes_the_answers_of_started_statements(conne
     for use in (
         lambda: connection.start(),
         lambda: connection.execute("SELECT 1"),
-        lambda: connection.copy_in(b"COPY seen FROM STDIN", b"1\n"),
-        lambda: connection.run_prepared(b"INSERT INTO seen SELECT 2", [], []),
+        lambda: connection.copy_in(b"COPY seen FROM STDIN", [b"1\n"]),
+        lambda: connection.run(b"INSERT INTO seen SELECT 2"),
     ):
         started = connection.later(ONE, {"n": 1})
         connection.start()

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.core.page import PlainRows
 from airflow_mq.store.horizon import horizon_of
 from airflow_mq.store.rows import StoredInboxRow
 from airflow_mq.store.working_set.inbox import Cut, Inbox
@@ -157,8 +156,6 @@ class Holder(Actor):
     """Locks the ring, and reads the horizon."""
 
     ahead = 0
-    #: Whether looks bring rows as one value, as they do while all are single plain messages.
-    plain = True
 
     def _read_last(self, db: Database) -> None:
         self.last = db.last + self.ahead
@@ -181,10 +178,8 @@ class Holder(Actor):
         asked = inbox.look + len(inbox.read)
         found = [id_ for id_ in db.visible() if id_ > inbox.start][:asked]
         look = inbox.look
-        if found and self.plain:
-            inbox.add_plain(PlainRows(found, [1] * len(found), [1] * len(found), []))
-        for id_ in found if not self.plain else ():
-            inbox.add(StoredInboxRow("a", id_, 1, 1, False, b"", b"", None))
+        if found:
+            inbox.add([StoredInboxRow("a", id_, 1, 1, False, b"", b"") for id_ in found])
         inbox.end_look(asked, len(found), look)
 
     def save(self, db: Database, inbox: Inbox, posted: int) -> Cut:
@@ -216,7 +211,7 @@ class Settler(Holder):
         while not inbox.rows and not inbox.empty:
             self.look(db, inbox)
         if inbox.rows:
-            inbox.take()
+            inbox.take(1)
             self.save(db, inbox, 2)
             return
         # The inbox is empty: the first message that is posted is cut.
@@ -252,7 +247,7 @@ class Service(Holder):
         if not self.inbox.rows and not self.inbox.empty:
             self.look(db, self.inbox)
         if self.inbox.rows:
-            self.inbox.take()
+            self.inbox.take(1)
 
     def _save(self, db: Database) -> None:
         cut = self.save(db, self.inbox, 1)
@@ -276,7 +271,7 @@ def key_of(db: Database, actors: list[Actor]) -> Any:
         inbox = getattr(actor, "inbox", None)
         parts.append((actor.at, actor.number, getattr(actor, "last", 0), getattr(actor, "horizon", 0)))
         if inbox is not None:
-            ids = tuple(inbox.ids())
+            ids = tuple(row.id for row in inbox.rows)
             parts.append(
                 (
                     inbox.cut,
@@ -336,12 +331,8 @@ def casts() -> Iterator[tuple[str, list[Actor]]]:
     yield "two rows of one sender", [Sender("s1", 2), Sender("s2", 1), Service("service")]
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["as one value", "row by row"])
 @pytest.mark.parametrize(("name", "actors"), list(casts()), ids=lambda value: value if isinstance(value, str) else "")
-def test_no_row_is_stranded_in_any_interleaving(
-    name: str, actors: list[Actor], plain: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Holder, "plain", plain)
+def test_no_row_is_stranded_in_any_interleaving(name: str, actors: list[Actor]) -> None:
     assert explore(actors) > 1_000
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from itertools import takewhile
 from typing import Any
 
 import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.cli import main
 from airflow_mq.core.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
-from airflow_mq.core.message import message_id
 from airflow_mq.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
+from airflow_mq.store.schema import _TABLE
 from airflow_mq.store.statements import migrations
-from tests.model.clock import Clock
 
 pytestmark = pytest.mark.empty_store
 
@@ -69,6 +69,38 @@ def test_an_edited_migration_is_refused(store_uri: str) -> None:
     run(address, f"UPDATE {table(address, 'migration')} SET checksum = 'other'")
     with pytest.raises(StoreCorrupt, match="in another wording"):
         upgrade(address)
+
+
+@pytest.mark.parametrize("newest", [1, 2, 15])
+def test_an_unreleased_store_is_refused_and_stays_as_it_is(
+    store_uri: str, newest: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = parse(store_uri)
+    run(address, _TABLE["sqlite" if address.driver == "sqlite" else "postgres"].format(schema=address.schema))
+    for version in range(1, newest + 1):
+        name = "0001_initial" if version == 1 else f"{version:04}_more"
+        values = f"(version, name, checksum) VALUES ({version}, '{name}', 'of then')"
+        run(address, f"INSERT INTO {table(address, 'migration')} {values}")
+    before = schema_of(address)
+    sentence = (
+        f"an unreleased airflow-mq made this store (schema version {newest}), and no release reads it; "
+        "drain it with that version, and start a new store"
+    )
+    assert (schema_status(address).state, schema_status(address).version) == ("unreleased", newest)
+    for use in (upgrade, MessageQueue):
+        with pytest.raises(SchemaTooOld) as refused:
+            use(address)
+        assert str(refused.value) == sentence
+    for words in (["upgrade"], ["sql"]):
+        assert main(["--store", store_uri, "store", *words]) != 0
+        said = capsys.readouterr()
+        assert sentence in said.err and not said.out
+    assert main(["--store", store_uri, "store", "version"]) == 1
+    assert sentence in capsys.readouterr().out
+    assert main(["--store", store_uri, "doctor", "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (found["check"], found["level"], f"{found['what']}; {found['do']}") == ("schema", "wrong", sentence)
+    assert schema_of(address) == before
 
 
 @pytest.mark.parametrize(("ahead", "error"), [(99, SchemaTooNew), (-99, SchemaTooOld)])
@@ -163,34 +195,6 @@ def test_a_store_that_is_current_needs_no_statements() -> None:
 
 def test_both_databases_are_at_the_same_version() -> None:
     assert [version for version, *_ in migrations("sqlite")] == [version for version, *_ in migrations("postgres")]
-
-
-def test_keys_of_before_they_had_origins_still_refuse_what_was_sent(
-    store_uri: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = parse(store_uri)
-    earlier = {
-        dialect: list(takewhile(lambda one: "keys_by_origin" not in one[1], migrations(dialect)))
-        for dialect in ("sqlite", "postgres")
-    }
-    with monkeypatch.context() as patch:
-        patch.setattr("airflow_mq.store.schema.migrations", earlier.__getitem__)
-        upgrade(address)
-    now, digest = clock.now, message_id(b"acme\0order")
-    for key, age in (("fresh", 3_600), ("stale", 90_000)):
-        blob = f"x'{digest.hex()}'" if address.driver == "sqlite" else f"'\\x{digest.hex()}'"
-        run(address, f"INSERT INTO {table(address, 'sent_key')} (ring, key, digest, at) "
-            f"VALUES (1, '{key}', {blob}, {now - age * 1_000_000})")  # fmt: skip
-    assert [name for name in upgrade(address) if "keys_by_origin" in name]
-    with MessageQueue(store_uri) as queue:
-        assert queue.enqueue_message("acme", b"order", key="fresh").repeated == 1
-        assert queue.enqueue_message("acme", b"order", key="stale").count == 1
-        assert queue.enqueue_message("globex", b"order", key="fresh").count == 1
-        # Whose the key was is not known, so it does not stand in the way of another message.
-        assert queue.enqueue_message("acme", b"other", key="fresh").count == 1
-        clock.advance(90_000)
-        queue.admin.housekeep()
-        assert queue.enqueue_message("acme", b"order", key="fresh").count == 1
 
 
 @pytest.mark.postgres

@@ -18,6 +18,7 @@ from airflow_mq import MessageQueue, Weight
 from airflow_mq.core.errors import (
     Busy,
     CommitInDoubt,
+    LoginRefused,
     MessageQueueError,
     SchemaMissing,
     StoreBusy,
@@ -128,7 +129,7 @@ def test_connecting_and_its_settings_are_translated(pg_uri: str) -> None:
     with Proxy(pg_uri) as proxy:
         found = open_store(proxy.uri)
         proxy.cut_before(b"lock_timeout")
-        for call in (found.connection, lambda: found.loose().__enter__(), lambda: found.send_one(1, "a", b"x")):
+        for call in (found.connection, lambda: found.loose().__enter__(), lambda: found.send_at_once(1, [])):
             proxy.cut_before(b"lock_timeout")
             with pytest.raises(StoreUnreachable, match="connection was lost"):
                 call()
@@ -300,7 +301,7 @@ def test_busy_takes_no_longer_than_the_busy_timeout(store_uri: str) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (errors.InvalidPassword(), StoreUnreachable), (errors.UndefinedTable(), SchemaMissing),
+        (errors.InvalidPassword(), LoginRefused), (errors.UndefinedTable(), SchemaMissing),
         (errors.OutOfMemory(), StoreUnreachable), (errors.DeadlockDetected(), StoreBusy),
         (errors.IoError(), StoreUnreachable), (errors.AdminShutdown(), StoreUnreachable),
         (errors.TransactionTimeout() if hasattr(errors, "TransactionTimeout") else errors.AdminShutdown(), StoreUnreachable),

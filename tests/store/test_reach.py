@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.queue.values import Batch
 from airflow_mq.store import parse, upgrade
 from airflow_mq.store.inbox import Inbox
-from airflow_mq.store.postgres import PostgresUnit
+from airflow_mq.store.rows import StoredInboxRow
 from airflow_mq.store.working_set.inbox import Cut
 from airflow_mq.store.working_set.inbox import Inbox as InboxRows
 from airflow_mq.store.working_set.inboxes import MOST_ROWS, InboxLoader, PayloadCache
@@ -30,25 +30,18 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of messages of each look and fetch."""
     counts: list[int] = []
-    looks, keep_heaps = Inbox.looks, PayloadCache.keep_heaps
+    after, keep_heaps = Inbox.after, PayloadCache.keep_heaps
 
-    def looked(
-        self: Inbox, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int, plain: Collection[str]
-    ) -> Callable[[], Iterator[Any]]:
-        rows = looks(self, ring, requests, limit, inline, plain)
-
-        def counted() -> Iterator[Any]:
-            for origin, found in rows():
-                counts.append(len(found.row_ids) if hasattr(found, "row_ids") else sum(row.items for row in found))
-                yield origin, found
-
-        return counted
+    def looked(self: Inbox, *args: Any, **options: Any) -> list[StoredInboxRow]:
+        rows = after(self, *args, **options)
+        counts.append(sum(row.items for row in rows))
+        return rows
 
     def kept(self: PayloadCache, heaps: Any) -> list[int]:
         counts.append(sum(heaps.items) if heaps.items else len(heaps.ids))
         return keep_heaps(self, heaps)
 
-    monkeypatch.setattr(Inbox, "looks", looked)
+    monkeypatch.setattr(Inbox, "after", looked)
     monkeypatch.setattr(PayloadCache, "keep_heaps", kept)
     return counts
 
@@ -104,14 +97,14 @@ def test_a_look_over_many_queues_reads_a_bounded_number_of_rows(queue: MessageQu
     queue.blocks.release(queue.blocks.plan(limit=Weight(1, 1 << 30)))
     fetched.clear()
     sums: list[int] = []
-    looks = InboxLoader._request
+    fill = InboxLoader._fill
 
-    def summed(self: InboxLoader, hungry: list[str], look: int) -> Any:
+    def summed(self: InboxLoader, hungry: list[str], look: int) -> None:
         sums.append(len(hungry) * look)
-        return looks(self, hungry, look)
+        fill(self, hungry, look)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InboxLoader, "_request", summed)
+        patch.setattr(InboxLoader, "_fill", summed)
         assert queue.service_queues(batch_processor(lambda batch: None)).processed == many * each
     assert max(sums) <= MOST_ROWS
     assert sum(fetched) < 3 * many * each
@@ -120,13 +113,13 @@ def test_a_look_over_many_queues_reads_a_bounded_number_of_rows(queue: MessageQu
 def looks_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of queues of each look."""
     calls: list[int] = []
-    looks = Inbox.looks
+    after = Inbox.after
 
     def counted(self: Inbox, ring: int, requests: Sequence[tuple[str, int]], *args: Any) -> Any:
         calls.append(len(requests))
-        return looks(self, ring, requests, *args)
+        return after(self, ring, requests, *args)
 
-    monkeypatch.setattr(Inbox, "looks", counted)
+    monkeypatch.setattr(Inbox, "after", counted)
     return calls
 
 
@@ -137,36 +130,6 @@ def test_queues_with_as_many_messages_need_no_more_looks(queue: MessageQueue, mo
     assert queue.service_queues(batch_processor(lambda batch: None)).processed == ORIGINS * 1_000
     # The first queue takes a few, then each one finds the ends of several queues.
     assert len(calls) <= 5, calls
-
-
-@pytest.mark.postgres
-def test_the_database_reads_the_next_rows_while_a_plan_goes_on(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    upgrade(parse(pg_uri))
-    begun: list[None] = []
-    start = PostgresUnit.start
-
-    def counted(self: PostgresUnit) -> None:
-        begun.append(None)
-        start(self)
-
-    monkeypatch.setattr(PostgresUnit, "start", counted)
-    with MessageQueue(pg_uri) as queue:
-        for _ in range(1_000):
-            queue.enqueue_messages((f"origin-{at:02}", b"message") for at in range(ORIGINS))
-        block = queue.blocks.plan()
-        assert len(begun) >= 2
-        queue.blocks.release(block)
-        monkeypatch.setattr(PostgresUnit, "pipelines", False)
-        begun.clear()
-        again = queue.blocks.plan()
-        assert not begun
-        assert again.messages == block.messages == ORIGINS * 1_000
-        assert again.claims == block.claims
-        # A block that takes few messages reads none that it does not take.
-        monkeypatch.setattr(PostgresUnit, "pipelines", True)
-        queue.blocks.release(again)
-        queue.blocks.plan(limit=Weight(LIMIT, 1 << 30))
-        assert not begun
 
 
 def test_visits_that_need_several_fetches_share_them(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from airflow_mq import Message, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.cli.doctor.postgres import look
 from airflow_mq.core.errors import MessageTooLong
 from airflow_mq.measuring.scratch import beside
+from airflow_mq.queue.values import Delivery
 from airflow_mq.store import parse, schema_status, upgrade, upgrade_sql
-from airflow_mq.store.schema import _TABLE, checksum
+from airflow_mq.store.schema import _TABLE
 from airflow_mq.store.statements import migrations
 from tests.queue.callers import STYLES, Caller
 from tests.store.test_statements import NAMES
@@ -120,7 +122,7 @@ def hostile_uri(shadowed_uri: str) -> str:
 
 
 def test_without_our_search_path_the_shadows_are_called(hostile_uri: str) -> None:
-    calls = ["unnest(ARRAY['a', 'b'])", "count(1::bigint)", "max(1)", "strpos('a', 'b')", "1 = 1", "'a'::name = 'b'::name",
+    calls = ["unnest(ARRAY['a', 'b'])", "count(1::bigint)", "max(1)", "split_part('a', 'b', 1)", "1 = 1", "'a'::name = 'b'::name",
              "nextval('evil.called')", "pg_notify('a', 'b')", "coalesce(sum(1), 0)", "'{}'::pg_catalog.jsonb -> 'a'",
              "pg_current_xact_id()", "octet_length('\\x00'::pg_catalog.bytea)", "now()", "clock_timestamp()"]  # fmt: skip
     with psycopg.connect(hostile_uri, autocommit=True) as connection:
@@ -161,11 +163,11 @@ def _use_ring(queue: MessageQueue) -> None:
     queue.admin.pause("b/1", reason="a reason", below=queue.config.paths)
     queue.inspect.dry_run()
     queue.admin.resume("b/1")
-    queue.service_queues(lambda delivery: None if delivery.origin[0] == "a" else Yield())
+    queue.service_queues(lambda delivery: None if delivery.headers or delivery.origin[0] == "a" else Yield())
     queue.enqueue_messages("a/two", [b"1", b"2", b"3"])
     block = queue.blocks.plan(key="a block")
     queue.blocks.renew(block)
-    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.report(block, [batch.answer() for batch in block.batches() if batch.headers and batch.sent_at])
     queue.blocks.reported(block)
     queue.blocks.settle(block)
     queue.enqueue_messages("c", [b"1", b"2"])
@@ -174,6 +176,7 @@ def _use_ring(queue: MessageQueue) -> None:
         assert token is not None and token.fetch()
         finish(token)
     queue.blocks.release(queue.blocks.plan())
+    _settle_during_a_service(queue)
     _look_at(queue)
     queue.admin.force_set_head("d")
     for aside in queue.set_aside.list(limit=10):
@@ -185,6 +188,21 @@ def _use_ring(queue: MessageQueue) -> None:
     queue.payloads.sweep()
     queue.admin.housekeep()
     assert queue.check() == []
+
+
+def _settle_during_a_service(queue: MessageQueue) -> None:
+    """Record the end of a block, which the service applies."""
+    queue.enqueue_message("e", b"1")
+    block = queue.blocks.plan(origins=["e"])
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.enqueue_message("f", b"1")
+
+    def settle(delivery: Delivery) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(queue.blocks.settle, block.id).result()
+        queue.footprint("e")
+
+    queue.service_queues(settle)
 
 
 def _look_at(queue: MessageQueue) -> None:
@@ -220,6 +238,10 @@ def _look_at(queue: MessageQueue) -> None:
         queue.inspect.ring_version,
     ):
         overview()
+    queue.inspect.backlog(deepest=3)
+    queue.inspect.oldest(limit=3)
+    queue.set_aside.list(block=1)
+    queue.set_aside.list(arrived=1)
     for event in list(queue.inspect.events(limit=3)):
         queue.inspect.history(event.id, origin=event.origin)
 
@@ -287,21 +309,21 @@ def test_the_callers_search_path_is_given_back(pg_uri: str) -> None:
         connection.execute("CREATE TABLE business (what int)")
 
 
-def test_a_store_that_was_made_among_shadows_is_freed_of_them(hostile_uri: str) -> None:
-    """Release 0.2 made its tables under the search path of the session."""
+def test_a_store_that_is_made_among_shadows_calls_none(hostile_uri: str) -> None:
+    """A person may run the statements one by one, under the search path of the session."""
     address = parse(hostile_uri)
-    with psycopg.connect(hostile_uri, autocommit=True) as old:
-        old.execute("CREATE FUNCTION evil.nextval(pg_catalog.text) RETURNS bigint LANGUAGE sql AS 'SELECT 77::bigint'")
-        old.execute("SET search_path = pg_catalog, evil")  # As public is: behind, and yet preferred for a plain text.
-        old.execute(_TABLE["postgres"].format(schema=address.schema).encode())
-        for version, name, text in migrations("postgres")[:5]:
-            old.execute(text.replace("{s}", address.prefix).encode())
-            old.execute(f"INSERT INTO {address.prefix}migration VALUES (%s, %s, %s)", (version, name, checksum(text)))
-        before = old.execute(BOUND, {"schema": address.schema}).fetchall()
-    assert {row[0] for row in before} >= {"mail", "event"}
-    upgrade(address)
-    with psycopg.connect(hostile_uri, autocommit=True, options="-c search_path=pg_catalog") as now:
-        assert now.execute(BOUND, {"schema": address.schema}).fetchall() == []
+    with psycopg.connect(hostile_uri, autocommit=True) as prompt:
+        prompt.execute(
+            "CREATE FUNCTION evil.nextval(pg_catalog.text) RETURNS bigint LANGUAGE sql AS 'SELECT 77::bigint'"
+        )
+        prompt.execute(
+            "SET search_path = pg_catalog, evil"
+        )  # As public is: behind, and yet preferred for a plain text.
+        prompt.execute(_TABLE["postgres"].format(schema=address.schema).encode())
+        for _, _, text in migrations("postgres"):
+            prompt.execute(text.replace("{s}", address.prefix).encode())
+        prompt.execute("SET search_path = pg_catalog")
+        assert prompt.execute(BOUND, {"schema": address.schema}).fetchall() == []
 
 
 #: Defaults that call a function of another schema.

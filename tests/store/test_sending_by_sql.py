@@ -134,13 +134,6 @@ def test_a_key_of_one_client_is_a_key_of_the_other(connection: psycopg.Connectio
         assert send(connection, "default", "other", b"three", key="python") == 1
 
 
-def test_a_key_of_an_older_version_is_refused_by_its_name(connection: psycopg.Connection[Any], pg_uri: str) -> None:
-    with MessageQueue(pg_uri) as queue:
-        queue.enqueue_message("acme", b"one", key="k")
-        connection.execute("UPDATE airflow_mq.sent_key SET digest = substr(digest, 2)")
-        assert send(connection, "default", "acme", b"one", key="k") == 0
-
-
 def test_a_message_that_is_due_later_waits(connection: psycopg.Connection[Any], pg_uri: str) -> None:
     with MessageQueue(pg_uri) as queue:
         later = datetime.now(timezone.utc) + timedelta(hours=1)

@@ -17,8 +17,8 @@ import pyte
 
 #: Seconds after which a test stops to wait.
 PATIENCE = 90.0
-#: The bytes around a frame, which a terminal shows at once.
-_BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
+#: The bytes with which a frame begins.
+_HOME = b"\x1b[H"
 #: Written behind all that a program wrote, to be sure that it was read; no program here writes it.
 _MARK = b"\x1e"
 
@@ -33,9 +33,7 @@ class Emulated:
         self.stream = pyte.ByteStream(self.screen)
         self.master, self.slave = pty.openpty()
         self.raw = b""
-        self._unshown = b""
-        self._was_resized = False
-        self._frame_lines = 0
+        self._resized_at: int | None = None
         self._set_size(width, height)
         self.before = termios.tcgetattr(self.slave)
         environment = {**environment, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -78,42 +76,25 @@ class Emulated:
 
     def resize(self, width: int, height: int) -> None:
         """Change the size; `until` then waits for a frame of the new height."""
-        self._was_resized, self._frame_lines = True, 0
+        self._resized_at = len(self.raw)
         self.screen.resize(height, width)
         self.screen.reset()
         self._set_size(width, height)
 
     def read(self, seconds: float) -> bool:
-        """Read what the program wrote, and return whether there was anything; the screen changes by whole frames."""
+        """Read what the program wrote, and return whether there was anything."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         data = os.read(self.master, 65536)
         self.raw += data
-        self._unshown += data
-        self._show()
+        self.stream.feed(data)
         return True
-
-    def _show(self) -> None:
-        while _BEGIN in self._unshown:
-            plain, _, rest = self._unshown.partition(_BEGIN)
-            frame, end, behind = rest.partition(_END)
-            self.stream.feed(plain)
-            if not end:
-                self._unshown = _BEGIN + rest
-                return
-            self.stream.feed(frame)
-            self._frame_lines = frame.count(b"\r\n") + 1
-            self._unshown = behind
-        # The beginning of a marker may be all that was read of it.
-        cut = next((size for size in range(len(_BEGIN) - 1, 0, -1) if self._unshown.endswith(_BEGIN[:size])), 0)
-        shown = len(self._unshown) - cut
-        self.stream.feed(self._unshown[:shown])
-        self._unshown = self._unshown[shown:]
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the last frame was drawn for the height that the terminal has now."""
-        return not self._was_resized or self._frame_lines == self.screen.lines
+        """Whether a whole frame was drawn for the height that the terminal has now."""
+        frames = () if self._resized_at is None else self.raw[self._resized_at :].split(_HOME)[1:-1]
+        return self._resized_at is None or self.screen.lines in (frame.count(b"\r\n") + 1 for frame in frames)
 
     def drain(self) -> None:
         """Take all that was written up to now: the system hands it over a moment after it was written."""

@@ -52,7 +52,7 @@ def asked(environment: dict[str, str], line: str) -> list[str]:
         ("airflow-mq queue pau", ["pause", "paused"]),
         ("airflow-mq set-aside exec", ["execute "]),
         ("airflow-mq top --int", ["--interval "]),
-        ("airflow-mq top --sort ", ["backlog", "name", "oldest", "turn"]),
+        ("airflow-mq top --sort ", ["backlog", "oldest", "turn"]),
         ("airflow-mq --ring ni", ["night "]),
         ("airflow-mq message peek acme/", ["acme/mail "]),
         ("airflow-mq set-aside discard ", ["acme/mail:0:0 "]),

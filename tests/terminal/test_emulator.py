@@ -1,4 +1,4 @@
-"""The terminal of these tests: a person sees whole frames, and all that was written."""
+"""The terminal of these tests: all that was written is read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,6 @@ import pytest
 from tests.terminal.emulator import Emulated
 
 pytestmark = pytest.mark.slow
-
-
-def test_half_a_frame_is_not_looked_at() -> None:
-    code = (
-        "import sys, time\n"
-        "for text in ('\\x1b[?2026hfirst\\r\\n', 'second\\x1b[?2026l'):\n"
-        "    print(text, end='', flush=True); time.sleep(0.3)\n"
-        "input()"
-    )
-    with Emulated([sys.executable, "-c", code], os.environ) as terminal:
-        assert terminal.until("first") == "first\nsecond"
-        terminal.press("\n")
-        assert terminal.end() == 0
 
 
 def test_what_was_written_last_is_read() -> None:

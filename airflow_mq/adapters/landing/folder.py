@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -50,7 +51,18 @@ class LocalPlace(Place):
         with suppress(FileNotFoundError):
             about = entry.stat(follow_symlinks=False)
             if not settle or time.time() - about.st_ctime >= settle:
-                yield Found(path, about.st_size, f"{about.st_mtime_ns}+{about.st_size}", _identity(about))
+                yield _found(path, about)
+
+    def find(self, path: str) -> Found | None:
+        """Return the file at a path below the folder; None if there is none, or if a link is on the way."""
+        try:
+            with self._parent(path) as (folder, name):
+                about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return None
+            raise
+        return _found(path, about) if stat.S_ISREG(about.st_mode) else None
 
     @contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -155,6 +167,10 @@ class LocalPlace(Place):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             with os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "w", errors="backslashreplace") as file:
                 file.write(text)
+
+
+def _found(path: str, about: os.stat_result) -> Found:
+    return Found(path, about.st_size, f"{about.st_mtime_ns}+{about.st_size}", _identity(about))
 
 
 def _identity(about: os.stat_result) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...words import when
 from ..command import command
@@ -52,7 +52,6 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
     for name in queue.admin.rings():
         # Shares the connection, which the caller closes.
         yield from _ring(MessageQueue(queue.store, name))
-    yield from _holds(queue)
     if queue.store.address.driver == "sqlite":
         from . import sqlite
 
@@ -69,6 +68,8 @@ def _schema(status: SchemaStatus) -> Finding:
         return fine("schema", f"version {status.version}, as expected")
     if status.state == "missing":
         return wrong("schema", status.lacks or "the store has no tables yet", "run `airflow-mq store upgrade`")
+    if status.state == "unreleased":
+        return wrong("schema", *status.unreleased.split("; "))
     if status.state == "older":
         return wrong("schema", facts, "run `airflow-mq store upgrade`")
     return wrong("schema", facts, "install a newer airflow-mq here")
@@ -110,6 +111,7 @@ def _ring(queue: MessageQueue) -> Iterator[Finding]:
         yield fine(check, "its settings go together")
     yield from _dead_blocks(queue)
     yield from _servers(queue)
+    yield from _hold(queue)
 
 
 def _servers(queue: MessageQueue) -> Iterator[Finding]:
@@ -119,7 +121,9 @@ def _servers(queue: MessageQueue) -> Iterator[Finding]:
         limit = one.limit_in(config)
         takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
         limited = "no limit" if limit is None else f"a limit of {limit}"
-        yield fine(check, f"{one.name} services {takes} with {limited}, last at {when(one.at)}")
+        yield fine(check, f"{one.title} services {takes} with {limited}, last at {when(one.at)}")
+    for overdue in queue.inspect.overdue(LOOKED_AT):
+        yield (note if overdue.is_new else wrong)(check, overdue.sentence, overdue.remedy)
     if servers:
         for told in queue.inspect.stuck(LOOKED_AT):
             yield wrong(check, told.sentence, "; or ".join(told.remedies))
@@ -130,41 +134,53 @@ def _dead_blocks(queue: MessageQueue) -> Iterator[Finding]:
     planned = queue.blocks.list("planned", limit=1000)
     dead = [block for block in planned if block.deadline <= now]
     for block in dead:
+        if block.problem:
+            yield wrong(
+                check,
+                f"block {block.id} ({block.messages:,} messages) cannot be settled: {block.problem}; its messages stay "
+                "in flight, and other queues go on",
+                "each plan and `airflow-mq ring housekeep` try again; install the latest airflow-mq, and report the "
+                "error with the output of `airflow-mq check`",
+            )
+            continue
         yield wrong(
             check,
             f"block {block.id} ({block.messages:,} messages) is {span((now - block.deadline).total_seconds())} past "
             "its deadline; its queues wait for it",
             f"airflow-mq --ring {queue.ring} block release {block.token} (planning the next block does it, too)",
         )
-    if not dead:
+    unapplied = queue.blocks.unapplied()
+    for number, error in unapplied:
+        yield wrong(
+            check,
+            f"block {number} has ended, and its result cannot be applied: {error}; its messages stay in flight, and "
+            "other queues go on",
+            "`airflow-mq ring housekeep` tries again; install the latest airflow-mq, and report the error with the "
+            "output of `airflow-mq check`",
+        )
+    if not dead and not unapplied:
         yield fine(check, f"{len(planned):,} at work, none past its deadline")
 
 
-def _holds(queue: MessageQueue) -> Iterator[Finding]:
-    now = store_now(queue).timestamp()
-    for ring, holder, until in _leases(queue.store):
-        check, left = f"hold on {ring}", until / 1_000_000 - now
-        if left > FAR_HOLD:
-            yield wrong(
-                check,
-                f"{holder} holds the ring for another {span(left)}, longer than any service does",
-                "did the store's clock jump back? Look whether that process lives; nothing is serviced until then",
-            )
-        elif left > 0:
-            yield note(check, f"{holder} holds the ring", "other services wait for it; if it hangs, end that process")
-        else:
-            yield note(check, f"{holder} stopped without releasing the ring", "nothing: the next service takes over")
-
-
-def _leases(store: Any) -> list[tuple[str, str, int]]:
-    prefix = store.prefix
-    text = (
-        f"SELECT r.name, s.lease_holder, s.lease_until FROM {prefix}state AS s "  # noqa: S608 - a prefix of ours
-        f"JOIN {prefix}ring AS r ON r.id = s.ring WHERE s.lease_token IS NOT NULL ORDER BY r.name"
-    )
-    with store.loose():
-        rows = store.connection().execute(text).fetchall()
-    return [(name, holder or "an unknown process", until) for name, holder, until in rows]
+def _hold(queue: MessageQueue) -> Iterator[Finding]:
+    check, servicing = f"hold on {queue.ring}", queue.inspect.servicing()
+    if servicing.held_until is None:
+        return
+    left = (servicing.held_until - servicing.now).total_seconds()
+    if left > FAR_HOLD:
+        yield wrong(
+            check,
+            f"{servicing.holder} holds the ring for another {span(left)}, longer than any service does",
+            "did the store's clock jump back? Look whether that process lives; nothing is serviced until then",
+        )
+    elif left > 0:
+        yield note(
+            check, f"{servicing.holder} holds the ring", "other services wait for it; if it hangs, end that process"
+        )
+    else:
+        yield note(
+            check, f"{servicing.holder} stopped without releasing the ring", "nothing: the next service takes over"
+        )
 
 
 def _tell(session: Session, where: str, found: list[Finding]) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from ...queue.values import moment
 from . import rights
 from .findings import Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
-    import psycopg
-    from psycopg.rows import TupleRow
-
     from ...store import Store
-
-    Connection: TypeAlias = psycopg.Connection[TupleRow]
+    from ...store.server import Server
 
 #: Rows that are dead and not removed yet, from which on a table is called bloated.
 DEAD_ROWS, DEAD_PER_LIVE = 100_000, 2
@@ -35,24 +32,20 @@ _SETTINGS = (
 )
 
 
-def look(store: Store[Connection]) -> Iterator[Finding]:
+def look(store: Store[Any]) -> Iterator[Finding]:
     """Yield the findings of all checks."""
-    with store.loose():
-        connection = store.connection()
-        yield from _settings(connection)
-        yield from rights.look(connection, store.address.schema)
-        yield from _bloat(connection, store.address.schema)
-        yield from _transactions(connection)
-        yield from _prepared(connection)
-        yield from _slots(connection)
+    schema = store.address.schema
+    with store.loose() as unit:
+        yield from _settings(unit.server)
+        yield from rights.look(unit.server, schema)
+        yield from _bloat(unit.server, schema)
+        yield from _transactions(unit.server)
+        yield from _prepared(unit.server)
+        yield from _slots(unit.server)
 
 
-def _settings(connection: Connection) -> Iterator[Finding]:
-    # The value that others get: ours are set when we connect.
-    rows = connection.execute(
-        "SELECT name, reset_val FROM pg_settings WHERE name = ANY(%s)", ([one[0] for one in _SETTINGS],)
-    )
-    known = {name: value for name, value in rows.fetchall()}
+def _settings(server: Server) -> Iterator[Finding]:
+    known = server.settings([name for name, *_ in _SETTINGS])
     sound = True
     for name, bad, what, do in _SETTINGS:
         if known.get(name) == bad:
@@ -62,18 +55,14 @@ def _settings(connection: Connection) -> Iterator[Finding]:
         yield fine("settings", "none that hurt")
 
 
-def _bloat(connection: Connection, schema: str) -> Iterator[Finding]:
-    rows = connection.execute(
-        "SELECT relname, n_live_tup, n_dead_tup, greatest(last_vacuum, last_autovacuum) FROM pg_stat_user_tables "
-        "WHERE schemaname = %s ORDER BY n_dead_tup DESC",
-        (schema,),
-    ).fetchall()
+def _bloat(server: Server, schema: str) -> Iterator[Finding]:
+    rows = server.dead_rows(schema)
     sound = True
     for table, live, dead, vacuumed in rows:
         if dead < DEAD_ROWS or dead < DEAD_PER_LIVE * live:
             continue
         sound = False
-        last = "never" if vacuumed is None else f"last on {vacuumed:%Y-%m-%d %H:%M}"
+        last = "never" if vacuumed is None else f"last on {moment(vacuumed):%Y-%m-%d %H:%M}"
         yield wrong(
             "bloat",
             f"table {table} has {dead:,} dead rows beside {live:,} live ones; vacuumed {last}",
@@ -84,17 +73,11 @@ def _bloat(connection: Connection, schema: str) -> Iterator[Finding]:
         yield fine("bloat", f"{sum(row[2] for row in rows):,} dead rows in all, which is little")
 
 
-def _transactions(connection: Connection) -> Iterator[Finding]:
-    rows = connection.execute(
-        "SELECT pid, coalesce(usename, '?'), coalesce(application_name, ''), coalesce(datname, '?'), state, "
-        "extract(epoch FROM clock_timestamp() - xact_start)::float8, "
-        "extract(epoch FROM clock_timestamp() - state_change)::float8 "
-        "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND xact_start IS NOT NULL "
-        "AND backend_type IN ('client backend', 'walsender') ORDER BY xact_start"
-    ).fetchall()
+def _transactions(server: Server) -> Iterator[Finding]:
+    rows = server.open_transactions()
     sound = True
     for pid, user, program, database, state, opened, idle in rows:
-        is_idle = str(state).startswith("idle in transaction") and idle >= IDLE
+        is_idle = state.startswith("idle in transaction") and idle >= IDLE
         if opened < OPEN and not is_idle:
             continue
         sound = False
@@ -109,11 +92,8 @@ def _transactions(connection: Connection) -> Iterator[Finding]:
         yield fine("transactions", f"{len(rows):,} open beside this one, none for long")
 
 
-def _prepared(connection: Connection) -> Iterator[Finding]:
-    rows = connection.execute(
-        "SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts"
-    ).fetchall()
-    for name, age in rows:
+def _prepared(server: Server) -> Iterator[Finding]:
+    for name, age in server.prepared_transactions():
         if age >= IDLE:
             yield wrong(
                 "transactions",
@@ -122,11 +102,8 @@ def _prepared(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _slots(connection: Connection) -> Iterator[Finding]:
-    rows = connection.execute(
-        "SELECT slot_name, coalesce(age(xmin), 0), active FROM pg_replication_slots WHERE xmin IS NOT NULL"
-    ).fetchall()
-    for name, age, active in rows:
+def _slots(server: Server) -> Iterator[Finding]:
+    for name, age, active in server.replication_slots():
         if not active:
             yield wrong(
                 "replication",

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ...store.roles import SENT, is_secret
 from .findings import Finding, fine, note, wrong
 
 if TYPE_CHECKING:
-    import psycopg
-    from psycopg.rows import TupleRow
+    from ...store.server import Right, SenderRole, Server
 
-    Connection: TypeAlias = psycopg.Connection[TupleRow]
-
-#: Rights that let a role run code as others or fake the version of the store: `_RUNNING_CODE` reports them.
+#: Rights that let a role run code as others or fake the version of the store: `_running_code` reports them.
 _REPORTED = "TRIGGER"
 _WRITING = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
 #: The right to see how many messages were stored.
@@ -24,77 +20,17 @@ _RECEIPT = ("SELECT", "stored")
 #: Tables that decide about rights and versions, and what a role that may write them can do.
 _DECIDING = {"migration": "may write the table of applied migrations", "sender": "may grant rights to send"}
 
-#: Privileges of other roles on the schema: CREATE there, TRIGGER on any table, writing on the tables that decide.
-_RUNNING_CODE = """
-WITH granted AS (
-    SELECT a.privilege_type AS kind, '' AS place, a.grantee, n.nspowner AS owner
-    FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = %(schema)s AND a.privilege_type = 'CREATE'
-    UNION ALL
-    SELECT a.privilege_type, c.relname, a.grantee, c.relowner
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) a
-    WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND (
-        a.privilege_type = 'TRIGGER'
-        OR c.relname = ANY(%(deciding)s) AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
-    )
-), named AS (
-    SELECT g.kind, g.place, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(g.grantee)::text END AS role
-    FROM granted g
-    WHERE g.grantee <> g.owner
-    AND (g.place = ANY(%(deciding)s) OR g.grantee <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user))
-)
-SELECT string_agg(kind, ', ' ORDER BY kind), place, role, CASE role WHEN 'PUBLIC' THEN role ELSE quote_ident(role) END
-FROM named GROUP BY kind <> 'TRIGGER', place, role ORDER BY place, role
-"""
 
-#: Rights of other roles on tables and their columns; column '' is the whole table.
-_ON_TABLES = """
-SELECT c.relname::text, '', a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(g.rolname) END
-FROM pg_class c CROSS JOIN aclexplode(c.relacl) a LEFT JOIN pg_roles g ON g.oid = a.grantee
-WHERE c.relnamespace = %(schema)s::regnamespace AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
-UNION
-SELECT c.relname, t.attname, a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(g.rolname) END
-FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid CROSS JOIN aclexplode(t.attacl) a
-LEFT JOIN pg_roles g ON g.oid = a.grantee
-WHERE c.relnamespace = %(schema)s::regnamespace AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
-"""
-
-#: Functions of the schema that PUBLIC may execute.
-_FOR_PUBLIC = """
-SELECT DISTINCT p.proname::text
-FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-WHERE p.pronamespace = %(schema)s::regnamespace AND a.grantee = 0 ORDER BY 1
-"""
-
-#: Senders, and the roles with rights on tables that they are members of. NULL if the role was dropped.
-_SENDERS = """
-SELECT s.role::oid::int8, quote_ident(r.rolname), array_agg(DISTINCT quote_ident(g.rolname)) FILTER (WHERE EXISTS (
-    SELECT FROM pg_class c WHERE c.relnamespace = %(schema)s::regnamespace AND c.relkind = 'r'
-    AND has_table_privilege(g.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE')))
-FROM {}.sender s LEFT JOIN pg_roles r ON r.oid = s.role
-LEFT JOIN pg_auth_members m ON m.member = r.oid LEFT JOIN pg_roles g ON g.oid = m.roleid GROUP BY 1, 2 ORDER BY 2, 1
-"""
-
-
-@dataclass(frozen=True)
-class Right:
-    """A privilege of a role on a table, or on one of its columns."""
-
-    table: str
-    column: str
-    kind: str
-    role: str
-
-
-def look(connection: Connection, schema: str) -> Iterator[Finding]:
+def look(server: Server, schema: str) -> Iterator[Finding]:
     """Yield the findings about rights."""
-    yield from _running_code(connection, schema)
-    found = [*_wide(connection, schema)]
+    yield from _running_code(server, schema)
+    found = [*_wide(server, schema)]
     yield from found or [fine("grants", "no role has more rights on the tables than its kind needs")]
 
 
-def _running_code(connection: Connection, schema: str) -> Iterator[Finding]:
+def _running_code(server: Server, schema: str) -> Iterator[Finding]:
     """Grants by which other roles run code with the rights of the store's users, or fake its version."""
-    rows = connection.execute(_RUNNING_CODE, {"schema": schema, "deciding": [*_DECIDING]}).fetchall()
+    rows = server.rights_to_run_code(schema, _DECIDING)
     for kind, table, role, quoted in rows:
         name = f"{schema}.{table}" if table else f"SCHEMA {schema}"
         revoke = f"REVOKE {kind} ON {name} FROM {quoted}"
@@ -108,19 +44,18 @@ def _running_code(connection: Connection, schema: str) -> Iterator[Finding]:
         yield fine("rights", f"no other role may create anything in the schema {schema}")
 
 
-def _wide(connection: Connection, schema: str) -> Iterator[Finding]:
-    place = {"schema": '"' + schema + '"'}
+def _wide(server: Server, schema: str) -> Iterator[Finding]:
     by_role: dict[str, set[Right]] = defaultdict(set)
-    for row in connection.execute(_ON_TABLES, place):
-        by_role[row[3]].add(Right(*row))
+    for right in server.rights_on_tables(schema):
+        by_role[right.role].add(right)
     public = [one for one in by_role.pop("PUBLIC", ()) if one.kind != _REPORTED and not _decides(one)]
     if public:
         yield wrong("grants", f"every role may use {_tables(schema, public)}", _revoke(schema, public, "PUBLIC"))
-    functions = [f"{schema}.{name}" for (name,) in connection.execute(_FOR_PUBLIC, place)]
+    functions = [f"{schema}.{name}" for name in server.public_functions(schema)]
     if functions:
         names = ", ".join(functions)
         yield wrong("grants", f"every role may execute {names}", f"REVOKE EXECUTE ON FUNCTION {names} FROM PUBLIC")
-    senders = _sender_rows(connection, schema)
+    senders = server.sender_roles(schema)
     yield from _senders(schema, senders, by_role)
     for role in sorted(by_role.keys() - {role for _, role, _ in senders}):
         secret = [one for one in by_role[role] if one.kind == "SELECT" and is_secret(one.table, one.column)]
@@ -129,15 +64,7 @@ def _wide(connection: Connection, schema: str) -> Iterator[Finding]:
             yield note("grants", what, f"{_revoke(schema, secret, role)}, then airflow-mq store grant reader {role}")
 
 
-def _sender_rows(connection: Connection, schema: str) -> list[TupleRow]:
-    """Return the number, name and groups of each role with a grant to send, if this role may read the grants."""
-    readable = "SELECT has_table_privilege(to_regclass(%s), 'SELECT')"
-    if connection.execute(readable, (f'"{schema}".sender',)).fetchone() != (True,):
-        return []
-    return connection.execute(_SENDERS.format(f'"{schema}"').encode(), {"schema": f'"{schema}"'}).fetchall()
-
-
-def _senders(schema: str, senders: list[TupleRow], by_role: dict[str, set[Right]]) -> Iterator[Finding]:
+def _senders(schema: str, senders: list[SenderRole], by_role: dict[str, set[Right]]) -> Iterator[Finding]:
     """Yield the findings about roles with a grant to send."""
     for number, role, groups in senders:
         if role is None:

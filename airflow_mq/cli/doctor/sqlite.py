@@ -8,13 +8,11 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .findings import Finding, amount, fine, note, wrong
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from ...store import Store
 
 MIB = 1 << 20
@@ -26,21 +24,19 @@ FREE_BYTES, FREE_PART = 64 * MIB, 0.5
 LITTLE_ROOM = 128 * MIB
 
 
-def look(store: Store[sqlite3.Connection]) -> Iterator[Finding]:
+def look(store: Store[Any]) -> Iterator[Finding]:
     """Yield the findings of all checks."""
     path = store.address.path
     assert path is not None
-    with store.loose():
-        connection = store.connection()
-        yield _journal(connection)
+    with store.loose() as unit:
+        yield _journal(unit.server.journal_mode())
         yield _log(path)
-        yield _free(connection, path)
+        yield _free(*unit.server.file_pages(), path)
     yield _rights(path)
     yield _room(path)
 
 
-def _journal(connection: sqlite3.Connection) -> Finding:
-    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+def _journal(mode: str) -> Finding:
     if mode == "wal":
         return fine("settings", "the write-ahead log is on")
     return wrong(
@@ -64,10 +60,7 @@ def _log(path: Path) -> Finding:
     )
 
 
-def _free(connection: sqlite3.Connection, path: Path) -> Finding:
-    pages, free, page_size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    )
+def _free(pages: int, free: int, page_size: int, path: Path) -> Finding:
     empty = free * page_size
     if empty < FREE_BYTES or free < FREE_PART * pages:
         return fine("bloat", f"{amount(empty)} of {amount(pages * page_size)} are empty")

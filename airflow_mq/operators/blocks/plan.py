@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import tracing
-from airflow_mq.block_keys import task_of_actor
 from airflow_mq.core.characters import quoted
 from airflow_mq.core.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, key_of, number_of, release_finished, server_name, weight_of
+from airflow_mq.operators.base import (
+    QueueOperator,
+    key_of,
+    number_of,
+    release_finished,
+    server_name,
+    weight_of,
+    whole_of,
+)
 from airflow_mq.operators.blocks.xcoms import block_as_xcom, processors_of
 from airflow_mq.processors import Part, Processors
 from airflow_mq.words import many
@@ -26,11 +34,14 @@ if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
     from airflow_mq.operators.base import GivenWeight
 
+#: Defaults of a plan: processors with fewer messages share a job, and seconds to wait for the ring.
+SHARE_BELOW, PATIENCE = 10_000, 60.0
 #: Plans that a task makes while its claims hold nothing but origins without a processor.
 PLANS = 3
-#: Reason of the pause of an origin without a processor, and its length in seconds. Each plan renews its pauses, and
-#: resumes those whose rule has changed; a pause of a DAG that is deleted expires.
-UNROUTED_PAUSE = "no processor takes this origin"
+#: Reason of the pause of an origin without a processor, with the task that paused it, and its length in seconds. Each
+#: plan renews its pauses, and resumes those whose rule has changed; a pause of a DAG that is deleted expires.
+UNROUTED_PAUSE = "no processor of {} takes this origin"
+_UNROUTED = re.compile(UNROUTED_PAUSE.format("(?P<owner>.+)"))
 PAUSED_FOR = 86_400
 
 
@@ -44,11 +55,11 @@ class PlanBlockOperator(QueueOperator):
     :param processors: the rules that route origins to processors (`Processors`, or the text of its `to_json`)
     :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
     :param lease: seconds after which the block may be released unless it is renewed; the ring's if left out (templated)
-    :param share_below: processors with fewer messages than this share a Spark job
-    :param patience: seconds to wait while another task services the ring; after that, the plan is empty
+    :param share_below: processors with fewer messages than this share a Spark job (templated)
+    :param patience: seconds to wait while another task services the ring; after that, the plan is empty (templated)
     """
 
-    template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit", "lease")
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit", "lease", "share_below", "patience")
     operator_extra_links = (BlockLink(),)
 
     def __init__(
@@ -57,8 +68,8 @@ class PlanBlockOperator(QueueOperator):
         processors: Processors | str,
         limit: GivenWeight = None,
         lease: float | str | None = None,
-        share_below: int = 10_000,
-        patience: float = 60.0,
+        share_below: int | str = SHARE_BELOW,
+        patience: float | str = PATIENCE,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -73,8 +84,8 @@ class PlanBlockOperator(QueueOperator):
         processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
         with self.opened(context) as queue:
             release_finished(queue, ti, self.log)
-            self._update_pauses(queue, processors, f"{ti.dag_id}.{ti.task_id}")
             self.server = server_name(context)
+            self._update_pauses(queue, processors, self.server)
             block = self._plan(queue, processors, key_of(context))
             trace = {} if block is None else telemetry.planned(queue, block, began)
             ti.xcom_push(key=BLOCK, value=None if block is None else block_as_xcom(queue, block, trace))
@@ -100,7 +111,8 @@ class PlanBlockOperator(QueueOperator):
     def _plan_patiently(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
         origins = processors.patterns if processors.unrouted == "skip" else None
         limit, lease = weight_of(self.limit, "limit"), number_of(self.lease, "lease")
-        deadline = time.monotonic() + self.patience
+        patience = number_of(self.patience, "patience")
+        deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while True:
             try:
                 return queue.blocks.plan(
@@ -123,30 +135,35 @@ class PlanBlockOperator(QueueOperator):
                 "Processors(unrouted='skip') leave such queues to other DAGs"
             )
         for origin in unrouted:
-            queue.admin.pause(origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
+            self._pause(queue, origin)
         self.log.warning(
             "Paused %s: no processor takes them. A plan resumes them when one does; otherwise the pauses expire when "
             "this DAG does not renew them.",
             shown,
         )
 
+    def _pause(self, queue: MessageQueue, origin: str) -> None:
+        queue.admin.pause(origin, UNROUTED_PAUSE.format(self.server), timedelta(seconds=PAUSED_FOR))
+
     def _update_pauses(self, queue: MessageQueue, processors: Processors, task: str) -> None:
         """Resume origins that are routed now, and renew the pauses of this task's other origins."""
         for pause in queue.admin.paused():
-            if pause.reason != UNROUTED_PAUSE:
+            made = _UNROUTED.fullmatch(pause.reason)
+            if made is None:
                 continue
-            owner = task_of_actor(pause.actor)
-            if processors.route(pause.origin) or (owner == task and processors.unrouted != "pause"):
+            is_own = made["owner"] == task
+            if processors.route(pause.origin) or (is_own and processors.unrouted != "pause"):
                 queue.admin.resume(pause.origin)
-                self.log.info("Resumed %s, which %s paused for want of a processor.", quoted(pause.origin), owner)
-            elif owner == task:
-                queue.admin.pause(pause.origin, UNROUTED_PAUSE, timedelta(seconds=PAUSED_FOR))
+                self.log.info("Resumed %s: it was paused because %s.", quoted(pause.origin), pause.reason)
+            elif is_own:
+                self._pause(queue, pause.origin)
 
     def _parts(self, queue: MessageQueue, processors: Processors, block: Block) -> list[Part]:
         counts: dict[str, int] = {}
         for claim in block.claims:
             counts[claim.whose] = counts.get(claim.whose, 0) + claim.messages
-        parts = processors.parts(counts, self.share_below)
+        share_below = whole_of(self.share_below, "share_below", "a number of messages")
+        parts = processors.parts(counts, SHARE_BELOW if share_below is None else share_below)
         self.log.info(
             "Block %d of ring %r holds %s of %s, planned at %s of %s, until %s.",
             block.id, queue.ring, many(block.messages, "message"), many(len(counts), "queue"),

@@ -15,8 +15,15 @@ from airflow_mq.core.errors import InvalidInput, TokenRefused
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import number_of, open_queue
-from airflow_mq.operators.blocks.xcoms import PlannedBlock, checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.operators.base import TaskStopped, number_of, open_queue
+from airflow_mq.operators.blocks.xcoms import (
+    PlannedBlock,
+    checked_part,
+    exchange_at,
+    planned_block,
+    processors_of,
+    refuse_ended,
+)
 from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
 from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
@@ -28,7 +35,7 @@ from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import MessageQueue
@@ -41,10 +48,6 @@ OURS = ("application", "application_args", "env_vars", "conn_id")
 SPARK_CONNECTION = "spark_default"
 #: Name of a job that the provider's operator gives where the author gives none.
 UNNAMED = "arrow-spark"
-
-
-class TaskStopped(BaseException):
-    """The end of a task that was processing messages in its own process."""
 
 
 class ProcessMessagesOperator(SparkSubmitOperator):
@@ -61,13 +64,16 @@ class ProcessMessagesOperator(SparkSubmitOperator):
     :param ring: name of the ring (templated)
     :param spark_conn_id: id of the Spark connection, such as `{"conn_type": "spark", "host": "local[*]"}`; for a Spark
         Connect server, such as `{"conn_type": "spark_connect", "host": "spark", "port": 15002}`, a job starts no JVM
-    :param exchange: an object-storage path by which messages and outcomes travel, for clusters whose
-        executors cannot reach the store (templated)
+        (templated)
+    :param exchange: an address of object storage by which messages and outcomes travel, for clusters whose executors
+        cannot reach the store; with `ObjectStoragePath("s3://aws@bucket/queues")` this task uses the connection `aws`,
+        and the job what the cluster has (templated)
     :param lease: seconds by which a running job renews its block's lease (templated)
     """
 
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields, "mq_conn_id", "ring", "exchange", "lease", "plan_task_id",
+        "spark_conn_id",
     )  # fmt: skip
     operator_extra_links = (BlockLink(), PlanLink())
     ui_color = "#e8f0e4"
@@ -81,7 +87,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
         spark_conn_id: str = SPARK_CONNECTION,
-        exchange: str | None = None,
+        exchange: str | ObjectStoragePath | None = None,
         lease: float | str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -105,6 +111,8 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self._trace: dict[str, str] = {}
         self._touched: lineage.Touched | None = None
         self._client: ConnectClient | None = None
+        #: Environment of the job that marks its own lines.
+        self._mark: dict[str, str] = {}
         self._listener: JobListener | None = None
 
     def execute(self, context: Context) -> None:
@@ -115,6 +123,8 @@ class ProcessMessagesOperator(SparkSubmitOperator):
 
     def process(self, context: Context, processors: Processors, part: Part, block: PlannedBlock) -> None:
         """Process a part of a block in the way that its processors ask for."""
+        # The provider's operator stored it before it was rendered.
+        self._conn_id = self.spark_conn_id
         from airflow_mq.spark.store_side import reporting_failure
 
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
@@ -161,7 +171,7 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         from airflow_mq.spark.lease import keeping_lease
 
         with keeping_lease(queue, token, lease):
-            folder = hand_over(queue, token, processors, part, self.exchange)
+            folder = hand_over(queue, token, processors, part, exchange_at(self.exchange))
             self.application_args = job_arguments(queue.ring, processors, part, folder, lease)
             try:
                 self._submit(context)
@@ -176,14 +186,15 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             raise AirflowFailException(str(error)) from None
 
     def _submit(self, context: Context) -> None:
-        self._listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
+        self._listener = listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
+        self._mark = listener.environment
         server = server_of(BaseHook.get_connection(self.spark_conn_id), self.spark_conn_id)
         try:
             if server is None:
                 super().execute(context)
             else:
                 require_server(server.address, self.spark_conn_id)
-                self._run_client(server)
+                self._run_client(server, listener)
         except AirflowException as error:
             job = self._client or self._hook
             if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == arguments.REFUSED:
@@ -205,21 +216,21 @@ class ProcessMessagesOperator(SparkSubmitOperator):
             "output is in this task's log"
         )
 
-    def _run_client(self, server: Server) -> None:
+    def _run_client(self, server: Server, listener: JobListener) -> None:
         """Run the job's client in a child of this task; a running server does the work."""
         if unused := unused_options(self._options, self.conf):
             self.log.warning("A Spark Connect server has its own settings; ignored here: %s.", ", ".join(unused))
         self.log.info("The job runs on the Spark Connect server %s.", server.address)
         env_vars = {name: str(value) for name, value in self._options.get("env_vars", {}).items()}
-        environment = {**env_vars, **server.environment, **self._trace, **self._store}
+        environment = {**env_vars, **server.environment, **self._trace, **self._store, **self._mark}
         self._client = ConnectClient([self.application, *self.application_args], environment, self.log)
-        self._client.run(self._listener)
+        self._client.run(listener)
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return a hook with the job's secrets, for the master that the connection names."""
         connection = BaseHook.get_connection(self.spark_conn_id)
         hook = MessageSparkHook(
-            secrets=self._store,
+            secrets={**self._store, **self._mark},
             trace=self._trace,
             listener=self._listener,
             small=self.part["messages"] < SMALL,

@@ -2,30 +2,79 @@
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq import metrics
+from airflow_mq import lineage, metrics
 from airflow_mq.core.errors import InvalidInput
-from airflow_mq.operators.base import QueueOperator, server_name, weight_of
+from airflow_mq.operators import telemetry
+from airflow_mq.operators.base import QueueOperator, TaskStopped, server_name, weight_of
+from airflow_mq.queue.calls import processor_of
 from airflow_mq.queue.session import limit_of
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from logging import Logger
 
-    from airflow_mq import Delivery, Serviced
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
+    from airflow_mq import Delivery, MessageQueue, Serviced
     from airflow_mq.operators.base import GivenWeight
     from airflow_mq.queue.attempts import Answer, Processor
 
-#: Parameter by which a function receives the delivery.
-MESSAGE = "message"
+
+class Servicing:
+    """A task that processes messages in its own process: how it services queues, its lineage, and how it ends."""
+
+    mq_conn_id: str
+    ring: str | None
+    log: Logger
+    _touched: lineage.Touched | None = None
+    _is_processing = False
+
+    def service(self, queue: MessageQueue, context: Context, process: Processor, given: GivenWeight) -> Serviced:
+        """Service the queues within a weight."""
+        limit, began, touched = weight_of(given, "limit"), time.monotonic(), lineage.touched(queue)
+        self._touched = touched
+
+        def counting(delivery: Delivery) -> Answer:
+            if touched is not None:
+                touched.messages[delivery.origin] += 1
+            return process(delivery)
+
+        with self.processing_here():
+            serviced = queue.service_queues(counting, limit, server=server_name(context))
+        metrics.serviced(queue, serviced, limit_of(queue.config, limit), time.monotonic() - began)
+        self.log.info("%s", serviced)
+        return serviced
+
+    @contextmanager
+    def processing_here(self) -> Iterator[None]:
+        """Let the end of the task end what it is processing."""
+        self._is_processing = True
+        try:
+            yield
+        finally:
+            self._is_processing = False
+
+    def on_kill(self) -> None:
+        if self._is_processing:
+            # The signal arrived while the author's function ran, which may catch an Exception.
+            raise TaskStopped("the task was ended: finished messages stay finished, the others go back")
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
+        return telemetry.begun(self.mq_conn_id, self.ring)
+
+    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
+        return lineage.taken(self._touched)
 
 
-class ServiceQueuesOperator(QueueOperator):
+class ServiceQueuesOperator(Servicing, QueueOperator):
     """Service the ready queues within a weight, in this task's own process. ::
 
         ServiceQueuesOperator(task_id="service", processor="shop.orders:process", limit=[60_000, 1 << 28])
@@ -33,8 +82,8 @@ class ServiceQueuesOperator(QueueOperator):
     Each message is processed and settled on its own: no other task and no Spark job takes part. To process a block on
     Spark, or by several tasks, use `airflow_mq.block.block`. Returns the counts of outcomes and the weight used.
 
-    :param processor: called as `processor(payload, origin)`, and with `message=` (the `Delivery`) if it has that
-        parameter; the return value is the message's outcome. A function, or its name: `shop.orders:process`
+    :param processor: a function, or its name: `shop.orders:process`. Its signature decides what it receives: one
+        parameter the `Delivery`, or `payload`, `origin` and `message`. The return value is the message's outcome
     :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
     """
 
@@ -48,23 +97,14 @@ class ServiceQueuesOperator(QueueOperator):
     def execute(self, context: Context) -> dict[str, object]:
         function = _loaded(self.processor) if isinstance(self.processor, str) else self.processor
         with self.opened(context) as queue:
-            limit, began = weight_of(self.limit, "limit"), time.monotonic()
-            serviced = queue.service_queues(processor_of(function), limit, server=server_name(context))
-            metrics.serviced(queue, serviced, limit_of(queue.config, limit), time.monotonic() - began)
-        self.log.info("%s", serviced)
-        return serviced_as_xcom(serviced)
+            return serviced_as_xcom(self.service(queue, context, _checked(function), self.limit))
 
 
-def processor_of(function: Callable[..., Answer], fixed: Mapping[str, object] | None = None) -> Processor:
-    """Return a processor of deliveries that calls `function(payload, origin)` with further arguments."""
-    fixed = fixed or {}
-    takes_message = MESSAGE in inspect.signature(function).parameters and MESSAGE not in fixed
-
-    def process(delivery: Delivery) -> Answer:
-        more = {MESSAGE: delivery} if takes_message else {}
-        return function(delivery.payload, delivery.origin, **more, **fixed)
-
-    return process
+def _checked(function: Callable[..., Answer]) -> Processor:
+    try:
+        return processor_of(function)
+    except InvalidInput as error:
+        raise AirflowFailException(str(error)) from None
 
 
 def serviced_as_xcom(serviced: Serviced) -> dict[str, object]:

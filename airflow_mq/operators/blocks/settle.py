@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow.providers.common.compat.sdk import AirflowFailException, Asset, AssetAlias
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, Asset, AssetAlias
 
 from airflow_mq import lineage
-from airflow_mq.core.characters import visible
 from airflow_mq.core.errors import TokenRefused, UnknownBlock
 from airflow_mq.core.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, key_of
-from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, processors_of
+from airflow_mq.operators.base import QueueOperator, key_of, server_name
+from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at, processors_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import MessageQueue, Serviced
@@ -29,25 +28,28 @@ if TYPE_CHECKING:
 Notifier: TypeAlias = "Callable[[Context], object]"
 #: XCom with the summary of the settled block.
 SETTLED = "settled"
-#: Largest number of live blocks that are searched for blocks of this run.
-MOST_BLOCKS = 1_000
 
 
 class SettleBlockOperator(QueueOperator):
     """Settle a block: give each message its outcome, whatever the states of the jobs.
 
-    Always runs (`all_done`). Messages without a reported outcome go back to their queues. The task fails if a job
-    failed, although its block is settled. Returns the summary of the block, also stored as the XCom `settled`.
+    Runs after any states of the jobs (`all_done`). It is skipped if the plan was, as in a group that was branched over.
+    Messages without a reported outcome go back to their queues. The task fails if a job failed, although its block is
+    settled. Returns the summary of the block, also stored as the XCom `settled`.
 
-    :param plan_task_id: the task that planned the block
-    :param process_task_id: the mapped task that processed it
-    :param outlet: an asset to emit while messages are ready, so that a DAG scheduled on it runs again
+    :param plan_task_id: the task that planned the block (templated)
+    :param process_task_id: the mapped task that processed it (templated)
+    :param outlet: an asset to emit while a block of the same limit and processors would take messages, so that a DAG
+        scheduled on it runs again; never after a plan that gave up waiting, or a block that finished no message
     :param notifiers: called when the block set messages aside, with `airflow_mq` in their context
-    :param exchange: the path by which messages and outcomes travelled; the block's folder there is deleted (templated)
+    :param exchange: the path by which messages and outcomes travelled; folders of ended blocks there are
+        deleted (templated)
     :param processors: the rules of the plan: measured costs are stored by processor, to fit the weigher
     """
 
-    template_fields: Sequence[str] = (*QueueOperator.template_fields, "exchange")
+    template_fields: Sequence[str] = (
+        *QueueOperator.template_fields, "exchange", "plan_task_id", "process_task_id",
+    )  # fmt: skip
     operator_extra_links = (BlockLink(), PlanLink())
 
     def __init__(
@@ -57,7 +59,7 @@ class SettleBlockOperator(QueueOperator):
         process_task_id: str = "process",
         outlet: Asset | None = None,
         notifiers: Notifier | Sequence[Notifier] = (),
-        exchange: str | None = None,
+        exchange: str | ObjectStoragePath | None = None,
         processors: Processors | str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -79,14 +81,18 @@ class SettleBlockOperator(QueueOperator):
 
     def execute(self, context: Context) -> Summary | None:
         states = task_states(context, [self.plan_task_id, self.process_task_id])
+        if states.get(self.plan_task_id) == "skipped":
+            raise AirflowSkipException(f"{self.plan_task_id} was skipped: there is no block to settle")
         planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, planned["ring"] if planned else None) as queue:
             try:
                 summary = self._summary = self._settle(queue, context, planned)
             finally:
-                if self.exchange and planned:
-                    self._clear_folder(queue, planned, self.exchange)
-            self._emit_again(queue, context, summary)
+                if self.exchange:
+                    self._sweep_folders(queue, exchange_at(self.exchange))
+            if summary is not None and self.outlet is not None and self._finds_more(queue, context, summary):
+                context["outlet_events"][self._alias].add(self.outlet)
+                self.log.info("Emitted %s: the next block finds messages.", self.outlet.name)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:
             self._notify(context, summary)
@@ -115,11 +121,10 @@ class SettleBlockOperator(QueueOperator):
                 refusal = None if summary else error
             except UnknownBlock as error:
                 refusal = error
-        for block in queue.blocks.list("planned", limit=MOST_BLOCKS):
+        while block := queue.blocks.live(key_of(context, self.plan_task_id)):
             # The plan was cleared, or its XCom was lost: no task processes such a block.
-            if block.key == key_of(context, self.plan_task_id):
-                more = self._settle_block(queue, block_as_xcom(queue, block))
-                summary = summary or more
+            more = self._settle_block(queue, block_as_xcom(queue, block))
+            summary = summary or more
         if refusal is not None:
             raise AirflowFailException(
                 f"{refusal}. Messages without an outcome are back in their queues, for a later block"
@@ -162,24 +167,25 @@ class SettleBlockOperator(QueueOperator):
         route = processors_of(self.processors).route
         return lambda origin: getattr(route(origin), "name", "")
 
-    def _emit_again(self, queue: MessageQueue, context: Context, summary: Summary | None) -> None:
-        """Emit the outlet if messages are ready. After a block that finished none, emit nothing: it would repeat."""
-        if self.outlet is None or (summary and summary["messages"] and not summary["moved"]):
-            return
-        pulse = queue.inspect.pulse()
-        if pulse:
-            context["outlet_events"][self._alias].add(self.outlet)
-            ready = visible(str(list(pulse.ready))) if pulse.ready else None
-            self.log.info("Emitted %s: there is more to do for %s.", self.outlet.name, ready or "later")
+    def _finds_more(self, queue: MessageQueue, context: Context, summary: Summary) -> bool:
+        """Return whether the next block of these rules and this limit would take messages.
 
-    def _clear_folder(self, queue: MessageQueue, planned: PlannedBlock, path: str) -> None:
-        from airflow_mq.spark.exchange import clear
+        After a block that finished none of its messages, the next one would repeat it.
+        """
+        if summary["messages"] and not summary["moved"]:
+            return False
+        patterns = None if self.processors is None else processors_of(self.processors).patterns
+        server = server_name(context, self.plan_task_id)
+        return queue.inspect.finds_work(Weight(*summary["limit"]), patterns, server)
+
+    def _sweep_folders(self, queue: MessageQueue, path: str) -> None:
+        """Delete the folders of this block and of earlier ones that ended without a task that settled them."""
+        from airflow_mq.spark.exchange import sweep
 
         try:
-            clear(queue, str(planned["token"]), path)
+            sweep(queue, path)
         except Exception as error:
-            problem = type(error).__name__
-            self.log.warning("Could not delete the folder of block %s below %s (%s).", planned["id"], path, problem)
+            self.log.warning("Could not delete folders of ended blocks below %s (%s).", path, type(error).__name__)
 
     def _notify(self, context: Context, summary: Summary) -> None:
         for notifier in self.notifiers:

@@ -13,7 +13,7 @@ from airflow_mq.links import BLOCK
 from airflow_mq.processors import Part, Processors
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_mq import Block, MessageQueue
 
@@ -65,6 +65,17 @@ def block_as_xcom(queue: MessageQueue, block: Block, trace: Mapping[str, str] | 
     if trace:
         planned["trace"] = dict(trace)
     return planned
+
+
+def exchange_at(exchange: str | ObjectStoragePath) -> str:
+    """Return the address of an exchange as the job gets it; this task opens it by the connection that it names."""
+    from airflow.sdk import ObjectStoragePath
+
+    if not isinstance(exchange, ObjectStoragePath):
+        return exchange
+    from airflow_mq.spark.exchange import open_by
+
+    return open_by(exchange.fs, exchange.protocol, exchange.path)
 
 
 def planned_block(context: Context, plan_task_id: str) -> PlannedBlock:

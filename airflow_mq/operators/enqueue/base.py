@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq import lineage
+from airflow_mq import failures, lineage
 from airflow_mq.block_keys import message_base, message_key
 from airflow_mq.core.blob import Reference
 from airflow_mq.core.errors import KeyConflict, NotPermitted
 from airflow_mq.core.groups import SEPARATOR
 from airflow_mq.core.message import Message
 from airflow_mq.core.priority import REGULAR
+from airflow_mq.installation import installation
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, number_of, weight_of
 from airflow_mq.words import many
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
+    from jinja2 import Environment
 
     from airflow_mq.core.weight import Weight
     from airflow_mq.operators.base import GivenWeight
@@ -105,13 +107,23 @@ class EnqueueOperator(QueueOperator):
         """Yield the messages."""
         raise NotImplementedError
 
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Environment, seen_oids: set[int]
+    ) -> None:
+        """Render all fields but an origin that is a function of the message: Airflow would call it, without one."""
+        if parent is self and callable(self.origin):
+            template_fields = [name for name in template_fields if name != "origin"]
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+
     def execute(self, context: Context) -> dict[str, int]:
         if self.key_scope not in SCOPES:
             raise AirflowFailException(
                 f"invalid key_scope {self.key_scope!r}: expected {' or '.join(map(repr, SCOPES))}"
             )
         ti = context["ti"]
-        base = message_base(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index)
+        base = message_base(
+            installation(), ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
+        )
         above = team_of(context) + SEPARATOR if self.of_team else ""
         with self.opened(context) as queue, telemetry.sending(queue), ExitStack() as held:
             addressed = self._addressed(self._uploaded(self.source(), queue, held), base, above)
@@ -158,12 +170,22 @@ class EnqueueOperator(QueueOperator):
         """Return the origin of a message: its own, or the operator's."""
         if own is not None:
             return own
-        origin = self.origin(message) if callable(self.origin) else self.origin
+        origin = self._called(self.origin, message) if callable(self.origin) else self.origin
         if not isinstance(origin, str):
+            # Its value may be the message itself.
             raise AirflowFailException(
-                f"a message has no origin ({origin!r}): set origin, or give each message an origin of its own"
+                f"a message has no origin (of type {type(origin).__name__}): set origin to text or to a function that "
+                "returns text, or give each message an origin of its own"
             )
         return origin
+
+    @staticmethod
+    def _called(origin_of: OriginOf, message: object) -> Any:
+        try:
+            return origin_of(message)
+        except Exception as error:
+            # The text of its error may quote the message.
+            raise failures.loggable(error) from None
 
     def _uploaded(self, source: Iterator[Sourced], queue: MessageQueue, held: ExitStack) -> Iterator[Sourced]:
         """Store files larger than a page as external payloads, held until the messages are sent."""
@@ -212,8 +234,8 @@ def as_bytes(payload: Any) -> bytes:
 
 
 def team_of(context: Context) -> str:
-    """Return the team of a task's DAG; Airflow passes it to each task where it has teams."""
-    team = getattr(context["ti"], "stats_tags", {}).get("team_name")
+    """Return the team of a task's DAG; from Airflow 3.3 on, its run has it where there are teams."""
+    team = getattr(context.get("dag_run"), "team_name", None)
     if not team:
         raise AirflowFailException(
             "of_team needs the team of this DAG, and it has none: set [core] multi_team and give its bundle a team, or "

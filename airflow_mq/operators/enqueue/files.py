@@ -5,16 +5,21 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import IO, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.adapters import key_for
+from airflow_mq.adapters import Changed, key_for, log
+from airflow_mq.adapters.landing.folder import LocalPlace
+from airflow_mq.adapters.landing.place import Found
 from airflow_mq.adapters.versions import version_tag
 from airflow_mq.operators.enqueue.base import EnqueueOperator, File, Sourced
+from airflow_mq.words import many
 
+#: Schemes of this machine's files; a path without one is such a file as well.
+LOCAL = ("", "file", "local")
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -24,11 +29,12 @@ class EnqueueFilesOperator(EnqueueOperator):
         EnqueueFilesOperator(task_id="files", files="/data/{{ ds }}/*/*.csv",
                              origin_pattern=r"/(?P<origin>[^/]+)/[^/]+$")
 
-    The files stay where they are; `ReceiveFilesOperator` moves or deletes what it received.
+    The files stay where they are; `ReceiveFilesOperator` moves or deletes what it received. From the first wildcard on,
+    and in the last part of a path, links are left out: they could lead a sender to any file that the worker reads.
 
     :param files: a path with wildcards, or the address of an object store with wildcards, through a connection
-        (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`); a file larger than a page becomes an external payload
-        (templated)
+        (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`), or several of them; none if it is empty. A file larger
+        than a page becomes an external payload (templated)
     :param origin_pattern: a regular expression with a group `origin`, searched for in a file's path (templated)
     :param payload: `content`, or `path` if the processor reads the file itself
     :param origin: origin of all messages, or a function of the file's path (templated, if it is text)
@@ -54,7 +60,7 @@ class EnqueueFilesOperator(EnqueueOperator):
 
     def source(self) -> Iterator[Sourced]:
         pattern = re.compile(self.origin_pattern) if self.origin_pattern else None
-        for path, file in matching(str(self.files)):
+        for path, file in _matching_any(self.files):
             match = pattern.search(path) if pattern else None
             if pattern and not match:
                 raise AirflowFailException(f"origin_pattern does not match {path!r}")
@@ -63,32 +69,76 @@ class EnqueueFilesOperator(EnqueueOperator):
             yield Sourced(path, origin, payload, key_for("file", f"{path}@{file.version}"))
 
 
+def _matching_any(given: Any) -> Iterator[tuple[str, File]]:
+    """Yield the files that match one of the patterns that an author wrote, each once."""
+    several = given if isinstance(given, Iterable) and not isinstance(given, (str, os.PathLike)) else [given]
+    seen: set[str] = set()
+    for pattern in filter(None, several):
+        for path, file in matching(str(pattern)):
+            if path not in seen:
+                seen.add(path)
+                yield path, file
+
+
 def matching(pattern: str) -> Iterator[tuple[str, File]]:
     """Yield the files that match a pattern, in the order of their paths."""
-    if "://" not in pattern:
-        for path in sorted(glob.glob(pattern, recursive=True)):
-            if os.path.isfile(path):
-                status = os.stat(path)
-                version = f"{status.st_mtime_ns}+{status.st_size}"
-                yield path, File(status.st_size, partial(_open, path), version)
+    scheme, mark, path = pattern.rpartition("://")
+    if scheme not in LOCAL:
+        yield from _objects(pattern)
         return
+    # An address of a folder is still a folder, with links that lead out of it.
+    for name, place, found in _local(path):
+        yield f"{scheme}{mark}{name}", File(found.size, partial(_open, place, found), _version(found, scheme))
+
+
+def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
+    """Yield the files of this machine; from the first wildcard on, and in its last part, a path passes no link."""
+    folder, rest = _split(pattern)
+    if not rest:
+        folder, _, rest = folder.rpartition("/")
+    root = folder or ("/" if pattern.startswith("/") else "")
+    if not os.path.isdir(root or "."):
+        return
+    place, links = LocalPlace(root or "."), 0
+    for below in sorted(glob.glob(rest, root_dir=place.folder, recursive=True)):
+        path = os.path.join(root, below)
+        found = place.find(below)
+        if found is not None:
+            yield path, place, found
+        elif os.path.isfile(path):
+            links += 1
+    if links:
+        log.warning("%s: left out %s, whose paths pass a link", pattern, many(links, "file"))
+
+
+def _open(place: LocalPlace, found: Found) -> IO[bytes]:
+    try:
+        return place.open(found)
+    except Changed:
+        raise Changed(f"{found.path!r} changed while the task read it; a retry reads it again") from None
+
+
+def _version(found: Found, scheme: str) -> str:
+    """Return the version of a file as its key has it; an address has the one that a file system reports."""
+    if not scheme or found.identity is None:
+        return found.stamp
+    return version_tag({"mtime": found.identity[1] / 1e9, "size": found.size})
+
+
+def _objects(pattern: str) -> Iterator[tuple[str, File]]:
     from airflow.sdk import ObjectStoragePath
 
-    folder, rest = _split(pattern)
-    root = ObjectStoragePath(folder)
+    scheme, _, path = pattern.partition("://")
+    folder, rest = _split(path)
+    root = ObjectStoragePath(f"{scheme}://{folder}")
     for found in sorted(root.glob(rest) if rest else [root], key=str):
         if found.is_file():
             status = found.stat()
             yield str(found), File(status.st_size, partial(found.open, "rb"), version_tag(status))
 
 
-def _open(path: str) -> IO[bytes]:
-    return open(path, "rb")
-
-
-def _split(pattern: str) -> tuple[str, str]:
-    """Split an address before the part with its first wildcard."""
-    scheme, _, path = pattern.partition("://")
+def _split(path: str) -> tuple[str, str]:
+    """Split a path before the part with its first wildcard."""
     parts = path.split("/")
     first = next((place for place, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
-    return f"{scheme}://{'/'.join(parts[:first])}", "/".join(parts[first:])
+    return "/".join(parts[:first]), "/".join(parts[first:])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced
+from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced, as_bytes
+from airflow_mq.words import many
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from jinja2 import Environment
 
 #: Fields that a message may have as a mapping.
 FIELDS = ("origin", "payload", "key", "weight", "headers", "priority")
+#: Types of a single message that is not in a list.
+ONE = (str, bytes, Mapping)
 
 
 class EnqueueMessagesOperator(EnqueueOperator):
@@ -38,16 +45,59 @@ class EnqueueMessagesOperator(EnqueueOperator):
         super().__init__(**kwargs)
         self.messages = messages
 
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Environment, seen_oids: set[int]
+    ) -> None:
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        if parent is self:
+            # Airflow stores what it rendered.
+            self.messages = Unshown(self.messages)
+
     def source(self) -> Iterator[Sourced]:
-        given = self.messages
-        several = [given] if isinstance(given, (str, bytes, Mapping)) else given
-        if not isinstance(several, Iterable):
-            raise AirflowFailException(f"invalid messages (of type {type(given).__name__}): expected a list, or one")
-        for place, message in enumerate(several):
-            fields = message if isinstance(message, Mapping) and "payload" in message else {}
+        given = self.messages.messages if isinstance(self.messages, Unshown) else self.messages
+        for place, message in enumerate(_several(given)):
+            fields = _fields(message)
             if unknown := [str(name) for name in fields if name not in FIELDS]:
                 raise AirflowFailException(
                     f"unknown field {', '.join(unknown)[:80]} of a message: expected {', '.join(FIELDS)}"
                 )
             origin = self.origin_of(message, fields.get("origin"))
-            yield Sourced(str(place), origin, fields["payload"] if fields else message, fields=fields)
+            yield Sourced(str(place), origin, _payload(message), fields=fields)
+
+
+class Unshown:
+    """Rendered messages; as text they are a summary, which is all that Airflow stores and shows of them."""
+
+    def __init__(self, messages: Any) -> None:
+        self.messages = messages
+
+    def __str__(self) -> str:
+        given = self.messages
+        if isinstance(given, (list, tuple, *ONE)):
+            several = _several(given)
+            size = sum(len(as_bytes(_payload(message))) for message in several)
+            return f"{many(len(several), 'message')} of {size:,} bytes"
+        # To measure a sequence of XComs would be to fetch each of them.
+        return many(len(given), "message") if isinstance(given, Sized) else f"messages (of type {type(given).__name__})"
+
+    __repr__ = __str__
+
+
+def _several(given: Any) -> Any:
+    """Return messages as an author gave them: several, or one."""
+    several = [given] if isinstance(given, ONE) else given
+    if not isinstance(several, Iterable):
+        raise AirflowFailException(
+            f"invalid messages (of type {type(given).__name__}): expected a list, or one message; a task "
+            "with nothing to send returns []"
+        )
+    return several
+
+
+def _fields(message: Any) -> Mapping[str, Any]:
+    """Return the fields of a message that is a mapping with a payload; empty if the message is the payload."""
+    return message if isinstance(message, Mapping) and "payload" in message else {}
+
+
+def _payload(message: Any) -> Any:
+    return _fields(message).get("payload", message)

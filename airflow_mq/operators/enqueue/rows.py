@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
 from airflow_mq.adapters import key_for
 from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from jinja2 import Environment
 
 #: Rows that are fetched together.
 FETCHED = 1_000
@@ -23,6 +27,9 @@ class EnqueueSqlOperator(EnqueueOperator):
 
     :param sql: a query, or a file `*.sql` of it (templated)
     :param sql_conn_id: id of the query's connection, whose hook is a `DbApiHook` (templated)
+    :param parameters: values of the query's placeholders, in the style of the driver (`%s`, `:name`, `?`): a value from
+        an XCom or a param belongs here, where it is no SQL (templated)
+    :param hook_params: further arguments of the connection's hook, such as `{"schema": "shop"}` (templated)
     :param origin_column: the column that names the origin
     :param payload_column: the column that is the payload; the whole row as JSON if left out
     :param key_column: a column whose value is the row's idempotency key: unique among the messages of the ring, and
@@ -38,8 +45,9 @@ class EnqueueSqlOperator(EnqueueOperator):
     :param of_team: put the team of the DAG (of Airflow's multi-team) before each origin: `orders` becomes `team/orders`
     """
 
-    template_fields: Sequence[str] = (*EnqueueOperator.template_fields, "sql", "sql_conn_id")
-    template_ext: Sequence[str] = (".sql",)
+    template_fields: Sequence[str] = (
+        *EnqueueOperator.template_fields, "sql", "sql_conn_id", "parameters", "hook_params",
+    )  # fmt: skip
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - as Airflow's operators declare it
 
     def __init__(
@@ -47,6 +55,8 @@ class EnqueueSqlOperator(EnqueueOperator):
         *,
         sql: str,
         sql_conn_id: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        hook_params: Mapping[str, Any] | None = None,
         origin_column: str | None = None,
         payload_column: str | None = None,
         key_column: str | None = None,
@@ -55,13 +65,27 @@ class EnqueueSqlOperator(EnqueueOperator):
         super().__init__(**kwargs)
         self.sql = sql
         self.sql_conn_id = sql_conn_id
+        self.parameters = parameters
+        self.hook_params = hook_params
         self.origin_column = origin_column
         self.payload_column = payload_column
         self.key_column = key_column
 
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Environment, seen_oids: set[int]
+    ) -> None:
+        # Airflow's `template_ext` would take each field that ends like a file for one, also an origin.
+        if parent is self and isinstance(self.sql, str) and self.sql.endswith(".sql") and id(self.sql) not in seen_oids:
+            assert jinja_env.loader is not None
+            self.sql = jinja_env.loader.get_source(jinja_env, self.sql)[0]
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+
     def source(self) -> Iterator[Sourced]:
-        hook = BaseHook.get_connection(self.sql_conn_id).get_hook()
-        for place, row in enumerate(rows_of(hook, str(self.sql))):
+        connection = BaseHook.get_connection(self.sql_conn_id)
+        hook = connection.get_hook(hook_params=dict(self.hook_params)) if self.hook_params else connection.get_hook()
+        if isinstance(self.parameters, str):
+            raise AirflowFailException("invalid parameters (text): expected a list or a mapping of values")
+        for place, row in enumerate(rows_of(hook, str(self.sql), self.parameters)):
             own, key = _column(row, self.origin_column), _column(row, self.key_column)
             payload = _column(row, self.payload_column) if self.payload_column else row
             origin = self.origin_of(row, None if own is None else str(own))
@@ -76,14 +100,16 @@ def _column(row: Mapping[str, Any], name: str | None) -> Any:
     return row[name]
 
 
-def rows_of(hook: Any, sql: str) -> Iterator[dict[str, Any]]:
+def rows_of(
+    hook: Any, sql: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of a query as mappings, fetched `FETCHED` at a time."""
     if not hasattr(hook, "get_cursor"):
         raise AirflowFailException(
             f"{type(hook).__name__} is no hook of a database: sql_conn_id names a connection of another kind"
         )
     with closing(hook.get_conn()) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(sql)
+        cursor.execute(*((sql,) if parameters is None else (sql, parameters)))
         names = [column[0] for column in cursor.description or ()]
         while rows := cursor.fetchmany(FETCHED):
             for row in rows:

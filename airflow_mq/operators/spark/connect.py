@@ -20,7 +20,6 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_mq.operators.spark.job_listener import JobListener
 from airflow_mq.operators.spark.processes import end_tree
-from airflow_mq.spark import arguments
 from airflow_mq.spark.cause import LONGEST
 
 if TYPE_CHECKING:
@@ -92,26 +91,24 @@ class ConnectClient:
         self.log = log
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, listener: JobListener | None = None) -> None:
+    def run(self, listener: JobListener) -> None:
         """Run the client to its end. Raises if its exit code is not 0."""
-        token, last = self.environment.get(TOKEN), ""
+        token = self.environment.get(TOKEN)
         with subprocess.Popen(  # noqa: S603 - this Python and the author's rules
             self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",
         ) as self._process:  # fmt: skip
             try:
                 lines: Iterable[str] = self._process.stdout or ()
-                for line in lines if listener is None else listener.lines(lines):
-                    shown = (line.replace(token, "***") if token else line).rstrip()
-                    self.log.info("%s", shown)
-                    last = shown if shown.startswith(arguments.PREFIX) else last
+                for line in listener.lines(lines):
+                    self.log.info("%s", _without(token, line).rstrip())
                 code = self._process.wait()
             finally:
                 self.end()
         if code:
             # The job's own lines only: processors may print others, and quote messages.
-            why = f"its last line: {last[:LONGEST]}" if last else "its output is in the task's log"
-            raise AirflowException(f"the job ended with {code}; {why}")
+            cause = _without(token, listener.cause or "")[:LONGEST]
+            raise AirflowException(f"the job ended with {code}: {cause or 'its output is in the log of the task'}")
 
     @property
     def returncode(self) -> int | None:
@@ -122,3 +119,7 @@ class ConnectClient:
         """End the client and its descendants; it asks the server to stop, and is killed if that takes long."""
         if self._process is not None and self._process.poll() is None:
             end_tree(self._process.pid)
+
+
+def _without(token: str | None, text: str) -> str:
+    return text.replace(token, "***") if token else text

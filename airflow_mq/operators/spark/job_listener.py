@@ -7,9 +7,10 @@ the driver has printed its application may quote messages, and are ignored.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 
-from airflow_mq.spark.arguments import PREFIX
+from airflow_mq.spark.arguments import MARK, PREFIX
 from airflow_mq.spark.cause import error_of
 
 #: Key of the XCom, `{"id": …, "url": …}`.
@@ -21,7 +22,7 @@ SUBMITTED = re.compile(r"\b(application_\d+_\d+|driver-\d{14}-\d{4})\b|\bpod nam
 TRACKED = re.compile(r"\btracking URL: (https?://\S{1,500})$")
 #: Spark's words when no master of a standalone cluster registers an application; later errors follow from it.
 SILENT_MASTER = "All masters are unresponsive"
-#: Last line of our driver when it fails; it quotes no message.
+#: Last line of our driver when it fails, before the mark; it quotes no message.
 FAILED = re.compile(rf"^{PREFIX}(?:failed: |(?=invalid arguments))(.+)$")
 
 
@@ -33,11 +34,18 @@ class JobListener:
 
     def __init__(self, publish: Callable[[dict[str, str | None]], object]) -> None:
         self.publish = publish
+        #: A processor may print the text of a message: only a line with this mark is the job's own.
+        self.mark = secrets.token_hex(8)
         self.known: dict[str, str | None] = {"id": None, "url": None}
         self._listening = True
         self._printed = self._error = ""
         #: Whether Spark gave up its master.
         self.is_master_silent = False
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment by which a job knows the mark."""
+        return {MARK: self.mark}
 
     @property
     def cause(self) -> str | None:
@@ -47,7 +55,8 @@ class JobListener:
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield lines unchanged, and read them."""
         for line in lines:
-            if match := FAILED.match(line.strip()):
+            own, mark, _ = line.rpartition(f" [{self.mark}]")
+            if mark and (match := FAILED.match(own.strip())):
                 self._printed = match[1]
             if self._listening:
                 self._error = error_of(line) or self._error

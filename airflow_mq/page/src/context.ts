@@ -20,11 +20,11 @@ export const HereContext = createContext<Here | null>(null);
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
 /** The Airflow permission behind each of ours. */
-const NEEDED: Record<Can, (conn: string) => string> = {
+const NEEDED: Record<Can, (conn: string, dag: string) => string> = {
   read: () => "see plugins",
   peek: (conn) => `read the connection ${conn}`,
   write: (conn) => `edit the connection ${conn}`,
-  trigger: () => "trigger the DAG that executes it",
+  trigger: (_, dag) => `trigger the DAG ${dag}`,
 };
 
 export function useHere() {
@@ -39,7 +39,7 @@ export function useHere() {
       href(view, { conn: here.conn, ring: here.ring, ...of }),
     /** The reason why the user may not do this, or null. */
     refusal: (what: Can) =>
-      here.me.can[what] ? null : `${here.me.user} needs the permission to ${NEEDED[what](here.conn)}.`,
+      here.me.can[what] ? null : `${here.me.user} needs the permission to ${NEEDED[what](here.conn, here.me.execute_dag.dag_id)}.`,
   };
 }
 

@@ -137,6 +137,8 @@ export interface components {
         /**
          * Decided
          * @description Number of messages that were requeued or discarded, and of those that stay, with the first of them.
+         *
+         *     `excluded` states how many selected messages were left out of the decision, and why.
          */
         Decided: {
             /** Done */
@@ -145,6 +147,8 @@ export interface components {
             stayed: number;
             /** Refused */
             refused: components["schemas"]["Stayed"][];
+            /** Excluded */
+            excluded: string[];
         };
         /**
          * Event
@@ -193,6 +197,18 @@ export interface components {
             rows: components["schemas"]["Event"][];
             /** Next */
             next: string | null;
+        };
+        /**
+         * ExecuteDag
+         * @description The DAG that executes a set-aside message; null for `paused` if it is not in this Airflow.
+         */
+        ExecuteDag: {
+            /** Dag Id */
+            dag_id: string;
+            /** Exists */
+            exists: boolean;
+            /** Paused */
+            paused: boolean | null;
         };
         /**
          * Executing
@@ -302,12 +318,13 @@ export interface components {
         };
         /**
          * Me
-         * @description The signed-in user, and the refresh interval of the page.
+         * @description The signed-in user, the DAG that executes set-aside messages, and the refresh interval of the page.
          */
         Me: {
             /** User */
             user: string;
             can: components["schemas"]["Permissions"];
+            execute_dag: components["schemas"]["ExecuteDag"];
             /** Refresh Seconds */
             refresh_seconds: number;
         };
@@ -374,6 +391,9 @@ export interface components {
         /**
          * Overview
          * @description The ring: next queue, waiting queues, totals, and the latest block.
+         *
+         *     Waiting messages include those in flight, and exclude set-aside ones. `overdue` names the plans that should have
+         *     come by now.
          */
         Overview: {
             /** Ring */
@@ -414,6 +434,8 @@ export interface components {
             arcs: components["schemas"]["Arc"][];
             rest: components["schemas"]["Rest"];
             last_block: components["schemas"]["Block"] | null;
+            /** Overdue */
+            overdue: string[];
             /** Version */
             version: number;
         };
@@ -656,6 +678,8 @@ export interface components {
             limit: components["schemas"]["Weight"] | null;
             /** Fits Now */
             fits_now: boolean;
+            /** Stays */
+            stays: string | null;
             /** Reason */
             reason: string;
             /** Block */
@@ -775,6 +799,7 @@ export type Checked = components['schemas']['Checked'];
 export type Decided = components['schemas']['Decided'];
 export type Event = components['schemas']['Event'];
 export type Events = components['schemas']['Events'];
+export type ExecuteDag = components['schemas']['ExecuteDag'];
 export type Executing = components['schemas']['Executing'];
 export type Explained = components['schemas']['Explained'];
 export type Fairness = components['schemas']['Fairness'];

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from ...core.claims import Claim
-from ...core.errors import TokenRefused, UnknownBlock
 from ...core.orders import Entry
 from ...core.weight import Weight
 from ...store.rows import BlockRow
@@ -22,8 +20,8 @@ STATES = ("planned", "settled", "released")
 class ClaimSource(Protocol):
     """Access to the messages of claims."""
 
-    def mark_begun(self, token: str | Block, claims: Iterable[Claim]) -> None:
-        """Record that a worker begins the messages of claims."""
+    def begun_batches(self, block: Block, claims: Sequence[Claim]) -> Iterator[Batch]:
+        """Yield the messages of claims, and record that a worker begins them."""
 
     def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
         """Yield the messages of claims."""
@@ -45,6 +43,8 @@ class Block:
     planned_at: datetime
     ended_at: datetime | None
     deadline: datetime
+    #: Seconds with which it was planned, by which a renewal extends it.
+    lease: float
     limit: Weight
     #: Predicted weight of its messages.
     planned: Weight
@@ -57,6 +57,8 @@ class Block:
     result: Mapping[str, int]
     #: Whether its workers report what they begin; what none began is requeued without an attempt.
     reports_begin: bool = False
+    #: The error that keeps it from being settled; empty without one.
+    problem: str = ""
     #: The seed of a shuffled order (`Inspect.shuffled_order`).
     seed: bytes | None = None
     claims: Sequence[Claim] = field(default=(), repr=False)
@@ -86,15 +88,16 @@ class Block:
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """Yield the messages to process: neighbours of one origin together, in the order of service.
 
-        If the workers report what they begin, this records the messages as begun.
+        If the workers report what they begin, this records the messages as begun. With the ring's `max_attempts` it
+        records each batch when it yields it, and a message with an earlier attempt is a batch of one.
         """
         assert self._source is not None
         wanted = None if origins is None else set(origins)
         claims = [claim for claim in self.claims if wanted is None or claim.whose in wanted]
         if self.reports_begin:
-            with suppress(TokenRefused, UnknownBlock):
-                self._source.mark_begun(self, claims)
-        yield from self._source.batches(claims, self.id)
+            yield from self._source.begun_batches(self, claims)
+        else:
+            yield from self._source.batches(claims, self.id)
 
 
 def block_of(
@@ -115,6 +118,7 @@ def block_of(
         ended_at=None if row.ended_at is None else moment(row.ended_at),
         # A lease that was completed has no deadline any more.
         deadline=moment(row.deadline or row.planned_at),
+        lease=row.seconds,
         limit=details["limit"],
         planned=details["planned"],
         overhead=details["overhead"],
@@ -122,6 +126,7 @@ def block_of(
         messages=details["messages"],
         result=result,
         reports_begin=bool(details.get("reports_begin")),
+        problem=str(details.get("problem", "")),
         seed=bytes.fromhex(details["seed"]) if "seed" in details else None,
         claims=claims,
         entries=entries,

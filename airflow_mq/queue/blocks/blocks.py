@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from typing import TypeAlias
 
+from ...core.characters import shown
 from ...core.claims import Claim, ClaimRun, Decision, Scales
 from ...core.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
 from ...core.message import Address, check_address, check_key, check_number, check_seconds
 from ...core.orders import Entry
-from ...core.outcome import BEGUN, Mark, NotBegun
+from ...core.outcome import BEGUN, Mark, NotBegun, is_tried_alone
 from ...core.overweight import find_set_aside
 from ...core.settle import Answers
 from ...core.taking import OriginPatterns
@@ -21,7 +23,7 @@ from ...core.weight import Weight
 from ...store import codec
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
-from ..batches import PageRuns, load_batches
+from ..batches import PageRuns, cut, load_batches
 from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Report, Serviced, moment
@@ -32,6 +34,12 @@ from .settlement import BlockSettler, refusal
 
 #: Number of plans for one call if the ring changes while a caller's weigher runs.
 PLANS = 5
+#: Blocks of one read, of any number.
+PAGE = 500
+#: A block as callers name it: its number, its token, or the block itself.
+BlockRef: TypeAlias = "int | str | Block"
+#: Hexadecimal digits of a token. No number has as many.
+TOKEN_DIGITS = 32
 #: Payload bytes and ranges of messages that one snapshot fetches for batches, about.
 FETCHED, MOST_RUNS = 16 << 20, 256
 
@@ -82,10 +90,11 @@ class Blocks:
         planner = partial(Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
         return self._block(*(planner().plan_at_once() if weigher is None else _plan_holding(planner)))
 
-    def get(self, token: str) -> Block:
-        """A block that was planned before, by its token."""
+    def get(self, token: BlockRef) -> Block:
+        """Return a block by its token or its number."""
+        raw = self._token(token)
         with self.store.reading() as unit:
-            row = unit.blocks.by_token(self.ring_id, _bytes(token))
+            row = unit.blocks.by_token(self.ring_id, raw)
             if row is None:
                 raise UnknownBlock()
             return self._block(row, claims_of(unit, row))
@@ -109,18 +118,33 @@ class Blocks:
         found = {page.block: page.entries for page in pages}
         return [self._block(row, (), found.get(row.number, ())) for row in rows]
 
+    def each(self, state: str | None = None) -> Iterator[Block]:
+        """Yield blocks, latest first, without their claims, page by page: any number of them."""
+        before: int | None = None
+        while page := self.list(state, PAGE, before=before):
+            yield from page
+            before = page[-1].id
+
+    def unapplied(self) -> builtins.list[tuple[int, str]]:
+        """Return the blocks whose recorded end cannot be applied, with the reasons."""
+        with self.store.reading() as unit:
+            ends = [end for end in unit.blocks.ends(self.ring_id, failed=True) if end.error]
+            rows = [(unit.blocks.by_token(self.ring_id, bytes(end.token)), end.error) for end in ends]
+            return [(row.number, error) for row, error in rows if row is not None]
+
     def live(self, key: str) -> Block | None:
         """Return the live block that was planned with this key, with its claims; None without one."""
         with self.store.reading() as unit:
             known = planned_under(unit, self.ring_id, key)
         return None if known is None else self._block(*known)
 
-    def report(self, token: str | Block, reports: Iterable[Report]) -> None:
+    def report(self, token: BlockRef, reports: Iterable[Report]) -> None:
         """Report outcomes of messages of a block. They count at once, and are settled with the block.
 
-        Any process may call this, any number of times; the first outcome of a message counts.
+        Any process may call this, any number of times; the first outcome of a message counts, or the first one of its
+        latest attempt (`Report.epoch`).
         """
-        raw = _bytes(token)
+        raw = self._token(token)
         data = pack_reports(reports, self.session.config, self.session.permit)
         if not data:
             return
@@ -128,55 +152,78 @@ class Blocks:
             if not unit.blocks.report(self.ring_id, raw, data, unit.now()):
                 raise refusal(unit, self.ring_id, raw, "report to")
 
-    def mark_begun(self, token: str | Block, claims: Iterable[Claim]) -> None:
-        """Record that a worker begins the messages of some of a block's claims."""
-        self._mark(token, claims, BEGUN)
+    def mark_begun(self, token: BlockRef, claims: Iterable[Claim], epoch: int = 0) -> None:
+        """Record that a worker begins the messages of some of a block's claims.
 
-    def mark_not_begun(self, token: str | Block, claims: Iterable[Claim], error: str) -> None:
+        :param epoch: number of an attempt that replaces the outcomes of earlier ones (`Report.epoch`)
+        """
+        self._mark(token, claims, BEGUN, epoch)
+
+    def begun_batches(self, block: Block, claims: Sequence[Claim]) -> Iterator[Batch]:
+        """Yield the messages of claims, and record that a worker begins them: all at once, or with the ring's
+        `max_attempts` each batch when it is yielded, with a message of an earlier attempt alone.
+        """
+        most = self.session.config.max_attempts
+        if most is None:
+            with suppress(TokenRefused, UnknownBlock):
+                self.mark_begun(block, claims)
+            yield from self.batches(claims, block.id)
+            return
+        for batch in self.batches(claims, block.id):
+            for piece in cut(batch, lambda attempt: is_tried_alone(attempt, most)):
+                last = piece.first + len(piece) - 1
+                with suppress(TokenRefused, UnknownBlock):
+                    self.report(block, [Report(piece.origin, piece.page, piece.first, last, BEGUN, piece.priority)])
+                yield piece
+
+    def mark_not_begun(self, token: BlockRef, claims: Iterable[Claim], error: str) -> None:
         """Record the reason for which no worker began the messages of some of a block's claims."""
         self._mark(token, claims, NotBegun(error))
 
-    def _mark(self, token: str | Block, claims: Iterable[Claim], mark: Mark) -> None:
+    def _mark(self, token: BlockRef, claims: Iterable[Claim], mark: Mark, epoch: int = 0) -> None:
         runs = [(claim, run) for claim in claims for run in claim.runs if run.count]
         self.report(
             token,
             [
-                Report(claim.whose, run.page, run.first, run.first + run.count - 1, mark, claim.priority)
+                Report(claim.whose, run.page, run.first, run.first + run.count - 1, mark, claim.priority, epoch=epoch)
                 for claim, run in runs
             ],
         )
 
-    def reported(self, token: str | Block) -> dict[str, Answers]:
+    def reported(self, token: BlockRef) -> dict[str, Answers]:
         """Return the reported outcomes of a live block by book: a worker that continues need not repeat them."""
+        raw = self._token(token)
         with self.store.reading() as unit:
-            row = unit.blocks.by_token(self.ring_id, _bytes(token))
+            row = unit.blocks.by_token(self.ring_id, raw)
             if row is None:
                 raise UnknownBlock()
             return answers_of(unit.blocks.reports(row.id))
 
-    def renew(self, token: str | Block, lease: float | None = None) -> datetime:
-        """Extend the deadline of a block; return the new one."""
-        raw, seconds = _bytes(token), self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+    def renew(self, token: BlockRef, lease: float | None = None) -> datetime:
+        """Extend the deadline of a block; return it. A renewal never moves a deadline back.
+
+        :param lease: seconds from now; by default, those with which the block was planned
+        """
+        raw, seconds = self._token(token), None if lease is None else float(check_seconds(lease, "a lease"))
         with self.store.writing() as unit:
-            now = unit.now()
-            deadline = now + int(seconds * 1_000_000)
-            if not unit.blocks.renew(self.ring_id, raw, deadline, now):
+            deadline = unit.blocks.renew(self.ring_id, raw, seconds, unit.now())
+            if deadline is None:
                 raise refusal(unit, self.ring_id, raw, "renew")
             return moment(deadline)
 
-    def settle(self, token: str | Block, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
+    def settle(self, token: BlockRef, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
         """Give each message of a block its outcome, in one transaction; a second call returns the same result.
 
-        Messages without a reported outcome are requeued. A block that executes a set-aside message waits while another
-        process services the ring.
+        Messages without a reported outcome are requeued. If another process holds the ring, the end is recorded, and
+        that process applies it: the result is final, and its events follow.
 
         :param processor_of: returns the name of an origin's processor, for its measured weights (`Inspect.fits`).
         """
-        return self._settler.end(_bytes(token), SETTLED, processor_of)
+        return self._settler.end(self._token(token), SETTLED, processor_of)
 
-    def release(self, token: str | Block) -> Serviced:
+    def release(self, token: BlockRef) -> Serviced:
         """Abandon a block: settle reported outcomes, requeue the rest."""
-        return self._settler.end(_bytes(token), RELEASED)
+        return self._settler.end(self._token(token), RELEASED)
 
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
@@ -210,6 +257,25 @@ class Blocks:
             with suppress(TokenRefused, UnknownBlock):
                 self._settler.end(bytes(row.token), RELEASED, dead=True)
 
+    def _token(self, block: BlockRef) -> bytes:
+        """Return the token of a block, which a caller names by that, by its number, or as an object."""
+        if isinstance(block, Block):
+            return bytes.fromhex(block.token)
+        if str(block).isdecimal() and len(str(block)) < TOKEN_DIGITS:
+            number = int(block)
+            with self.store.loose() as unit:
+                for row in unit.blocks.latest(self.ring_id, None, min(number + 1, LATEST), 1):
+                    if row.number == number:
+                        return bytes(row.token)
+            raise UnknownBlock(f"unknown block {number}: not in ring {self.session.ring!r}, or deleted after its time")
+        try:
+            return bytes.fromhex(str(block))
+        except ValueError:
+            raise UnknownBlock(
+                f"invalid block {shown(block, 40, repr)}: expected its number or its token, as `airflow-mq block list` "
+                "prints them"
+            ) from None
+
     # Reading a block.
 
     def _block(self, row: BlockRow, claims: Sequence[Claim] = (), entries: Sequence[Entry] = ()) -> Block:
@@ -223,8 +289,8 @@ class Blocks:
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         begin = 0
         while begin < len(runs):
-            with self.session.snapshot() as (_, working_set):
-                window = runs[begin : begin + MOST_RUNS]
+            window = runs[begin : begin + MOST_RUNS]
+            with self.session.snapshot(names=list({origin for origin, _ in window})) as (_, working_set):
                 working_set.loader.pages.fetch([(origin, run.page) for origin, run in window])
                 wanted: list[PageRuns] = []
                 size = 0
@@ -271,11 +337,3 @@ def _stretches(run: ClaimRun) -> Iterator[range]:
         elif not inside and start is not None:
             yield range(start, item)
             start = None
-
-
-def _bytes(token: str | Block) -> bytes:
-    text = token.token if isinstance(token, Block) else token
-    try:
-        return bytes.fromhex(text)
-    except (ValueError, TypeError):
-        raise UnknownBlock("invalid token of a block: expected hexadecimal digits, or a block") from None

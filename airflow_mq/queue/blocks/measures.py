@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from statistics import median_high
+from typing import NamedTuple, TypeAlias
 
 from ...core.weigher import PER, LinearWeigher
 from ...core.weight import Weight
@@ -13,6 +14,9 @@ from ...store.unit import Unit
 
 #: Number of measurements from which a prediction that is off by the factor `DRIFT` causes a warning.
 ENOUGH, DRIFT = 20, 1.25
+#: A use of more than so many times the usual one is absurd, perhaps of another unit. It counts as `ODD` times the usual
+#: one: a few such reports change no prediction, and if most are such, predictions follow within a few blocks.
+ABSURD, ODD = 1_000, 16
 #: Sums as the databases return them: JSON text, or the value that it describes.
 Sums: TypeAlias = "str | bytes | dict[str, int]"
 _SUMS = ("count", "length", "length2", "time", "time_length", "size", "size_length", "predicted")
@@ -30,21 +34,48 @@ class Fit:
     drift: float | None
 
 
+class Measured(NamedTuple):
+    """Length of a processed message, its use, and the use that was predicted."""
+
+    length: int
+    used: Weight
+    predicted: Weight
+
+
 def remember(
-    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str
+    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str, full: Weight
 ) -> float | None:
-    """Add measured weights of messages of one origin; return the factor by which predictions are off, if they are."""
+    """Add measured weights of messages of one origin; return the factor by which predictions are off, if they are.
+
+    :param full: the weight of a full block, which no message exceeds
+    """
     if not measured:
         return None
     known = unit.origins.measure_of(ring, processor, origin)
     sums = dict.fromkeys(_SUMS, 0) if known is None else _sums(known.data)
-    for length, used, predicted in measured:
+    for length, used, predicted in _plausible([Measured(*one) for one in measured], sums, full):
         fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, predicted[0])
         for name, value in zip(_SUMS, fresh):
             sums[name] += value
     unit.origins.save_measure(ring, processor, origin, sums)
     drift = fit(processor, origin, sums).drift
     return drift if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT else None
+
+
+def _plausible(measured: Sequence[Measured], sums: Mapping[str, int], full: Weight) -> list[Measured]:
+    """Return measurements without absurd uses, which would decide every later prediction alone."""
+    bounds = []
+    for part, name in enumerate(("time", "size")):
+        if sums["count"] >= ENOUGH:
+            usual = -(-sums[name] // sums["count"])
+        else:
+            usual = median_high(one.used[part] for one in measured)
+        usual = max(usual, max(one.predicted[part] for one in measured), 1)
+        bounds.append((min(usual * ABSURD, full[part]), min(usual * ODD, full[part])))
+    return [
+        one._replace(used=Weight(*(odd if used > most else used for used, (most, odd) in zip(one.used, bounds))))
+        for one in measured
+    ]
 
 
 def fit(processor: str, origin: str, data: Sums) -> Fit:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...core.claims import Claim, Claiming, Scales
@@ -14,7 +15,7 @@ from ...core.taking import OriginPatterns
 from ...core.weigher import WeighPayloads
 from ...core.weight import ZERO, Meter, Weight, total_weight
 from ...store import codec
-from ...store.rows import PLANNED, BlockRow
+from ...store.rows import PLANNED, BlockRow, Locked
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, StoredSet
 from ..servers import server_record, servers_of
@@ -48,15 +49,21 @@ class Planner:
         #: Parts of a block that high messages owe to regular ones; None until it is read.
         self.debt: int | None = None
         self.meter = Meter(limit_of(session.config, limit))
+        self.ledger = Ledger()
+        #: Whether the walk took nothing and did not look at all ready queues: the next one only looks at further ones.
+        self.goes_on = False
+        self._looks_again = False
 
     def plan_at_once(self) -> Planned:
         """Plan with the ring's own weigher, in one transaction."""
-        with self.session.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
-            twin = planned_under(unit, self.session.ring_id, self.key)
-            if twin is not None:
-                return twin
-            self.walk(working_set, unit)
-            return self._write(unit, working_set)
+        while True:
+            with self.session.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
+                twin = planned_under(unit, self.session.ring_id, self.key)
+                if twin is not None:
+                    return twin
+                self.walk(working_set, unit)
+                if not self.goes_on:
+                    return self._write(unit, working_set)
 
     def plan_holding(self) -> Planned:
         """Plan with the caller's weigher, which runs outside of any transaction while the ring is held on lease."""
@@ -64,12 +71,18 @@ class Planner:
         locked = session.take_lease(token, "planned")
         try:
             with session.store.loose() as unit, renewing(session, token):
-                working_set = session.working_set(unit, locked, LoadOptions(skip_in_flight=False), planning=True)
-                with session.explaining_gaps(unit, working_set, InFlight(_CHANGED)):
+                options = LoadOptions(skip_in_flight=False)
+                working_set = session.working_set(unit, locked, options, planning=True)
+                with session.explaining_gaps(unit, lambda: working_set, InFlight(_CHANGED)):
                     self.walk(working_set, unit)
-            with session.hold(token=token) as (unit, locked):
-                if locked.state.lease_token != token or locked.state.version != working_set.loader.state.version:
-                    raise InFlight(_CHANGED)
+                    while self.goes_on:
+                        # Each walk looks at others, and a ring may have more queues than fit in memory.
+                        with self._holding(token) as (held, locked):
+                            working_set.save_in(held, locked)
+                        locked = working_set.locked_after(locked)
+                        working_set = session.working_set(unit, locked, options, planning=True)
+                        self.walk(working_set, unit)
+            with self._holding(token) as (unit, locked):
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin
@@ -79,6 +92,15 @@ class Planner:
             return planned
         finally:
             session.release_lease(token)
+            session.apply_soon()
+
+    @contextmanager
+    def _holding(self, token: bytes) -> Iterator[tuple[Unit, Locked]]:
+        """Lock the ring, and refuse to write if another process took the lease."""
+        with self.session.hold(token=token) as (unit, locked):
+            if locked.state.lease_token != token:
+                raise InFlight(_CHANGED)
+            yield unit, locked
 
     def walk(self, working_set: StoredSet, unit: Unit) -> None:
         """Claim what fits, in the ring's order."""
@@ -88,15 +110,19 @@ class Planner:
         self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
         if self.weigher is None:
             reach = working_set.loader.reach
-            reach.meter, reach.overlaps = self.meter, unit.pipelines
-        self.ledger = Ledger()
+            reach.meter = self.meter
         ladder = self.ladder = Ladder(
             working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming
         )
-        ladder.most_queues = config.max_block_queues
+        ladder.most_queues, ladder.looks_only = config.max_block_queues, self.goes_on
+        if self.goes_on and not self._looks_again:
+            self._looks_again = True
+            working_set.loader.ring.look_anew()
         self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, working_set)
         if working_set.own_debt is not None:
             self.debt = self.server["debt"] = working_set.own_debt
+        took = any(run.count for claim in self.claiming.claims for run in claim.runs)
+        self.goes_on = ladder.is_cut_short and not took
 
     def _debt(self, unit: Unit) -> int:
         """Return the debt that the latest block of this server recorded."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from ...core.config import RingConfig
 from ...core.errors import InvalidInput
 from ...core.message import ID_BYTES, check_number, check_origin
-from ...core.outcome import DONE, Begun, Mark, NotBegun, check_outcome
+from ...core.outcome import DONE, Begun, Mark, NotBegun, Outcome, check_outcome
 from ...core.permit import OPEN, Permit
 from ...core.priority import REGULAR, book_name, check_priority
 from ...core.service import MOST_WHY
-from ...core.settle import Answers
+from ...core.settle import Answers, Ranges
 from ...store import codec
 from ..values import Report
 
@@ -44,7 +45,11 @@ def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -
             f"invalid ids in the report on messages {first} to {last}: expected {ID_BYTES} bytes each, "
             "with the outcome Done()"
         )
-    return [name, page, first, last, *(codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome))]
+    plain = codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome)
+    if report.epoch:
+        # The epoch comes third, so a plain outcome gets an empty second part.
+        plain = [*[*plain, {}][:2], check_number(report.epoch, "an epoch")]
+    return [name, page, first, last, *plain]
 
 
 def ids_fit(report: Report) -> bool:
@@ -59,23 +64,90 @@ def _checked_mark(mark: Mark) -> Mark:
     return NotBegun(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
 
 
+class Entry(NamedTuple):
+    """A report as it was stored or exchanged, by the name of its book."""
+
+    book: str
+    page: int
+    first: int
+    last: int
+    outcome: Outcome | Mark
+    ids: bytes = b""
+    epoch: int = 0
+
+
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
     """Return reported outcomes by book."""
+    kept = list(rows)
+    with codec.reading("a report"):
+        return collected(lambda: _entries(kept))
+
+
+def collected(entries: Callable[[], Iterable[Entry]]) -> dict[str, Answers]:
+    """Return the outcomes that count, by book: of a message that an epoch began, those of the largest epoch.
+
+    :param entries: called twice if any attempt has an epoch; the marks of an epoch may come after earlier outcomes
+    """
+    found, begun = _collect(entries(), {})
+    return _collect(entries(), {page: _layers(spans) for page, spans in begun.items()})[0] if begun else found
+
+
+_Spans = list[tuple[int, int, int]]
+
+
+def _collect(
+    entries: Iterable[Entry], layers: Mapping[tuple[str, int], _Spans]
+) -> tuple[dict[str, Answers], dict[tuple[str, int], _Spans]]:
+    """Return outcomes by book, and the messages that epochs began, by page.
+
+    :param layers: the largest epoch of each row of messages that an epoch began, by page
+    """
     found: dict[str, Answers] = {}
+    begun: dict[tuple[str, int], _Spans] = {}
+    for entry in entries:
+        book, page, first, last, outcome, ids, epoch = entry
+        answers = found.setdefault(book, Answers())
+        if epoch and isinstance(outcome, Begun):
+            begun.setdefault((book, page), []).append((first, last, epoch))
+            answers.epoch = max(answers.epoch, epoch)
+        for start, stop in _standing(entry, layers.get((book, page), ())):
+            skipped = (start - first) * ID_BYTES
+            answers.add(page, start, stop, outcome, ids[skipped : skipped + (stop - start + 1) * ID_BYTES])
+    return found, begun
+
+
+def _layers(spans: _Spans) -> _Spans:
+    """Return rows of messages that do not overlap, each with the largest epoch that began it."""
+    layers: Ranges[int] = Ranges()
+    for first, last, epoch in sorted(spans, key=itemgetter(2), reverse=True):
+        layers.add(first, last, epoch)
+    return list(layers.spans())
+
+
+def _standing(entry: Entry, layers: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the rows of messages for which an entry counts."""
+    start = entry.first
+    if not isinstance(entry.outcome, (Begun, NotBegun)):
+        for first, last, epoch in layers:
+            if epoch == entry.epoch or last < start or first > entry.last:
+                continue
+            if start < first:
+                yield start, first - 1
+            start = last + 1
+    if start <= entry.last:
+        yield start, entry.last
+
+
+def _entries(rows: Iterable[bytes]) -> Iterator[Entry]:
     for data in rows:
-        with codec.reading("a report"):
-            _read_report(found, data)
-    return found
-
-
-def _read_report(found: dict[str, Answers], data: bytes) -> None:
-    plain, ids = codec.unpack_report(data)
-    start = 0
-    for origin, page, first, last, *outcome in plain:
-        has_ids = outcome == codec.DONE_WITH_IDS
-        stop = start + (last - first + 1) * ID_BYTES if has_ids else start
-        answer = DONE if has_ids else codec.outcome_of(outcome)
-        if not start <= stop <= len(ids):
-            raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
-        found.setdefault(origin, Answers()).add(page, first, last, answer, ids[start:stop])
-        start = stop
+        plain, ids = codec.unpack_report(data)
+        start = 0
+        for book, page, first, last, *outcome in plain:
+            epoch = int(outcome.pop()) if len(outcome) > 2 else 0
+            has_ids = outcome == codec.DONE_WITH_IDS
+            stop = start + (last - first + 1) * ID_BYTES if has_ids else start
+            answer = DONE if has_ids else codec.outcome_of(outcome)
+            if not start <= stop <= len(ids):
+                raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
+            yield Entry(book, page, first, last, answer, ids[start:stop], epoch)
+            start = stop

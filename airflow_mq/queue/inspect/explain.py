@@ -1,14 +1,16 @@
-"""Reasons for which a message waits, the block that takes it, and what would change that."""
+"""Explanations: which case of `reasons` a message is, with its facts, and the block that takes it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from ...core.blob import Reference
 from ...core.claims import Claim, ClaimRun, Scales, Verdict
-from ...core.config import DAY
+from ...core.config import RingConfig
 from ...core.events import NOT_TRIED, Event, Fate
 from ...core.groups import is_below, names_above
 from ...core.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
@@ -20,7 +22,7 @@ from ...core.weight import LARGEST, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, PLANNED, BlockRow, standing_of
 from ...store.unit import Unit
-from ...words import many, when
+from ...words import capitalised, many, when
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
 from ..session import RingSession
@@ -29,6 +31,8 @@ from .events import latest_events
 from .forecast import Conditions, ForecastBlock, Foresight
 from .messages import in_flight, page_at
 from .order import ready_books
+from .reasons import CASES, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
+from .servicing import IsPaused, Servicing, unknown_pause
 
 #: Default number of blocks to forecast.
 AHEAD = 100
@@ -45,77 +49,52 @@ _LIMITS = (OVERWEIGHT, MOST, FRACTION, SIZE)
 _WIDER = (2, 8, 64)
 #: Servers that an explanation names.
 _NAMED = 4
-_ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
-_UNHOLD = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The reason for which a message, or the first one of a queue, waits."""
+class Explainer:
+    """The conditions of explanations in one ring."""
 
-    origin: str
-    #: The message; of a queue, the first one that waits.
-    address: Address | None
-    #: `next` (the next block takes it), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`, `paused`,
-    #: `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, `stuck` (its
-    #: queue waits behind a message that is heavier than any block that services it), or `unserved` (no DAG or program
-    #: that services the ring takes this origin).
-    reason: str
-    #: The reason as a sentence.
-    sentence: str
-    #: Number of the next block that tries it if nothing changes, from 1; None if none does, or if that is unknown.
-    block: int | None = None
-    #: Changes that would help.
-    remedies: Sequence[str] = ()
-    #: Number of failed attempts.
-    attempts: int = 0
-    #: Error of the latest attempt, or the reason for which no processor got the message.
-    last_error: str = ""
+    session: RingSession
+    unit: Unit
+    conditions: Conditions
+    ahead: int = 0
+    is_paused: IsPaused = unknown_pause
 
+    def of_queue(self, origin: str, priority: str | None, *, below: bool) -> Explanation:
+        """See `Inspect.explain`."""
+        if below:
+            name = _first_below(Foresight(self.session, self.unit, self.conditions), origin, self.ahead)
+            origin, priority = origin_of(name), priority_of(name)
+        name, config = book_name(origin, check_priority(priority or REGULAR)), self.config()
+        names = books_of(origin) if priority is None and config.high else [name]
+        first, *others = (_Question(self, name).of_queue() for name in names)
+        for found in others:
+            # A high message that is in flight or set aside does not hide regular ones that wait.
+            if not first.address and (found.reason != "empty" or first.reason == "empty"):
+                first = found
+        return _with_last_error(self.unit, self.session.ring_id, first)
 
-def explain_queue(
-    session: RingSession,
-    unit: Unit,
-    origin: str,
-    priority: str | None,
-    conditions: Conditions,
-    ahead: int,
-    *,
-    below: bool,
-) -> Explanation:
-    """See `Inspect.explain`."""
-    if below:
-        name = _first_below(Foresight(session, unit, conditions), origin, ahead)
-        origin, priority = origin_of(name), priority_of(name)
-    name = book_name(origin, check_priority(priority or REGULAR))
-    if priority is None and session.remember_config(unit.rings.named(session.ring).config).high:
-        high, found = (_Question(session, unit, book, conditions, ahead).of_queue() for book in books_of(origin))
-        # A high message that is in flight or set aside does not hide regular ones that wait.
-        if high.address or (found.reason == "empty" and high.reason != "empty"):
-            found = high
-    else:
-        found = _Question(session, unit, name, conditions, ahead).of_queue()
-    return _with_last_error(unit, session.ring_id, found)
+    def of_message(self, address: Address) -> Explanation:
+        """See `Inspect.explain_message`."""
+        found = _Question(self, address.book).of_message(address)
+        add = _with_fate if found.reason == "gone" else _with_last_error
+        return add(self.unit, self.session.ring_id, found)
 
+    def stuck(self, most: int) -> list[Explanation]:
+        """See `Inspect.stuck`."""
+        session, unit = self.session, self.unit
+        if not servers_of(unit, session.ring_id):
+            return []
+        working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, LEDGER_PAGES)
+        recorded = (book_name(entry.origin, entry.priority) for page in pages for entry in page.entries if entry.needs)
+        names = [*islice(recorded, most), *islice(ready_books(working_set), most)]
+        found = (_Question(self, name).stuck() for name in dict.fromkeys(names))
+        return [explanation for explanation in found if explanation is not None]
 
-def explain_message(
-    session: RingSession, unit: Unit, address: Address, conditions: Conditions, ahead: int
-) -> Explanation:
-    """See `Inspect.explain_message`."""
-    found = _Question(session, unit, address.book, conditions, ahead).of_message(address)
-    add = _with_fate if found.reason == "gone" else _with_last_error
-    return add(unit, session.ring_id, found)
-
-
-def stuck_queues(session: RingSession, unit: Unit, most: int) -> list[Explanation]:
-    """See `Inspect.stuck`."""
-    if not servers_of(unit, session.ring_id):
-        return []
-    working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, LEDGER_PAGES)
-    recorded = (book_name(entry.origin, entry.priority) for page in pages for entry in page.entries if entry.needs)
-    names = [*islice(recorded, most), *islice(ready_books(working_set), most)]
-    found = (_Question(session, unit, name, Conditions(), 0).stuck() for name in dict.fromkeys(names))
-    return [explanation for explanation in found if explanation is not None]
+    def config(self) -> RingConfig:
+        """Return the stored configuration of the ring."""
+        return self.session.remember_config(self.unit.rings.named(self.session.ring).config)
 
 
 def _first_below(future: Foresight, group: str, ahead: int) -> str:
@@ -182,15 +161,18 @@ def _has_error(event: Event, address: Address) -> bool:
 class _Question:
     """A question about a queue, or one of its messages."""
 
-    def __init__(self, session: RingSession, unit: Unit, name: str, conditions: Conditions, ahead: int) -> None:
-        self.session, self.unit, self.name, self.ahead = session, unit, name, ahead
+    def __init__(self, asked: Explainer, name: str) -> None:
+        self.session, self.unit, self.name = asked.session, asked.unit, name
+        self.ahead, self.is_paused, conditions = asked.ahead, asked.is_paused, asked.conditions
+        #: The message, and the words for it.
+        self.address: Address | None = None
+        self.subject = ""
         #: Visits that forecasts of remedies may still make.
         self.spare_visits = MOST_REMEDY_VISITS
-        self.origin, ring = origin_of(name), session.ring_id
-        config = session.remember_config(unit.rings.named(session.ring).config)
-        self.is_known = conditions.seed is not None or config.order != "shuffle"
+        self.origin = origin_of(name)
+        self.is_known = conditions.seed is not None or asked.config().order != "shuffle"
         #: All servers of the ring, and those that take this origin; none if the caller sets a limit.
-        self.all_servers = servers_of(unit, ring) if conditions.limit is None else []
+        self.all_servers = servers_of(self.unit, self.session.ring_id) if conditions.limit is None else []
         self.servers = [server for server in self.all_servers if server.takes(self.origin)]
         conditions = conditions if self.is_known else replace(conditions, seed=b"unknown")
         self._assume(conditions, next(iter(self.servers), None))
@@ -204,26 +186,29 @@ class _Question:
         self.server, self.conditions = server, conditions if server is None else conditions.of(server)
         self.future = Foresight(self.session, self.unit, self.conditions)
 
-    def _answer(
-        self, reason: str, sentence: str, *remedies: str, address: Address | None = None, block: int | None = None
-    ) -> Explanation:
+    def _answer(self, case: str, block: int | None = None, **facts: object) -> Explanation:
+        address, attempts = self.address, 0
         page = None if address is None else self.working_set.page(self.name, address.page)
-        there = page is not None and address is not None and address.index < len(page.lengths)
-        attempts = page.note(address.index).attempts if page is not None and address is not None and there else 0
-        return Explanation(self.origin, address, reason, sentence, block, list(remedies), attempts)
+        if page is not None and address is not None and address.index < len(page.lengths):
+            attempts = page.note(address.index).attempts
+        facts |= {"origin": self.origin, "address": address, "subject": self.subject}
+        reason, sentence, remedies = CASES[case]
+        helpful = [remedy.format(**facts) for remedy in remedies]
+        return Explanation(self.origin, address, reason, sentence.format(**facts), block, helpful, attempts)
 
     def of_queue(self) -> Explanation:
         """Return why the first message waits."""
-        address = self._first_waiting()
-        return self._nothing_waits() if address is None else self._waits(address, self._subject(address))
+        address = self._ask_first()
+        return self._nothing_waits() if address is None else self._waits(address)
 
     def stuck(self) -> Explanation | None:
         """Return that no server takes the queue or carries its first message; None if one does."""
-        address = None if self.book.skipped else self._first_waiting()
-        return None if address is None else self._hindered(address, self._subject(address))
+        address = None if self.book.skipped else self._ask_first()
+        return None if address is None else self._hindered(address)
 
     def of_message(self, address: Address) -> Explanation:
         """Return why a message waits."""
+        self.address, self.subject = address, str(address)
         for block, claim in self.held:
             run = claim.run_of(address)
             if run is not None:
@@ -236,52 +221,49 @@ class _Question:
             return self._is_gone(address)
         if mark == ASIDE or address.page < self.book.begin:
             return self._is_set_aside(address)
-        return self._waits(address, str(address))
+        return self._waits(address)
 
-    def _subject(self, address: Address) -> str:
-        return f"the first message of {self.origin}, {address},"
+    def _ask_first(self) -> Address | None:
+        """Ask about the first message that waits; return it."""
+        self.address = self._first_waiting()
+        self.subject = f"the first message of {self.origin}, {self.address},"
+        return self.address
 
     # Messages that no block takes.
 
     def _nothing_waits(self) -> Explanation:
         if self.held:
-            return self._answer(
-                "in flight", f"all that waits of {self.origin} is in flight, in {self._holders()}.", _UNHOLD
-            )
-        count, due = self.unit.inbox.delayed_of(self.session.ring_id, self.name, self.now)
+            return self._answer("all in flight", holders=self._holders())
+        count, due = self._delayed()
         if due is not None:
-            sentence = f"{_messages(count, f' of {self.origin}')} not due before {when(moment(due))}."
-            return self._answer("not due", sentence, "nothing but time: its sender set this time")
-        if not self.book.message_count:
-            return self._answer("empty", f"{self.origin} has no messages.")
-        left = f"all that is left of {self.origin} is set aside ({self.book.message_count:,})"
-        remedy = f"airflow-mq set-aside list --origin {self.origin}"
-        return self._answer("set aside", f"{left}, and waits for a person.", remedy)
+            return self._answer("not due", messages=_messages(count, f" of {self.origin}"), due=when(moment(due)))
+        return self._answer("all set aside" if self.book.message_count else "empty", count=self.book.message_count)
 
     def _is_held(self, address: Address, block: BlockRow, run: ClaimRun) -> Explanation:
-        decision, reason = run.decisions.get(address.index), "in flight"
+        decision, case, why = run.decisions.get(address.index), "executed" if block.by_hand else "processed", ""
         if decision is not None and decision.verdict is Verdict.EXPIRED:
-            sentence = f"{address} has expired: it is dropped when {_named(block)}, is settled."
+            case = "to be dropped"
         elif decision is not None:
+            case = "to be set aside"
             why = in_words(decision.reason, decision.weight, decision.limit, self._extent(address))
-            sentence = f"{address} is set aside when {_named(block)}, is settled: {why}."
-        elif (address.page, address.index) in in_flight(self.unit, self.session.ring_id, self.name)[1]:
-            reason = "reported"
-            sentence = f"{address} was answered for in block {block.number}, and goes when that is settled."
-        else:
-            doing = "is being executed by hand" if block.by_hand else "is being processed"
-            sentence = f"{address} {doing} in {_named(block)}."
-        return self._answer(reason, sentence, _UNHOLD, address=address)
+        elif (address.page, address.index) in in_flight(self.unit, self.working_set, self.name)[1]:
+            case = "reported"
+        return self._answer(case, held_by=_named(block), number=block.number, why=why)
+
+    def _delayed(self) -> tuple[int, int | None]:
+        """Return the number of messages of the queue that are not due, and when the first of them is."""
+        return self.future.overlay.delayed_of(self.name, self.now)
 
     def _is_gone(self, address: Address) -> Explanation:
-        return self._answer("gone", f"{address} is gone: it was processed, or dropped.", address=address)
+        due = self.future.overlay.put_off_from(self.name, (address.page, address.index))
+        return self._answer("gone") if due is None else self._answer("waits aside", due=when(moment(due)))
 
     def _is_not_there(self, address: Address) -> Explanation:
         if address.page < self.book.end and self.working_set.page(self.name, address.page) is None:
             return self._is_gone(address)
-        later = self.unit.inbox.delayed_of(self.session.ring_id, self.name, self.now)[0]
+        later = self._delayed()[0]
         more = f"; {_messages(later)} not due yet, and have no address" if later else ""
-        return self._answer("nowhere", f"no message was ever at {address}{more}.", address=address)
+        return self._answer("nowhere", later=more)
 
     def _is_set_aside(self, address: Address) -> Explanation:
         rows = self.unit.set_aside.of_pages(self.session.ring_id, [(self.name, address.page)])
@@ -291,53 +273,56 @@ class _Question:
         else:
             weight, limit = codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit)
             why = in_words(row.reason, weight, limit, self._extent(address))
-        remedies = [f"airflow-mq set-aside execute {address} --processor module:function"]
-        if row is not None and row.reason in _LIMITS:
-            remedies.append(f"a higher limit, then airflow-mq set-aside requeue {address} --why …")
-        remedies.append(f"airflow-mq set-aside discard {address} --why …")
-        sentence = f"{address} is set aside: {why}; it waits for a person."
-        return self._answer("set aside", sentence, *remedies, address=address)
+        case = "set aside by a limit" if row is not None and row.reason in _LIMITS else "set aside"
+        return self._answer(case, why=why)
 
     # Messages that wait for a block.
 
-    def _waits(self, address: Address, subject: str) -> Explanation:
+    def _waits(self, address: Address) -> Explanation:
+        """Return why a message waits; first what is overdue, if it waits for a block that does not come."""
+        found = self._waits_for(address)
+        if found.reason not in WAITS_FOR_A_BLOCK:
+            return found
+        servicing = Servicing.read(self.unit, self.session.ring_id, self.now)
+        overdue = servicing.overdue(self.origin, self._sent_at(address), self.is_paused)
+        if overdue is None:
+            return found
+        sentence = f"{overdue.sentence} {capitalised(found.sentence, self.origin)}"
+        remedies = [overdue.remedy, *found.remedies] if servicing.ever else found.remedies
+        return replace(found, sentence=sentence, remedies=remedies)
+
+    def _waits_for(self, address: Address) -> Explanation:
         if self.book.skipped:
-            reason, sentence, remedy = self._skipped()
-            return self._answer(reason, sentence, remedy, address=address)
-        hindered = self._hindered(address, subject)
+            return self._skipped()
+        hindered = self._hindered(address)
         if hindered is not None:
             return hindered
         if not self.is_known:
-            sentence = f"{subject} waits for its turn, which is drawn anew for each block, as this ring shuffles."
-            return self._answer(
-                "chance", sentence, "specify the seed of the next blocks to get an answer", address=address
-            )
+            return self._answer("chance")
         first: ForecastBlock | None = None
         visits, blocks, note = 0, self.ahead, ""
         for block in self.future.blocks(self.ahead):
             first = first or block
             verdict = block.verdict(address)
             if verdict is not None:
-                return self._is_taken(address, subject, first, block, verdict)
+                return self._is_taken(address, first, block, verdict)
             visits += block.visits
             if visits >= MOST_VISITS and block.number < self.ahead:
                 blocks, note = block.number, "; an explanation forecasts no more blocks of this size"
                 break
-        reason, why = self._reason(address, first)
-        sentence = f"{subject} is not tried in the next {many(blocks, 'block')}: {why}{note}."
-        return self._answer(reason, sentence, *self._remedies(address, reason, blocks, first), address=address)
+        found = self._later(address, first)
+        sentence = f"{self.subject} is not tried in the next {many(blocks, 'block')}: {found.sentence}{note}."
+        return replace(found, sentence=sentence, remedies=self._remedies(address, found.reason, blocks, first))
 
-    def _hindered(self, address: Address, subject: str) -> Explanation | None:
+    def _hindered(self, address: Address) -> Explanation | None:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
         if self.servers or not self.all_servers:
-            return self._stuck(address, subject)
-        named = "; ".join(f"{server.name} takes {server.patterns}" for server in self.all_servers[:_NAMED])
+            return self._stuck(address)
+        named = "; ".join(f"{server.title} takes {server.patterns}" for server in self.all_servers[:_NAMED])
         more = f"; and {len(self.all_servers) - _NAMED:,} more" if len(self.all_servers) > _NAMED else ""
-        waits = f"{subject} waits for a processor: no DAG or program that services this ring takes {self.origin}"
-        remedy = f"a processor whose origins match {self.origin}, in one of these DAGs or in another"
-        return self._answer("unserved", f"{waits} ({named}{more}).", remedy, address=address)
+        return self._answer("unserved", servers=named + more)
 
-    def _stuck(self, address: Address, subject: str) -> Explanation | None:
+    def _stuck(self, address: Address) -> Explanation | None:
         first, config, limit = self._first_waiting(), self.future.config, self.future.limit
         weight = self._weight(first) if first is not None else None
         room = max_message_weight(limit, config.costs) or ZERO
@@ -351,32 +336,23 @@ class _Question:
             if other is None or not weight.exceeds(other):
                 self._assume(self.conditions, server)
                 return None
-        whose = f"blocks of {self.server.name}" if self.server is not None else "such blocks"
-        what = f"needs {weight}" if first == address else f"waits behind {first}, which needs {weight}"
+        needs = "needs" if first == address else f"waits behind {first}, which needs"
+        blocks = f"blocks of {self.server.title}" if self.server is not None else "such blocks"
         least = limit.at_least(weight.plus(config.costs.overhead))
-        return self._answer(
-            "stuck",
-            f"{subject} {what}, more than the {room} that {whose} can carry: it stays where it is.",
-            f"a limit of at least {least} for these blocks",
-            "setting it aside: airflow-mq ring change --set set_aside_above=block",
-            address=address,
-        )
+        return self._answer("stuck", needs=needs, weight=weight, room=room, blocks=blocks, least=least)
 
-    def _skipped(self) -> tuple[str, str, str]:
+    def _skipped(self) -> Explanation:
         if self.book.skipped == "paused":
-            rows = self.unit.origins.paused(self.session.ring_id, self.now)
-            above = self._groups()
+            rows, above = self.unit.origins.paused(self.session.ring_id, self.now), self._groups()
             row = next(row for row in rows if row.origin == self.origin or (row.origin in above and row.below))
-            ends = "" if row.until is None else f" until {when(moment(row.until))}"
             what = f"{row.origin}, with all below it," if row.below else row.origin
-            sentence = f"{what} is paused{ends} by {row.actor}{': ' if row.reason else ''}{row.reason}."
-            return "paused", sentence, f"airflow-mq queue resume {row.origin}"
+            ends = "" if row.until is None else f" until {when(moment(row.until))}"
+            why = f": {row.reason}" if row.reason else ""
+            return self._answer("paused", what=what, ends=ends, actor=row.actor, why=why, name=row.origin)
         if self.book.skipped == "in flight":
-            sentence = f"{self.origin} is ordered, and messages before it are in flight, in {self._holders()}."
-            return "in flight", sentence, _UNHOLD
-        wake_at = when(moment(self.working_set.stored[self.name].row.wake_at))
-        sentence = f"a message of {self.origin} went back; its queue is tried again from {wake_at} on."
-        return "backoff", sentence, "a shorter backoff of the ring, for what goes back from then on"
+            return self._answer("ordered", holders=self._holders())
+        wake_at = self.working_set.stored[self.name].row.wake_at
+        return self._answer("backoff", wake_at=when(moment(wake_at)))
 
     def _groups(self) -> Sequence[str]:
         """Return the groups above the origin."""
@@ -384,102 +360,85 @@ class _Question:
 
     # The block that takes a message, and the reason for which no earlier one does.
 
-    def _is_taken(
-        self, address: Address, subject: str, first: ForecastBlock, block: ForecastBlock, verdict: str
-    ) -> Explanation:
-        whose = f" of {self._named_server(self.server)}" if self.server is not None and self.server.is_dag else ""
+    def _is_taken(self, address: Address, first: ForecastBlock, block: ForecastBlock, verdict: str) -> Explanation:
+        whose = f" of {self.server.title}" if self.server is not None and self.server.is_dag else ""
         when = f"the next block{whose}" if block.number == 1 else f"block {block.number}{whose} from now"
         if verdict == "set aside":
-            return self._is_too_much(address, subject, when, block)
+            return self._is_too_much(address, when, block)
         if verdict == "expired":
-            reason, sentence = "expired", f"{address} has expired: {when} drops it."
-            remedies = ["that it is sent again, to expire later"]
-        elif block.number == 1:
-            reason, sentence, remedies = "next", f"{subject} runs in {when}{self._lacks(address)}.", []
-        else:
-            reason, why = self._reason(address, first)
-            sentence = f"{subject} runs in {when}: {why}{self._lacks(address)}."
-            remedies = self._remedies(address, reason, block.number - 1, first)
-        return self._answer(reason, sentence, *remedies, address=address, block=block.number)
-
-    def _named_server(self, server: Server) -> str:
-        """Return the name of a server, with the time of its latest block if that is more than a day ago."""
-        age = (moment(self.now) - server.at).total_seconds()
-        return f"{server.name} (which planned its last block at {when(server.at)})" if age > DAY else server.name
+            return self._answer("expired", block=block.number, when=when)
+        lacks = self._lacks(address)
+        if block.number == 1:
+            return self._answer("next", block=1, when=when, lacks=lacks)
+        found = self._later(address, first)
+        remedies = self._remedies(address, found.reason, block.number - 1, first)
+        sentence = f"{self.subject} runs in {when}: {found.sentence}{lacks}."
+        return replace(found, sentence=sentence, block=block.number, remedies=remedies)
 
     def _lacks(self, address: Address) -> str:
         """Return that the external payload of a message is missing; nothing if it is not."""
         page = self.working_set.page(self.name, address.page)
         if page is None or not page.note(address.index).blob:
             return ""
-        working_set = self.session.fresh_working_set(self.unit)
+        working_set = self.session.fresh_working_set(self.unit, [self.name])
         page = page_at(working_set, address)
         reference = working_set.payloads(self.name, page)[address.index] if page is not None else None
         if not isinstance(reference, Reference) or blobs.is_there(self.session.store, self.unit, reference):
             return ""
         return f"; its payload {reference.hash.hex()} is not there, so it is dropped then as Unsupported"
 
-    def _is_too_much(self, address: Address, subject: str, when: str, block: ForecastBlock) -> Explanation:
+    def _is_too_much(self, address: Address, when: str, block: ForecastBlock) -> Explanation:
         decision = block.decision(address)
         assert decision is not None
         reason, weight, size = decision.reason, decision.weight, self._extent(address)
         why = in_words(reason, weight, decision.limit, size).removeprefix("it ")
         # Servicing itself costs as much in a block with a higher limit.
         wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, decision.limit)))
-        remedies = {
-            MOST: f"a most that allows {weight}: airflow-mq queue set {self.origin} --most …",
-            FRACTION: f"a most_of_limit that allows {weight}: airflow-mq ring change --set most_of_limit=…",
-            SIZE: f"a max_message_size of {size}: airflow-mq ring change --set max_message_size={size}",
-        }
-        service_weight = f"airflow-mq ring change --service-weight {wider.time}/{wider.size}"
-        remedy = remedies.get(reason, f"a limit that leaves {weight} for a message: {service_weight}")
-        sentence = f"{subject} {why}: {when} sets it aside."
-        return self._answer("overweight", sentence, remedy, address=address, block=block.number)
+        facts = {"why": why, "weight": weight, "size": size, "wider": f"{wider.time}/{wider.size}"}
+        return self._answer(reason if reason in _LIMITS else OVERWEIGHT, block.number, when=when, **facts)
 
-    def _reason(self, address: Address, first: ForecastBlock | None) -> tuple[str, str]:
-        behind = self._behind(address)
+    def _later(self, address: Address, first: ForecastBlock | None) -> Explanation:
+        """Return why no earlier block takes a message, as a clause."""
+        behind, weight = self._behind(address), self._weight(address)
+        reason = first.queue(self.origin, priority_of(self.name)).reason if first else ""
         if behind:
-            return "behind", f"{behind:,} of its own queue come before it"
-        weight, reason = self._weight(address), first.queue(self.origin, priority_of(self.name)).reason if first else ""
-        if reason == "spent" and self.future.config.paths:
-            return "spent", "it, or a group that holds it, had its share or its most of the blocks before"
-        if reason == "spent":
-            return "spent", f"it weighs {weight}, for which its queue has not saved enough yet"
-        if reason == "limit" and first and not _is_full(first, weight):
-            return "limit", f"it weighs {weight}, more than others leave of the blocks before"
-        return "turn", "the blocks before are full when its turn would come"
+            case = "behind"
+        elif reason == "spent":
+            case = "group spent" if self.future.config.paths else "spent"
+        else:
+            case = "limit" if reason == "limit" and first and not _is_full(first, weight) else "turn"
+        return self._answer(case, behind=behind, weight=weight)
 
     def _remedies(self, address: Address, reason: str, most: int, first: ForecastBlock | None) -> list[str]:
         """Return the changes that bring a message forward, found by forecasts as far as these may go."""
-        remedies = []
+        remedies: list[str] = []
         for times in _WIDER:
-            if first is not None and first.visits * times > self.spare_visits:
+            if remedies or (first is not None and first.visits * times > self.spare_visits):
                 break
             wider = _times(self.future.limit, times)
-            conditions = replace(self.conditions, limit=wider)
-            remedies += self._if_sooner(f"with a limit of {wider}", address, most, conditions)
-            if remedies:
-                break
+            remedies += self._if_sooner(f"with a limit of {wider}", address, most, limit=wider)
+        for change, conditions in self._changes(reason):
+            remedies += self._if_sooner(change, address, most, **conditions)
+        return remedies or [ONLY_MORE]
+
+    def _changes(self, reason: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield changes that may help, with the conditions of their forecasts."""
         if self.future.config.order != "deficit":
-            conditions = replace(self.conditions, changes={**self.conditions.changes, "order": "deficit"})
-            remedies += self._if_sooner("in the order deficit", address, most, conditions)
-            return remedies or [_ONLY_MORE]
+            yield "in the order deficit", {"changes": {**self.conditions.changes, "order": "deficit"}}
+            return
         # A share changes the credit of a visit, not the turn.
         if reason != "turn":
             share = min(2 * self.book.standing.share, 1 << 20)
-            conditions = replace(self.conditions, shares={self.origin: share})
-            remedies += self._if_sooner(f"with a share of {share}", address, most, conditions)
+            yield f"with a share of {share}", {"shares": {self.origin: share}}
         for name, settings in self.unit.origins.settings(self.session.ring_id, [self.origin, *self._groups()]):
             now = standing_of(settings).most
             if now is not None:
                 wider = _times(now, 2)
-                conditions = replace(self.conditions, mosts={name: wider})
-                remedies += self._if_sooner(f"with a most of {wider} for {name}", address, most, conditions)
-        return remedies or [_ONLY_MORE]
+                yield f"with a most of {wider} for {name}", {"mosts": {name: wider}}
 
-    def _if_sooner(self, change: str, address: Address, most: int, conditions: Conditions) -> list[str]:
+    def _if_sooner(self, change: str, address: Address, most: int, **conditions: Any) -> list[str]:
         """Return a change as a remedy if one of the next `most` blocks then takes a message."""
-        for block in Foresight(self.session, self.unit, conditions).blocks(most):
+        for block in Foresight(self.session, self.unit, replace(self.conditions, **conditions)).blocks(most):
             if block.verdict(address) == "processed":
                 return [f"{change}, it runs in block {block.number} from now"]
             self.spare_visits -= block.visits
@@ -521,6 +480,14 @@ class _Question:
         pages = (self.working_set.page(self.name, index) for index in range(self.book.begin, address.page + 1))
         places = ((page.index, item) for page in pages if page is not None for item in self._waiting(page))
         return sum(place < (address.page, address.index) for place in places)
+
+    def _sent_at(self, address: Address) -> datetime | None:
+        page = self.working_set.page(self.name, address.page)
+        if page is None:
+            return None
+        row_id = page.row_id_of(address.index)
+        sent = self.unit.inbox.sent_at(self.session.ring_id, {self.name: [row_id]}).get(row_id)
+        return None if sent is None else moment(sent)
 
     def _extent(self, address: Address) -> int:
         page = self.working_set.page(self.name, address.page)

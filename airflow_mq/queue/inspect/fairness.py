@@ -13,8 +13,7 @@ from itertools import chain, islice
 from math import inf
 from threading import Event
 
-from ...core.clock import Asks, judge_shares
-from ...core.fairness import Fairness, Promise, Takes, judge, rounds_of, together
+from ...core.fairness import Asks, Fairness, Promise, Takes, judge, together
 from ...core.orders import Entry, parts_of
 from ...core.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...core.weight import ZERO, Weight, total_weight
@@ -135,12 +134,17 @@ def _judge_level(
         return waiting.left(book_name(origin, priority))
 
     some = any(not accepts(origin) for accepts in set(filter(None, takes)) for origin in origins)
-    if not paths and not some and all(not promise.least and promise.most == inf for promise in promises.values()):
-        return judge_shares(own, waiting.parts, ready, promises, left, priority, skips)
-    since = {origin: ask.since for origin, ask in ready.items()}
-    rounds = rounds_of(own, waiting.parts, since, takes if some else (), skips)
-    rest = {origin: ask.parts if ask.all else left(origin) for origin, ask in ready.items()}
-    return judge(rounds, promises, left=rest, paths=paths)
+    return judge(
+        own,
+        waiting.parts,
+        ready,
+        promises,
+        left,
+        priority=priority,
+        paths=paths,
+        takes=takes if some else (),
+        skips=skips,
+    )
 
 
 def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:

@@ -87,6 +87,11 @@ class ForecastBlock:
         return sum(queue.messages for queue in self.queues)
 
     @property
+    def moves(self) -> bool:
+        """Whether it takes any message, be it to set it aside or to let it expire."""
+        return any(run.count for claim in self.claims for run in claim.runs)
+
+    @property
     def visits(self) -> int:
         """Cost of its forecast: the queues that it visits, and one more for each few messages."""
         return len(self.queues) + self.messages // MESSAGES_A_VISIT
@@ -129,8 +134,9 @@ class Conditions:
     seed: bytes | None = None
     changes: Mapping[str, object] = field(default_factory=dict)
     mosts: Mapping[str, Weight] = field(default_factory=dict)
-    #: The DAG or program whose blocks these are.
+    #: The DAG or program whose blocks these are, and as people read it.
     server: str | None = None
+    server_title: str | None = None
     #: The origins that these blocks service; None for all.
     patterns: OriginPatterns | None = None
 
@@ -147,7 +153,9 @@ class Conditions:
 
     def of(self, server: Server) -> Conditions:
         """Return these conditions in blocks of a server."""
-        return replace(self, limit=server.limit, server=server.name, patterns=server.patterns)
+        return replace(
+            self, limit=server.limit, server=server.name, patterns=server.patterns, server_title=server.title
+        )
 
     @classmethod
     def of_ring(
@@ -187,6 +195,7 @@ class Foresight:
             )
         anew = self.config.paths != config.paths
         self.overlay = Overlay(session.store, unit, session.ring_id, conditions.standings(), anew=anew)
+        self.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
         self._end_dead_blocks()
 
     def working_set(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
@@ -214,25 +223,23 @@ class Foresight:
         """Return the next block, also if it is empty."""
         return self._plan()
 
-    def step(self, seed: bytes) -> ForecastBlock:
-        """Return the next block, also if it is empty, and settle all its messages as done."""
-        block = self._plan(seed)
-        self._settle(block)
-        return block
-
-    def _plan(self, seed: bytes | None = None) -> ForecastBlock:
+    def _plan(self) -> ForecastBlock:
         self.number += 1
         working_set = self.working_set(planning=True)
         given = self.conditions
-        planner = Planner(self.session, None, self.limit, 0.0, None, seed or given.seed, given.server, given.patterns)
+        planner = Planner(self.session, None, self.limit, 0.0, None, given.seed, given.server, given.patterns)
         planner.debt = self.debt
         planner.walk(working_set, self.overlay.unit)
+        while planner.goes_on:
+            self._keep(working_set)
+            working_set = self.working_set(planning=True)
+            planner.walk(working_set, self.overlay.unit)
         self.debt = planner.debt
         claims, planned, overhead = planner.claimed()
         self._keep(working_set)
         return ForecastBlock(
             self.number, planner.meter.limit, planned, overhead, self.config.order,
-            _queues(planner.ledger, claims), claims, planner.seed, self.conditions.server,
+            _queues(planner.ledger, claims), claims, planner.seed, given.server_title or given.server,
         )  # fmt: skip
 
     def _is_idle(self) -> bool:
@@ -265,7 +272,8 @@ class Foresight:
             answers = answers_of(blocks.reports(row.id))
             working_set = self.working_set(skip_in_flight=True)
             if row.by_hand:
-                self.settler.settle_by_hand(working_set, claims[0], answers, row.details_json["limit"])
+                limit, actor = row.details_json["limit"], self.session.actor
+                self.settler.settle_by_hand(working_set, claims[0], answers, limit, actor)
             else:
                 self.settler.settle_claims(working_set, claims, answers, row)
             self._keep(working_set)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeAlias
 
 from ...core.blob import Reference
 from ...core.errors import InvalidInput
@@ -15,16 +16,18 @@ from ...core.priority import books_of
 from ...core.weight import Weight
 from ...store import codec
 from ...store.events import EventRow
-from ...store.rows import PLANNED, StoredInboxRow, inbox_row_of, split_row
+from ...store.rows import PLANNED, StoredInboxRow, rows_of, split_row, was_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ...words import when
 from ..session import RingSession
 from ..values import moment
-from .events import ROWS, runs_of
+from .events import READS, ROWS, runs_of
 from .messages import page_at
 from .order import all_origins
 
+#: Page and index.
+_Place: TypeAlias = tuple[int, int]
 _Runs = Iterator[tuple[EventRow, EventRun]]
 
 #: Bytes of a message's id.
@@ -67,13 +70,13 @@ class History:
 
     #: None if neither an event nor the store contains it.
     id: bytes | None
-    #: Its addresses, in order: a message that is requeued after it was set aside has a new one. For an id, the
-    #: addresses of every message with these bytes.
+    #: Its addresses, in order: a message that is requeued after it was set aside, or that waited aside for the backoff
+    #: of a relaxed queue, has a new one. For an id, the addresses of every message with these bytes.
     addresses: list[Address]
     steps: list[Step]
     #: `waiting`, `in flight`, `set aside`, `gone`, or `unknown`.
     state: str
-    #: Time at which a delayed message, which has no address yet, joins its queue.
+    #: Time at which a delayed message joins its queue; it has no address until then.
     due: datetime | None = None
 
     @property
@@ -91,6 +94,9 @@ class _Path:
     steps: list[Step] = field(default_factory=list)
     id: bytes | None = None
     sent: str | None = None
+    #: Places that it left to wait aside.
+    left: set[Address] = field(default_factory=set)
+    due: datetime | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -148,30 +154,84 @@ class _Reader:
             [address for path in paths for address in path.addresses],
             [step for path in paths for step in path.steps],
             state,
+            next((path.due for path in paths if path.due), None),
         )
 
     # From events.
 
     def _path(self, address: Address) -> _Path:
         """Follow a message through its addresses."""
-        links: dict[tuple[int, int], tuple[int, int]] = {}
-        for _, run in self._runs(address.book):
-            if run.fate is Fate.REJUDGED:
-                for event in run.unroll():
-                    if event.moved_to:
-                        links[event.page, event.index] = event.moved_to
+        links, left = self._links(address.book)
         back = {to: at for at, to in links.items()}
         place = (address.page, address.index)
+        if place not in back and (was := self._was(address)):
+            # No event names its new place yet.
+            links[was], place = place, was
         while place in back:
             place = back[place]
         places = [place]
         while places[-1] in links:
             places.append(links[places[-1]])
+        if places[-1] in left and (joined := self._joined(address.book, places[-1])):
+            places.append(joined)
         path = _Path([Address(address.book, *place) for place in places])
         for row, run in self._runs(address.book):
             for at in path.addresses:
                 _add(path, at, row, run)
         return path
+
+    def _links(self, book: str) -> tuple[dict[_Place, _Place], set[_Place]]:
+        """Return the next place of messages of a book, as far as events name it; and all that messages left to wait."""
+        links: dict[_Place, _Place] = {}
+        waits: list[Event] = []
+        for _, run in self._runs(book):
+            for event in run.unroll() if run.fate in (Fate.REJUDGED, Fate.WENT_BACK) else ():
+                if event.moved_to:
+                    links[event.page, event.index] = event.moved_to
+                if event.wait:
+                    waits.append(event)
+        # A message that waited aside has the same id in its new place.
+        seen: dict[bytes | None, list[_Place]] = {event.id: [] for event in waits}
+        for _, run in self._runs(book) if waits else ():
+            for at, id_ in enumerate(run.ids if run.fate in _OWN else (), start=run.first):
+                if id_ in seen:
+                    seen[id_].append((run.page, at))
+        taken = set(links.values())
+        for event in waits:
+            behind = event.wait.behind if event.wait else ()
+            fresh = [place for place in seen[event.id] if place > behind and place not in taken]
+            if fresh:
+                links[event.page, event.index] = min(fresh)
+                taken.add(min(fresh))
+        return links, {(event.page, event.index) for event in waits}
+
+    def _was(self, address: Address) -> _Place | None:
+        """Return the place where a stored message waited aside from."""
+        page = page_at(self.session.fresh_working_set(self.unit, [address.book]), address)
+        if page is None or address.index >= len(page.marks):
+            return None
+        row_id = page.row_id_of(address.index)
+        for row in self.unit.inbox.attributes(self.ring_id, {address.book: [row_id]}):
+            return was_of(row.attributes)
+        return None
+
+    def _joined(self, book: str, place: _Place) -> _Place | None:
+        """Return the place of a stored message that left another one to wait aside, and joined its queue since."""
+        row_id = self.unit.inbox.joined_from(self.ring_id, book, place)
+        if row_id is None:
+            return None
+        for index, page in self._pages(self.session.fresh_working_set(self.unit, [book]), book):
+            item = page.first_of(row_id)
+            if item is not None and page.marks[item] != PROCESSED:
+                return index, item
+        return None
+
+    def _pages(self, working_set: StoredSet, name: str) -> Iterator[tuple[int, Page]]:
+        """Return all pages of a queue, with those of messages that lie in no stored page yet."""
+        book = working_set.book(name)
+        working_set.loader.pages.load_all(name)
+        working_set.pull_all(book)
+        yield from ((index, page) for (_, index), page in sorted(working_set.pages.items()) if page is not None)
 
     def _runs(self, book: str | None, also: str | None = None, id: bytes | None = None) -> _Runs:
         """Yield the events of a book and of another one, or of all; of an id, from rows that may contain it."""
@@ -196,14 +256,10 @@ class _Reader:
 
     def _waiting(self, id: bytes, origin: str | None) -> Iterator[Address]:
         for name in books_of(origin) if origin is not None else all_origins(self.unit, self.ring_id):
-            working_set = self.session.fresh_working_set(self.unit)
-            book = working_set.book(name)
-            working_set.loader.pages.load_all(name)
-            while working_set.pull(book):
-                pass
-            for (_, index), page in sorted(working_set.pages.items()):
-                for item, payload in enumerate(working_set.payloads(name, page)) if page is not None else ():
-                    if page is not None and page.marks[item] != PROCESSED and message_id(payload) == id:
+            working_set = self.session.fresh_working_set(self.unit, [name])
+            for index, page in self._pages(working_set, name):
+                for item, payload in enumerate(working_set.payloads(name, page)):
+                    if page.marks[item] != PROCESSED and message_id(payload) == id:
                         yield Address(name, index, item)
 
     def due(self, id: bytes, origin: str | None) -> datetime | None:
@@ -222,7 +278,7 @@ class _Reader:
     def _complete(self, path: _Path) -> str:
         """Add the send, the times of blocks and a live block to the steps; return the state of the message."""
         last = path.addresses[-1]
-        working_set = self.session.fresh_working_set(self.unit)
+        working_set = self.session.fresh_working_set(self.unit, [last.book])
         page = page_at(working_set, last)
         if page is not None and last.index >= len(page.marks):
             page = None
@@ -231,6 +287,10 @@ class _Reader:
         if page is not None and page.marks[last.index] != PROCESSED:
             path.id = path.id or working_set.id_of(last.book, page, last.index)
             state = self._state(working_set, path, page)
+        else:
+            due = working_set.loader.source.put_off_from(last.book, (last.page, last.index))
+            if due is not None:
+                path.due, state = moment(due), "waiting"
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
         at = moment(arrival.at) if arrival else datetime.fromisoformat(path.sent) if path.sent else None
@@ -268,7 +328,7 @@ class _Reader:
 
 def _ids(row: StoredInboxRow) -> list[bytes]:
     """Return the ids of the messages of an inbox row."""
-    notes = inbox_row_of(row).notes
+    notes = rows_of([row]).notes
     payloads = enumerate(split_row(row, bytes(row.heap or b"")))
     return [
         message_id(Reference.read(payload) if item in notes and notes[item].blob else payload)
@@ -282,7 +342,9 @@ def _add(path: _Path, place: Address, row: EventRow, run: EventRun) -> None:
         event = next(_single(run, place.index - run.first).unroll(row.block, row.at / 1_000_000))
         path.id, path.sent = path.id or event.id, path.sent or event.sent
         path.add(_step(event, place, moment(row.at)))
-    elif not path.is_settled and _concerns(run, place):
+        if event.wait:
+            path.left.add(place)
+    elif place not in path.left and not path.is_settled and _concerns(run, place):
         step = _step(next(run.unroll(row.block, row.at / 1_000_000)), place, moment(row.at))
         if run.fate is Fate.WENT_BACK:
             first = Address(place.book, run.page, run.first + len(run.ids) - 1)
@@ -318,3 +380,15 @@ def _concerns(run: EventRun, place: Address) -> bool:
         here = (place.page, place.index)
         return up_to is not None and (run.page, run.first + len(run.ids) - 1) < here <= up_to
     return False
+
+
+def count_ends(unit: Unit, ring: int, after: int) -> tuple[int, int]:
+    """Return how many messages ended after an event row, as far as a bounded reading goes, and its last row."""
+    count = 0
+    for _ in range(READS):
+        rows = unit.events.after(ring, after, ROWS)
+        for row in rows:
+            after, count = row.id, count + sum(len(run.ids) for run in runs_of(row) if run.fate in ENDS)
+        if len(rows) < ROWS:
+            break
+    return count, after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -13,21 +13,23 @@ from ...core.events import Event
 from ...core.fairness import Fairness
 from ...core.message import MOST_ORIGIN_BYTES, Address, check_address, check_number, check_origin, check_text
 from ...core.orders import shuffled
-from ...core.priority import REGULAR, book_name, check_priority, origin_of
+from ...core.priority import REGULAR, book_name, books_of, check_priority, origin_of
+from ...core.taking import OriginPatterns
 from ...core.weight import ZERO, Weight
 from ...store.rows import LATEST
+from ...store.unit import Unit
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
-from ..session import RingSession
+from ..session import RingSession, limit_of
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
-from .explain import AHEAD, Explanation, explain_message, explain_queue, stuck_queues
+from .explain import AHEAD, Explainer
 from .fairness import RecentShare, fairness_of, recent_shares, without_collector
 from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
-from .history import History, history_of
+from .history import History, count_ends, history_of
 from .messages import MessageHeaders, headers_of, peek, waiting
 from .order import books_asked, by_turn, origins_from, ready_books, with_high
 from .queues import (
@@ -39,9 +41,12 @@ from .queues import (
     Survey,
     backlog_of,
     live_blocks,
+    oldest_states,
     page_states,
     queue_states,
 )
+from .reasons import Explanation
+from .servicing import IsPaused, Overdue, Servicing, unknown_pause
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
@@ -49,6 +54,10 @@ READS = 20
 _ORIGINS = 16
 #: Inbox rows that are searched for queues without a place in the drawn ring.
 _DRAWN_NEWS = 512
+#: Microseconds before the first count of ended messages that it includes.
+ENDED_WITHIN = 60_000_000
+#: Empty blocks after which a ring counts as one without work for a block.
+LOOK_AHEAD = 8
 
 
 class Inspect:
@@ -83,7 +92,7 @@ class Inspect:
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
         names = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
-        with self._session.snapshot() as (unit, working_set):
+        with self._session.snapshot(names=None if among is None else names) as (unit, working_set):
             reading = partial(
                 queue_states, unit, working_set, recent=recent, most=LATEST if exact else None, exact=exact
             )
@@ -97,7 +106,7 @@ class Inspect:
                 shown = dict.fromkeys(state.origin for state in states)
                 if len(origins) < limit or len(shown) >= limit:
                     break
-                # Queues of which only lent rows are left have no state.
+                # A queue may have rows and no state, where the end of its last block is recorded and not applied.
                 after = origins[-1]
             kept = set(islice(shown, limit))
             return [state for state in states if state.origin in kept]
@@ -107,8 +116,7 @@ class Inspect:
         if not check_number(limit, "a number of queues"):
             raise InvalidInput("the oldest are at least 1 queue")
         with self._session.snapshot() as (unit, working_set):
-            names = [row.origin for row in unit.books.totals(self._ring_id, limit, oldest=True)]
-            return queue_states(unit, working_set, names, most=LATEST, exact=True)
+            return oldest_states(unit, working_set, limit)
 
     def backlog(self, deepest: int = 0) -> Backlog:
         """Return the totals of the ring.
@@ -127,31 +135,43 @@ class Inspect:
         survey = Survey() if into is None else into
         with self._store.loose() as unit:
             survey.count(unit, self._ring_id)
+        with self._session.snapshot() as (_, working_set):
+            survey.add_ends(working_set)
+        survey.done = True
         return survey
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """Return the first stored pages of a queue, stale ones first, without messages that are in no page yet."""
         name = book_name(check_origin(origin), check_priority(priority))
         check_number(limit, "a limit")
-        with self._session.snapshot() as (unit, working_set):
-            return page_states(unit, working_set, name, limit)
+        with self._session.snapshot(names=[name]) as (_, working_set):
+            return page_states(working_set, name, limit)
 
     def origin_settings(self, origin: str) -> Standing:
         """Return the settings of an origin, with the ring's defaults."""
-        with self._session.snapshot() as (_, working_set):
+        with self._session.snapshot(stored=True) as (_, working_set):
             book = working_set.book(check_origin(origin))
             return replace(book.standing, ordered=working_set.is_ordered(book))
 
     # The ring.
 
     def ring(self, most: int = 60) -> RingState:
-        """Return the ring from its head on, with at most so many queues."""
+        """Return the ring from its head on, with at most so many queues.
+
+        With paths, the queues are in the order of the next block, unless many of them are new.
+        """
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
-            _, floor, version = unit.rings.floors(self._ring_id)
+            _, floor, version, *_ = unit.rings.floors(self._ring_id)
             ready = unit.books.count(self._ring_id, 0, -LATEST, LATEST).total
+            if shown := working_set.loader.source.shown():
+                stored = unit.books.named(self._ring_id, list(shown), working_set.now)
+                ready += sum((shown[row.origin] is not None) - (row.ticket is not None) for row in stored)
             in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
-            names = by_turn(unit, working_set, most, floor, news=_DRAWN_NEWS, steps=1)
+            if working_set.config.paths and not self._has_many_newcomers(unit):
+                names = list(islice(ready_books(working_set), most))
+            else:
+                names = by_turn(unit, working_set, most, floor, news=_DRAWN_NEWS, steps=1)
             states = [state for state in queue_states(unit, working_set, names, recent=RECENT) if state.in_ring]
             return RingState(moment(working_set.now), version, ready, states, in_flight)
 
@@ -176,6 +196,8 @@ class Inspect:
         """Return whether a block would find messages, cheaply, for callers that ask repeatedly."""
         with self._session.snapshot() as (unit, working_set):
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
+            asides = working_set.loader.source.shown_asides().values()
+            set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
             paused = {row.origin for row in unit.origins.paused(self._ring_id, working_set.now)}
             is_paused = working_set.loader.groups.is_paused_below
             line = chain(working_set.high, working_set.ring)
@@ -187,8 +209,11 @@ class Inspect:
     def has_many_newcomers(self, most: int = 500) -> bool:
         """Return whether more than so many queues have messages that no block has loaded yet."""
         with self._store.loose() as unit:
-            after = unit.rings.floors(self._ring_id).look_floor - 1
-            rows = unit.inbox.next_queues(self._ring_id, after, 10 * most)
+            return self._has_many_newcomers(unit, most)
+
+    def _has_many_newcomers(self, unit: Unit, most: int = 500) -> bool:
+        after = unit.rings.floors(self._ring_id).look_floor - 1
+        rows = unit.inbox.next_queues(self._ring_id, after, 10 * most)
         return len({name for name, _ in rows}) > most
 
     def max_message_weight(self) -> Weight | None:
@@ -205,9 +230,8 @@ class Inspect:
 
         :param priority: only messages of this priority
         """
-        check_origin(origin)
         found: list[Peeked] = []
-        with self._session.snapshot() as (unit, working_set):
+        with self._session.snapshot(names=books_of(check_origin(origin))) as (unit, working_set):
             for name in books_asked(working_set, origin, priority):
                 found += peek(unit, working_set, name, page, limit - len(found))
         return found
@@ -221,8 +245,9 @@ class Inspect:
         for origin in origins:
             check_origin(origin)
         for start in range(0, len(origins), _ORIGINS):
-            with self._session.snapshot() as (unit, working_set):
-                yield from waiting(unit, working_set, origins[start : start + _ORIGINS], limit, packed=packed)
+            some = origins[start : start + _ORIGINS]
+            with self._session.snapshot(names=[*chain(*map(books_of, some))]) as (unit, working_set):
+                yield from waiting(unit, working_set, some, limit, packed=packed)
 
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
@@ -230,7 +255,7 @@ class Inspect:
         """Return the headers of the first messages of a block that have headers of interest; at most `most`."""
         check_number(most, "a number of messages")
         held = block if isinstance(block, Block) else self._blocks.get(block)
-        with self._session.snapshot() as (_, working_set):
+        with self._session.snapshot(names=[claim.origin for claim in held.claims]) as (_, working_set):
             return headers_of(working_set, held, most, of_interest)
 
     def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
@@ -279,6 +304,17 @@ class Inspect:
         with self._store.loose() as unit:
             return latest_events(unit, self._ring_id, top, limit, origin=origin, name=name)
 
+    def ended(self, after: int | None = None) -> tuple[int, int]:
+        """Return how many messages ended (processed, failed, discarded, expired, transferred), and where to continue.
+
+        :param after: the place that an earlier call returned; by default, the ends of the last minute count
+        """
+        with self._store.reading() as unit:
+            if after is None:
+                first = unit.events.first_since(self._ring_id, unit.now() - ENDED_WITHIN)
+                after = unit.rings.latest_id() if first is None else first - 1
+            return count_ends(unit, self._ring_id, after)
+
     # Reasons and forecasts.
 
     def explain(
@@ -290,6 +326,7 @@ class Inspect:
         ahead: int = AHEAD,
         priority: str | None = None,
         below: bool = False,
+        is_paused: IsPaused = unknown_pause,
     ) -> Explanation:
         """Return why the first message of a queue waits, which of the next blocks takes it, and what would change that.
 
@@ -298,21 +335,29 @@ class Inspect:
         :param ahead: number of blocks to forecast
         :param priority: of the messages; by default, high if a high message waits
         :param below: of all queues of this group of paths, explain the one that is serviced first
+        :param is_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
         """
         check_origin(origin)
         check_number(ahead, "a number of blocks")
         with self._store.reading() as unit:
-            conditions = Conditions(limit, seed=seed)
-            return explain_queue(self._session, unit, origin, priority, conditions, ahead, below=below)
+            explainer = Explainer(self._session, unit, Conditions(limit, seed=seed), ahead, is_paused)
+            return explainer.of_queue(origin, priority, below=below)
 
     def explain_message(
-        self, address: Address, *, limit: Weight | None = None, seed: bytes | None = None, ahead: int = AHEAD
+        self,
+        address: Address,
+        *,
+        limit: Weight | None = None,
+        seed: bytes | None = None,
+        ahead: int = AHEAD,
+        is_paused: IsPaused = unknown_pause,
     ) -> Explanation:
         """Return why a message waits, as `explain` does for the first message of a queue."""
         check_address(address)
         check_number(ahead, "a number of blocks")
         with self._store.reading() as unit:
-            return explain_message(self._session, unit, address, Conditions(limit, seed=seed), ahead)
+            conditions = Conditions(limit, seed=seed)
+            return Explainer(self._session, unit, conditions, ahead, is_paused).of_message(address)
 
     def stuck(self, most: int = 100) -> list[Explanation]:
         """Explain the ready queues that no block of any server can service.
@@ -320,7 +365,23 @@ class Inspect:
         :param most: number of queues to check, from the head of the ring and from those recorded as stuck
         """
         with self._store.reading() as unit:
-            return stuck_queues(self._session, unit, most)
+            return Explainer(self._session, unit, Conditions()).stuck(most)
+
+    def servicing(self) -> Servicing:
+        """Return the latest plans and services of the ring, which show whether one is overdue."""
+        with self._session.snapshot(stored=True) as (unit, working_set):
+            return Servicing.read(unit, self._ring_id, working_set.now)
+
+    def overdue(self, most: int = 100) -> list[Overdue]:
+        """Return which plans and services should have come by now for the first ready queues.
+
+        :param most: number of queues, from the head of the ring
+        """
+        check_number(most, "a limit")
+        with self._session.snapshot() as (unit, working_set):
+            floor = unit.rings.floors(self._ring_id).look_floor
+            states = queue_states(unit, working_set, by_turn(unit, working_set, most, floor), exact=True)
+            return Servicing.read(unit, self._ring_id, working_set.now).of_queues(states)
 
     def dry_run(
         self,
@@ -360,6 +421,22 @@ class Inspect:
         check_number(blocks, "a number of blocks")
         with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
             return list(future.blocks(blocks))
+
+    def finds_work(
+        self, limit: Weight | None = None, origins: Iterable[str] | None = None, server: str | None = None
+    ) -> bool:
+        """Return whether a block of this limit and these origins would take messages, perhaps after empty ones.
+
+        An empty block may earn the credit with which a later one takes a message; `LOOK_AHEAD` blocks are tried.
+
+        :param limit: limit of the blocks; by default, the ring's service weight
+        :param origins: shell patterns of the origins that they service; by default, all
+        :param server: the DAG that plans them, as `blocks.plan` names it
+        """
+        limit = limit_of(self._session.config, limit)
+        conditions = Conditions(limit, seed=bytes(16), server=server, patterns=OriginPatterns.of(origins))
+        with foresight(self._session, conditions) as future:
+            return any(block.moves for block in future.blocks(LOOK_AHEAD))
 
     # The ledger.
 

@@ -34,18 +34,19 @@ class MessageHeaders:
     headers: Mapping[str, str]
 
 
-def claimed_by(unit: Unit, ring: int, names: Iterable[str]) -> dict[str, Items]:
+def claimed_by(working_set: StoredSet, names: Iterable[str]) -> dict[str, Items]:
     """Return the messages of books that live blocks hold."""
     found: dict[str, Items] = {}
-    for name, data in unit.blocks.claims_on(ring, list(names)):
+    for name, data in working_set.loader.source.claims_of(list(names)):
         found.setdefault(name, set()).update(codec.unpack_claim(name, bytes(data)).places())
     return found
 
 
-def in_flight(unit: Unit, ring: int, name: str) -> tuple[Items, Items]:
+def in_flight(unit: Unit, working_set: StoredSet, name: str) -> tuple[Items, Items]:
     """Return the messages of a book that live blocks hold, and those of them that are reported."""
-    claimed = claimed_by(unit, ring, [name]).get(name, set())
-    answers = answers_of(row.data for row in unit.blocks.reports_on(ring, [name])).get(name)
+    claimed = claimed_by(working_set, [name]).get(name, set())
+    reports = unit.blocks.reports_on(working_set.ring_id, [name])
+    answers = answers_of(row.data for row in reports).get(name)
     return claimed, answers.items() & claimed if answers else set()
 
 
@@ -71,7 +72,7 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
     working_set.loader.pages.look_far(name)
     while working_set.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
         pass
-    claimed, reported = in_flight(unit, working_set.ring_id, name)
+    claimed, reported = in_flight(unit, working_set, name)
     for index in range(book.begin, book.end) if page is None else [page]:
         if limit <= 0:
             return
@@ -99,7 +100,7 @@ def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: i
     books = {origin: books_asked(working_set, origin) for origin in origins}
     names = list(chain.from_iterable(books.values()))
     working_set.loader.inboxes.look_at(names)
-    claimed = claimed_by(unit, working_set.ring_id, names)
+    claimed = claimed_by(working_set, names)
 
     def all_runs() -> Iterator[PageRuns]:
         for own in books.values():

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
+from math import inf
 
 from ...core.book import Book
 from ...core.config import RingConfig
 from ...core.groups import SEPARATOR
 from ...core.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
 from ...core.page import ASIDE, PROCESSED, Page
-from ...core.priority import HIGH, REGULAR, book_name, books_of, origin_of, priority_of, queue_name
+from ...core.priority import REGULAR, book_name, books_of, origin_of, priority_of, queue_name
 from ...core.weigher import PER
 from ...core.weight import LARGEST, Weight
 from ...store import codec
+from ...store.books import TotalsRow
 from ...store.rows import LATEST, PLANNED, page_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
@@ -29,6 +31,7 @@ from .waiting import first_row_id
 
 #: Inbox rows of a queue that a bounded reading adds up.
 MOST_ROWS = 1_000
+_NO_TOTALS = TotalsRow("", 0, 0, None, 0, 0, None, 0)
 #: Live blocks that are read.
 _LIVING = 1_000
 #: Seconds within which messages are recent.
@@ -158,7 +161,7 @@ def queue_states(
     requests = [(name, working_set.stored[name].cut.floor, working_set.book(name).begin) for name in names]
     since = working_set.now - int(recent * 1_000_000)
     rows = unit.books.depths(working_set.ring_id, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
-    claims = unit.blocks.claims_on(working_set.ring_id, names)
+    claims = working_set.loader.source.claims_of(names)
     in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data in claims)
     first = _first_sent(unit, working_set, names) if exact else {}
     states = []
@@ -166,6 +169,8 @@ def queue_states(
         book = working_set.book(name)
         for _, cut_items, cut_size in unit.inbox.facts(working_set.ring_id, sorted(working_set.stored[name].cut.ahead)):
             items, size = items - cut_items, size - cut_size
+        shift = working_set.loader.source.shift(name)
+        items, size, set_aside = items + shift.uncut, size + shift.uncut_size, set_aside + shift.set_aside
         if book.message_count + items <= 0:
             continue
         state = _state(working_set, book, book.message_count + items, book.size + size, first.get(name, oldest))
@@ -223,28 +228,77 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
     """
     ring, config, now = working_set.ring_id, working_set.config, working_set.now
     delayed, set_aside = unit.set_aside.beside(ring)
+    shift = working_set.loader.source.shift()
+    delayed, set_aside = delayed + shift.delayed, set_aside + shift.set_aside
     in_flight = sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand)
-    rows = unit.books.totals(ring, max(deepest, 1), oldest=False)
-    if not rows:
+    shown = _shown_states(unit, working_set)
+    rows = unit.books.totals(ring, max(deepest, 1) + len(shown), oldest=False)
+    if not rows and not shown:
         return Backlog(delayed=delayed, set_aside=set_aside, in_flight=in_flight)
-    total = rows[0]
+    total = rows[0] if rows else _NO_TOTALS
     ahead = [id_ for packed in unit.books.overtaken(ring) for id_ in codec.unpack_numbers(packed)[0]]
     cut = unit.inbox.facts(ring, ahead)
-    messages = total.all_messages - sum(items for _, items, _ in cut)
-    size = total.all_size - sum(size for _, _, size in cut)
+    messages = total.all_messages - sum(items for _, items, _ in cut) + shift.messages
+    size = total.all_size - sum(size for _, _, size in cut) + shift.size
     weight = _weight(config, messages, size)
+    names = by_depth(rows, shown)[:deepest]
     return Backlog(
         messages,
         size,
-        total.queues,
-        _age(total.all_sent, now),
+        total.queues + sum(_change(working_set, name, state) for name, state in shown.items()),
+        _age(total.all_sent, now) if not shown else _oldest_age(unit, working_set, shown),
         weight,
         None if config.service_weight is None else weight.part_of(config.service_weight),
         delayed,
         set_aside,
         in_flight,
-        queue_states(unit, working_set, [row.origin for row in rows[:deepest]], most=LATEST, exact=True),
+        queue_states(unit, working_set, names, most=LATEST, exact=True),
     )
+
+
+# Recorded ends that are not applied: queues that a reading shows otherwise than the store's totals have them.
+
+
+def _shown_states(unit: Unit, working_set: StoredSet) -> dict[str, QueueState | None]:
+    """Return the states of these queues by book; None for those that are empty."""
+    names = list(working_set.loader.source.shown())
+    found: dict[str, QueueState | None] = dict.fromkeys(names)
+    for state in queue_states(unit, working_set, names, most=LATEST) if names else ():
+        found[book_name(state.origin, state.priority)] = state
+    return found
+
+
+def _waiting(state: QueueState | None) -> int:
+    return 0 if state is None else state.messages - state.set_aside
+
+
+def _change(working_set: StoredSet, name: str, state: QueueState | None) -> int:
+    """Return by how much a queue changes the number of queues with messages."""
+    waiting = _waiting(state)
+    return (waiting > 0) - (waiting - working_set.loader.source.shift(name).messages > 0)
+
+
+def by_depth(rows: Iterable[TotalsRow], shown: Mapping[str, QueueState | None]) -> list[str]:
+    """Return books by their messages that are not set aside."""
+    depths = {row.origin: row.messages for row in rows} | {name: _waiting(state) for name, state in shown.items()}
+    return sorted((name for name in depths if depths[name]), key=lambda name: (-depths[name], name))
+
+
+def oldest_states(unit: Unit, working_set: StoredSet, limit: int) -> list[QueueState]:
+    """Return the states of the queues whose first message was sent longest ago."""
+    shown = _shown_states(unit, working_set)
+    rows = unit.books.totals(working_set.ring_id, limit + len(shown), oldest=True)
+    ages = {row.origin: _age(row.sent, working_set.now) for row in rows if row.origin not in shown}
+    ages |= {name: state.age for name, state in shown.items() if state is not None and _waiting(state)}
+    names = sorted(ages, key=lambda name: (inf if (age := ages[name]) is None else -age, name))
+    return queue_states(unit, working_set, names[:limit], most=LATEST, exact=True)
+
+
+def _oldest_age(unit: Unit, working_set: StoredSet, shown: Mapping[str, QueueState | None]) -> float | None:
+    rows = unit.books.totals(working_set.ring_id, 1 + len(shown), oldest=True)
+    ages = [_age(row.sent, working_set.now) for row in rows if row.origin not in shown]
+    ages += [state.age for state in shown.values() if state is not None and _waiting(state)]
+    return max((age for age in ages if age is not None), default=None)
 
 
 def _weight(config: RingConfig, messages: int, size: int) -> Weight:
@@ -253,10 +307,10 @@ def _weight(config: RingConfig, messages: int, size: int) -> Weight:
     return Weight(*(min(base[part] * messages + per_byte[part] * size // PER, LARGEST) for part in (0, 1)))
 
 
-def page_states(unit: Unit, working_set: StoredSet, name: str, limit: int) -> list[PageState]:
+def page_states(working_set: StoredSet, name: str, limit: int) -> list[PageState]:
     """Return the first stored pages of a book."""
     begin = working_set.book(name).begin
-    pages = [page_of(row) for row in unit.pages.between(working_set.ring_id, [(name, 0, LATEST)], limit)]
+    pages = [page_of(row) for row in working_set.loader.source.pages([(name, 0, LATEST)], limit)]
     head = next((page.index for page in pages if page.index >= begin), None)
     return [
         PageState(
@@ -277,7 +331,7 @@ def page_states(unit: Unit, working_set: StoredSet, name: str, limit: int) -> li
 def footprint(session: RingSession, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
     """See `MessageQueue.footprint`."""
     check_origin(origin)
-    with session.snapshot() as (unit, working_set):
+    with session.snapshot(names=None if below else books_of(origin)) as (unit, working_set):
         return reduce(Footprint.plus, _footprints_below(unit, working_set, origin, priority, below))
 
 
@@ -290,10 +344,15 @@ def footprints(
     check_number(limit, "a limit")
     with session.snapshot() as (unit, working_set):
         origins = origins_from(unit, working_set, prefix, after, limit)
-        if not working_set.config.high:
-            return _footprints(unit, working_set, origins)
-        found = dict(_footprints(unit, working_set, [name for origin in origins for name in books_of(origin)]))
-        return [(origin, found[book_name(origin, HIGH)].plus(found[origin])) for origin in origins]
+        names = [name for origin in origins for name in books_of(origin)] if working_set.config.high else origins
+        found = dict(_footprints(unit, working_set, names))
+        shown = working_set.loader.source.shown()
+        pairs = [
+            (origin, reduce(Footprint.plus, (found[name] for name in books_asked(working_set, origin))))
+            for origin in origins
+        ]
+        # A queue that a recorded end has emptied is gone.
+        return [(origin, one) for origin, one in pairs if one.count or one.pages or origin not in shown]
 
 
 def _footprints_below(
@@ -311,7 +370,7 @@ def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> lis
     reports: dict[str, list[bytes]] = {}
     for name, data in unit.blocks.reports_on(working_set.ring_id, names):
         reports.setdefault(name, []).append(bytes(data))
-    claimed = claimed_by(unit, working_set.ring_id, list(reports)) if reports else {}
+    claimed = claimed_by(working_set, list(reports)) if reports else {}
     found: list[tuple[str, Footprint]] = []
     for name in names:
         book = working_set.book(name)
@@ -350,11 +409,18 @@ _NO_CUT: tuple[int, frozenset[int]] = (0, frozenset())
 
 @dataclass
 class QueueDepth:
-    """Messages and bytes of a queue, and the id of its first inbox row."""
+    """Messages and bytes of a queue, those of them that are set aside, and the id of its first inbox row."""
 
     messages: int = 0
     size: int = 0
     first: int = LATEST
+    set_aside: int = 0
+    set_aside_size: int = 0
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it has a turn: some message is not set aside."""
+        return self.messages > self.set_aside
 
 
 @dataclass
@@ -364,6 +430,10 @@ class Survey:
     depths: dict[str, QueueDepth] = field(default_factory=dict)
     messages: int = 0
     size: int = 0
+    set_aside: int = 0
+    set_aside_size: int = 0
+    #: Number of queues of which all is set aside.
+    set_aside_queues: int = 0
     #: Whether everything is counted, and whether there were more than `MOST_QUEUES` queues.
     done: bool = False
     cut_short: bool = False
@@ -383,7 +453,37 @@ class Survey:
                 floor, cut = cuts.get(name, _NO_CUT)
                 if owner == ring and last >= floor and last not in cut:
                     self._add(name, items, size, last)
-        self.done = True
+        after = ""
+        while asides := unit.set_aside.by_queue(ring, after, _BOOKS):
+            for after, messages, size in asides:
+                self._set_aside(after, messages, size)
+
+    def add_ends(self, working_set: StoredSet) -> None:
+        """Add by what recorded ends change that are not applied yet."""
+        source = working_set.loader.source
+        for name in source.shown():
+            shift, depth = source.shift(name), self.depths.setdefault(name, QueueDepth())
+            before = replace(depth)
+            depth.messages = max(depth.messages + shift.messages + shift.set_aside, 0)
+            depth.size = max(depth.size + shift.size + shift.set_aside_size, 0) if depth.messages else 0
+            depth.set_aside = min(max(depth.set_aside + shift.set_aside, 0), depth.messages)
+            depth.set_aside_size = min(max(depth.set_aside_size + shift.set_aside_size, 0), depth.size)
+            for figure in ("messages", "size", "set_aside", "set_aside_size"):
+                setattr(self, figure, getattr(self, figure) + getattr(depth, figure) - getattr(before, figure))
+            self.set_aside_queues += (depth.set_aside > 0 and not depth.in_ring) - (
+                before.set_aside > 0 and not before.in_ring
+            )
+            if not depth.messages:
+                del self.depths[name]
+
+    def _set_aside(self, name: str, messages: int, size: int) -> None:
+        """Record how much of a counted queue is set aside; what was set aside meanwhile cannot exceed what it holds."""
+        depth = self.depths.get(name)
+        if depth is not None:
+            depth.set_aside, depth.set_aside_size = min(messages, depth.messages), min(size, depth.size)
+            self.set_aside += depth.set_aside
+            self.set_aside_size += depth.set_aside_size
+            self.set_aside_queues += not depth.in_ring
 
     def _add(self, name: str, messages: int, size: int, first: int) -> None:
         depth = self.depths.get(name)

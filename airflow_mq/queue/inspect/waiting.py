@@ -13,14 +13,14 @@ from math import inf
 
 from ...core.book import Book
 from ...core.claims import Scales
-from ...core.clock import Asks
+from ...core.fairness import Asks
 from ...core.page import WAITING, Page
 from ...core.priority import origin_of
 from ...core.weight import Weight
 from ...store import codec
 from ...store.books import FirstPages
 from ...store.inbox import FirstInboxRows
-from ...store.rows import inbox_row_of, page_of
+from ...store.rows import page_of, rows_of
 from ...store.working_set import StoredSet
 
 #: Messages of a queue whose demand is added up; the demand of a longer queue counts as unlimited.
@@ -156,8 +156,8 @@ class Waiting:
         if not alike.attributes:
             asked = self._by_lengths(codec.unpack_lengths(bytes(alike.lengths), alike.items, alike.size))
             return self._each(names, alike.ids, asked, whole=whole)
-        inbox_row, page = inbox_row_of(alike.inbox_row), Page(0)
-        page.append(inbox_row, self.working_set.config.heap_size)
+        page = Page(0)
+        page.append(rows_of([alike.inbox_row]), self.working_set.config.heap_size)
         whole = whole and len(page.lengths) == alike.items
         return self._each(names, alike.ids, self._asked(names[0], page), whole=whole)
 

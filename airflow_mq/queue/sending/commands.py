@@ -7,11 +7,12 @@ was made.
 
 from __future__ import annotations
 
+import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -24,16 +25,17 @@ from ...core.outcome import DONE, Transferred
 from ...core.priority import HIGH, book_name
 from ...core.weight import Weight
 from ...store import Outgoing, codec
-from ...store.inbox import LenderRow
+from ...store.inbox import StoredBytes
 from ...store.rows import blob_attributes, page_of
 from ...store.unit import Unit
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens
 from ..values import Enqueued
 from .limits import has_bound, refuse_new_origins
-from .sender import SendOptions, Terms, instant_of, packed_call
+from .sender import PackedCall, SendOptions, Terms, expiry_of
 
 Result = TypeVar("Result")
+log = logging.getLogger("airflow_mq.commands")
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -44,19 +46,25 @@ class Command(ABC, Generic[Result]):
         self.commands, self.kind = commands, kind
         #: The file and the line that made the command.
         self.made_at = _caller()
-        self._executed = False
+        self._executed = self._tried = False
 
     def execute(self) -> Result:
         """Execute the command within the open transaction of the connection; it takes effect with the commit."""
+        self._tried = True
         try:
             self._refuse_again()
             with self.commands.within() as unit:
-                result = self.within(unit)
+                result = self.apply(unit)
         except MessageQueueError as error:
             error.args = (f"{error} (the {self.kind} that was made at {self.made_at})",)
             raise
         self._done()
         return result
+
+    def apply(self, unit: Unit) -> Result:
+        """Execute the command with this unit of work."""
+        self._tried = True
+        return self.within(unit)
 
     def _refuse_again(self) -> None:
         if self._executed:
@@ -64,10 +72,19 @@ class Command(ABC, Generic[Result]):
 
     @abstractmethod
     def within(self, unit: Unit) -> Result:
-        """Execute the command with this unit of work."""
+        """Write the change with this unit of work."""
 
     def _done(self) -> None:
         self._executed = True
+
+    def __del__(self) -> None:
+        if self._is_forgotten():
+            log.warning("%s never executed: nothing was changed; it was made at %s", self.kind, self.made_at)
+
+    def _is_forgotten(self) -> bool:
+        """Return whether nothing has executed the command, or will."""
+        # A command whose construction failed has no such attribute.
+        return not getattr(self, "_tried", True)
 
     def __repr__(self) -> str:
         return f"<{self.kind} made at {self.made_at}{', executed' if self._executed else ''}>"
@@ -77,13 +94,17 @@ class TransferToken(Command[int]):
     """The completion of some messages, and the messages that it releases.
 
     Executed by itself, it completes the messages: they are processed. Pushed to another queue before it is executed, it
-    transfers them instead: `push("publish", complete(token)).execute()`. A transfer does not copy payloads.
+    transfers them instead: `push("publish", complete(token)).execute()`. The database copies
+    the payloads; none leaves it.
     """
 
     def __init__(self, commands: Commands, tokens: list[ReferenceToken]) -> None:
         super().__init__(commands, "completion")
         self.tokens = tokens
         self._pushed: Push | None = None
+
+    def _is_forgotten(self) -> bool:
+        return super()._is_forgotten() and self._pushed is None
 
     def _refuse_again(self) -> None:
         super()._refuse_again()
@@ -111,6 +132,7 @@ class Push(Command[Enqueued]):
         terms: Terms,
     ) -> None:
         super().__init__(commands, "push")
+        target.refresh_config()
         self.target, self.origin, self.messages = target, target.check_sender(origin), messages
         self.terms = terms.checked(target)
         for token in self._released():
@@ -143,7 +165,7 @@ class Push(Command[Enqueued]):
             token._done()
 
     def _send(self, unit: Unit, messages: Iterable[bytes | Message]) -> Enqueued:
-        with packed_call(self.target, self.origin, messages, self.terms) as call:
+        with PackedCall(self.target, zip(repeat(self.origin), messages), self.terms) as call:
             return call.write(unit)
 
     def _transfer(self, unit: Unit, released: Iterable[TransferToken]) -> Enqueued:
@@ -156,7 +178,7 @@ class Push(Command[Enqueued]):
         return Enqueued(len(sizes), sum(sizes))
 
     def _transfer_one(self, unit: Unit, token: ReferenceToken) -> int:
-        """Complete a message in its queue, and write an inbox row that borrows its bytes; return its size."""
+        """Complete a message in its queue, and write an inbox row with a copy of its bytes; return its size."""
         target, source = self.target, self.commands.session
         goal = self.origin if target.ring_id == source.ring_id else f"{target.ring}/{self.origin}"
         complete_in(unit, source.ring_id, token, Transferred(goal))
@@ -171,11 +193,11 @@ class Push(Command[Enqueued]):
         own = {"weight": self.terms.weight, "headers": self.terms.headers}
         attributes = {**message.attributes, **{name: value for name, value in own.items() if value}}
         if self.terms.expires is not None:
-            attributes["expires"] = instant_of(target, self.terms.expires)
+            attributes["expires"] = expiry_of(target, self.terms.expires)
         name = book_name(self.origin, rank)
         if message.blob is None:
-            data = codec.write_json({"all": {"loan": True, **attributes}})
-            unit.loans.insert(target.ring_id, name, message.size, data, message.lender)
+            data = codec.write_json({"all": attributes}) if attributes else b""
+            unit.inbox.insert_copy(target.ring_id, name, data, message.bytes)
         else:
             # The external payload stays in its place: another message refers to it.
             data = codec.write_json({**blob_attributes([message.blob]), **({"all": attributes} if attributes else {})})
@@ -206,13 +228,7 @@ class _Leased:
         name, _, size = stored.get("blobs", {}).get(str(place), "").partition(":")
         if name:
             self.blob = Reference.of(bytes.fromhex(name), int(size))
-        #: The row that has the bytes.
-        self.lender = LenderRow(ring, origin, row_id, sum(lengths[:place]), False)
-        if own.get("loan"):
-            lender = unit.loans.lender(ring, origin, row_id)
-            if lender is None:
-                raise StoreCorrupt(f"inbox row {row_id} of {origin!r} borrows its bytes, but its loan is missing")
-            self.lender = lender
+        self.bytes = StoredBytes(ring, origin, row_id, sum(lengths[:place]), self.size)
 
 
 class Commands:
@@ -231,11 +247,6 @@ class Commands:
     """
 
     def __init__(self, session: RingSession, connection: object) -> None:
-        if session.fence is not None:
-            raise InvalidInput(
-                "commands on a shard: the caller's transaction may have begun before the layout of the shards changed; "
-                "send through the ShardedQueue, with a key, after the commit"
-            )
         self.session, self.connection = session, connection
         self._known = False
 

@@ -23,6 +23,8 @@ from ...core.service import Ladder, OneByOne, overweight_limit
 from ...core.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
+from ..blocks.settlement import BlockSettler
+from ..calls import processor_of
 from ..service import Service
 from ..session import RingSession
 from ..values import Delivery
@@ -45,6 +47,7 @@ class Inline:
             raise InvalidInput(
                 f"invalid processor ({type(processor).__name__}): expected a callable for single messages"
             )
+        object.__setattr__(self, "processor", processor_of(processor))
 
 
 class _StaysQueued(Exception):
@@ -71,7 +74,7 @@ class _Once(Service):
     """A call of servicing that tries one message."""
 
     def __init__(self, session: RingSession, inline: Inline) -> None:
-        super().__init__(session, inline.processor, inline.weight, 1, 60.0, None)
+        super().__init__(session, BlockSettler(session), inline.processor, Meter(inline.weight), 1, 60.0, None)
         self.inline, self.tried = inline, False
 
     def execute(self, book: str, payload: bytes) -> None:
@@ -87,7 +90,7 @@ class _Once(Service):
 
     def _is_alone(self, name: str, payload: bytes) -> bool:
         working_set = self.working_set
-        if working_set.unit.blocks.latest(working_set.ring_id, PLANNED, limit=1):
+        if working_set.loader.state.ends or working_set.unit.blocks.latest(working_set.ring_id, PLANNED, limit=1):
             return False
         if list(islice(chain(working_set.high, working_set.ring), 2)) != [name] or working_set.book(name).skipped:
             return False
@@ -111,7 +114,7 @@ class _Once(Service):
         if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
             raise _StaysQueued
         payload = self.working_set.payloads(book.origin, page)[item]
-        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set)
+        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set, self.hold)
         outcome = deliver(self.inline.processor, delivery, self.working_set)
         if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
             raise _StaysQueued

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from itertools import accumulate, chain, islice
-from typing import IO, NamedTuple, TypeGuard
+from typing import IO, Any, NamedTuple
 
 from ...core.blob import Reference
 from ...core.config import HEADER_SIZE, RingConfig
@@ -18,16 +19,18 @@ from ...core.message import (
     check_payload,
     header_bytes,
     key_digest,
-    message_id,
 )
-from ...core.priority import HIGH, REGULAR, book_name, check_priority, origin_of
+from ...core.priority import HIGH, REGULAR, book_name, check_priority
 from ...core.weight import Weight
 from ...store import Outgoing, codec
 from ...store.rows import blob_attributes
-from .plain import HELD, STRETCH, by_origin
 
-#: Rows that one statement sends.
+#: Bytes of a call that are held in memory, while the rest waits in a file; messages that are packed together.
+HELD, STRETCH = 8 << 20, 4096
+#: Rows that one statement writes.
 FEW = 128
+
+Pairs = Iterable[tuple[str, bytes | Message]]
 
 
 class KeyedRow(NamedTuple):
@@ -36,8 +39,6 @@ class KeyedRow(NamedTuple):
     key: str
     origin: str
     digest: bytes
-    #: The digest as versions before 0.3 stored it.
-    old_digest: bytes
     size: int
 
 
@@ -64,118 +65,98 @@ class Packer:
         self.check_sender, self.check_rank = check_sender, check_rank
         #: The priority of messages without their own.
         self.priority = priority
-        #: Whether any message so far has high priority.
-        self.high = False
         #: Attributes of messages without their own.
         self.common = {name: value for name, value in common.items() if value}
         #: Headers of all messages, also of those with their own.
         self.carried = carried or {}
         if carried:
             self.common["headers"] = check_headers(common.get("headers") or {}, config.max_headers, carried)
+        #: Whether any message so far has high priority.
+        self.high = False
         self.count = self.size = 0
         #: Hashes of the external payloads that messages refer to.
         self.blobs: set[bytes] = set()
-        self._common_attributes = self._attributes(_Row())
+        #: The rows that are not full yet, by origin and priority, and their bytes.
+        self._open: dict[tuple[str, str], _OpenRow] = {}
+        self._held = 0
 
-    def pack(self, pairs: Iterable[tuple[str, bytes | Message]]) -> Iterator[Packed]:
-        """Yield rows as they fill up. Plain bytes are sorted by origin and measured together."""
+    def pack(self, pairs: Pairs) -> Iterator[Packed]:
+        """Yield rows as they fill up. A message with a key has its own row."""
         source = iter(pairs)
-        rows: dict[str, list[bytes]] = {}
-        used: dict[str, int] = {}
         while stretch := list(islice(source, STRETCH)):
-            if not all(type(message) is bytes for _, message in stretch):
-                waiting = ((origin, message) for origin, row in rows.items() for message in row)
-                yield from self._pack_each(chain(waiting, stretch, source))
-                return
-            for origin, fresh in by_origin(stretch).items():
-                row = rows.get(origin)
-                if row is None:
-                    row, used[self.check_sender(origin)] = rows.setdefault(origin, []), 0
-                row += fresh
-                used[origin] += sum(map(len, fresh)) + HEADER_SIZE * len(fresh)
-                if used[origin] > self.heap_size:
-                    full, rows[origin] = self._split(row)
-                    yield from (self._plain(origin, part, more=True) for part in full)
-                    used[origin] = sum(map(len, rows[origin])) + HEADER_SIZE * len(rows[origin])
-            if sum(used.values()) > HELD:
+            if {(type(origin), type(message)) for origin, message in stretch} == {(str, bytes)}:
+                for origin, payloads in _by_origin(stretch).items():
+                    yield from self._add_plain(origin, payloads)
+            else:
+                for origin, message in stretch:
+                    yield from self._add(origin, message)
+            if self._held > HELD:
                 # Many origins with few messages each: flush all, or memory grows with the call.
-                yield from self._flush_plain(rows, more=True)
-                rows, used = {}, {}
-        yield from self._flush_plain(rows, more=False)
+                yield from self._flush()
+        yield from self._flush()
 
-    def pack_one(self, origin: str, messages: Iterable[bytes | Message]) -> Iterator[Packed]:
-        """Yield the rows of one origin."""
-        source = iter(messages)
-        row: list[bytes] = []
-        while stretch := list(islice(source, STRETCH)):
-            if not _is_plain(stretch):
-                yield from self._pack_each((origin, message) for message in chain(row, stretch, source))
-                return
-            full, row = self._split(row + stretch)
-            yield from (self._plain(origin, part, more=True) for part in full)
-        if row:
-            yield self._plain(origin, row, more=False)
-
-    def _flush_plain(self, rows: Mapping[str, list[bytes]], *, more: bool) -> Iterator[Packed]:
-        for origin, row in rows.items():
-            self._lengths(row)
-            yield self._plain(origin, row, more=more)
-
-    def _split(self, row: list[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
-        """Check messages; return those that fill pages, page by page, and the rest."""
-        ends = list(accumulate((length + HEADER_SIZE for length in self._lengths(row)), initial=0))
-        full, start = [], 0
-        while ends[-1] - ends[start] > self.heap_size:
-            stop = bisect_right(ends, ends[start] + self.heap_size, lo=start) - 1
-            full.append(row[start:stop])
-            start = stop
-        return full, row[start:]
-
-    def _lengths(self, row: list[bytes]) -> list[int]:
-        """Return the lengths of messages, or raise the error of the first invalid one."""
-        lengths = list(map(len, row))
+    def _add_plain(self, origin: str, payloads: list[bytes]) -> Iterator[Packed]:
+        """Add plain messages of one origin; yield the rows that they fill."""
+        row = self._row(origin, self.priority)
+        lengths = list(map(len, payloads))
         if min(lengths) == 0 or max(lengths) > self.max_size:
-            for message in row:
-                check_payload(message, self.max_size)
-        return lengths
+            for payload in payloads:
+                check_payload(payload, self.max_size)
+        used = sum(lengths) + HEADER_SIZE * len(lengths)
+        if row.used + used > self.heap_size:
+            ends = list(accumulate((length + HEADER_SIZE for length in lengths), initial=0))
+            start = 0
+            while row.used + used - ends[start] > self.heap_size:
+                stop = bisect_right(ends, ends[start] + self.heap_size - row.used, lo=start) - 1
+                self._fill(row, payloads[start:stop], ends[stop] - ends[start])
+                yield self._packed(row, followed=True)
+                start = stop
+            payloads, used = payloads[start:], used - ends[start]
+        self._fill(row, payloads, used)
 
-    def _pack_each(self, pairs: Iterable[tuple[str, bytes | Message]]) -> Iterator[Packed]:
-        """Yield the rows of messages with attributes of their own; a message with a key has its own row."""
-        open_rows: dict[tuple[str, str], _Row] = {}
-        total = 0
-        for origin, message in pairs:
-            own = message if isinstance(message, Message) else None
-            payload = check_payload(own.payload if own else message, self.max_size)
-            attributes = self._own_attributes(own) if own else {}
-            book = origin, self.priority if own is None or own.priority is None else own.priority
-            row = open_rows.get(book)
-            if row is None:
-                self.check_sender(origin)
-                self.check_rank(check_priority(book[1]))
-                row = open_rows[book] = _Row()
-            keyed = own is not None and own.key is not None
-            if row.payloads and (keyed or not row.takes(payload, attributes, self.heap_size)):
-                yield self._packed(book, row, more=True)
-                total -= row.used + row.headers
-                row = open_rows[book] = _Row()
-            if own is not None and own.key is not None:
-                digests = key_digest(origin, payload), message_id(origin.encode() + b"\0" + payload)
-                single = self._packed(book, _Row().add(payload, attributes), more=False).row
-                yield Packed(single, KeyedRow(check_key(own.key), origin_of(single.origin), *digests, single.size))
-                continue
-            total -= row.used + row.headers
-            row.add(payload, attributes)
-            total += row.used + row.headers
-            if total > HELD:
-                # Many origins with few messages each: flush all, or memory grows with the call.
-                yield from self._flush(open_rows, more=True)
-                open_rows, total = {}, 0
-        yield from self._flush(open_rows, more=False)
+    def _add(self, origin: str, message: bytes | Message) -> Iterator[Packed]:
+        """Add one message; yield the row that it fills, and its own row if it has a key."""
+        own = message if isinstance(message, Message) else Message(message)
+        row = self._row(origin, own.priority or self.priority)
+        payload = check_payload(own.payload, self.max_size)
+        attributes = self._attributes_of(own)
+        headers, used = _header_bytes(attributes), len(payload) + HEADER_SIZE
+        is_full = row.used + used > self.heap_size or (headers and row.headers + headers > self.heap_size)
+        if row.payloads and (own.key is not None or is_full):
+            # A row with a key may be refused.
+            yield self._packed(row, followed=own.key is None)
+        if attributes:
+            row.attributes[len(row.payloads)] = attributes
+            row.headers += headers
+            self._held += headers
+        if isinstance(payload, Reference):
+            row.has_blobs = True
+            self.blobs.add(payload.hash)
+        self._fill(row, [payload], used)
+        if own.key is not None:
+            keyed = KeyedRow(check_key(own.key), origin, key_digest(origin, payload), len(payload))
+            yield Packed(self._packed(row).row, keyed)
 
-    def _flush(self, rows: Mapping[tuple[str, str], _Row], *, more: bool) -> Iterator[Packed]:
-        return (self._packed(book, row, more=more) for book, row in rows.items() if row.payloads)
+    def _fill(self, row: _OpenRow, payloads: list[bytes], used: int) -> None:
+        row.payloads += payloads
+        row.used += used
+        self._held += used
 
-    def _own_attributes(self, message: Message) -> dict[str, object]:
+    def _row(self, origin: Any, priority: str) -> _OpenRow:
+        """Return the row of a queue that is not full yet."""
+        row = self._open.get((origin, priority)) if isinstance(origin, str) else None
+        if row is None:
+            self.check_sender(origin)
+            self.check_rank(check_priority(priority))
+            self.high = self.high or priority == HIGH
+            row = self._open[origin, priority] = _OpenRow(book_name(origin, priority))
+        return row
+
+    def _flush(self) -> Iterator[Packed]:
+        rows, self._open, self._held = self._open, {}, 0
+        return (self._packed(row) for row in rows.values() if row.payloads)
+
+    def _attributes_of(self, message: Message) -> dict[str, object]:
         """Return the checked attributes of a message: a stored one concerns every later plan."""
         attributes: dict[str, object] = {}
         if message.weight is not None:
@@ -184,54 +165,57 @@ class Packer:
             attributes["headers"] = check_headers(message.headers, self.max_headers, self.carried)
         return attributes
 
-    def _plain(self, origin: str, payloads: list[bytes], *, more: bool) -> Packed:
-        return self._row((origin, self.priority), payloads, self._common_attributes, more=more)
+    def _packed(self, row: _OpenRow, *, followed: bool = False) -> Packed:
+        """Return the inbox row with the messages of a row, and empty the row.
 
-    def _packed(self, book: tuple[str, str], row: _Row, *, more: bool) -> Packed:
-        return self._row(book, row.payloads, self._attributes(row), more=more)
-
-    def _row(self, book: tuple[str, str], payloads: list[bytes], attributes: bytes, *, more: bool) -> Packed:
-        lengths = list(map(len, payloads))
+        :param followed: whether another row of this queue follows, whatever is refused: listeners are called for the
+            last one.
+        """
+        payloads, attributes = row.payloads, self._attributes(row)
         heap = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+        lengths = codec.pack_lengths(list(map(len, payloads))) if len(payloads) > 1 else b""
         self.count += len(payloads)
         self.size += len(heap)
-        self.high = self.high or book[1] == HIGH
-        packed_lengths = codec.pack_lengths(lengths)
-        return Packed(Outgoing(book_name(*book), len(heap), len(lengths), more, packed_lengths, attributes, heap))
+        self._held -= row.used + row.headers
+        row.clear()
+        return Packed(Outgoing(row.name, len(heap), len(payloads), followed, lengths, attributes, heap))
 
-    def _attributes(self, row: _Row) -> bytes:
-        each = {str(place): attributes for place, attributes in row.attributes.items()}
-        blobs = blob_attributes(row.payloads)
-        self.blobs.update(payload.hash for payload in row.payloads if isinstance(payload, Reference))
-        plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
-        if not plain and not blobs:
+    def _attributes(self, row: _OpenRow) -> bytes:
+        if not (self.common or row.attributes or row.has_blobs):
             return b""
+        each = {str(place): attributes for place, attributes in row.attributes.items()}
+        plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
+        blobs = blob_attributes(row.payloads) if row.has_blobs else {}
         return json.dumps({**blobs, **plain}, separators=(",", ":"), default=dict).encode()
 
 
-class _Row:
-    """Messages of one book on their way into an inbox row."""
+class _OpenRow:
+    """Messages of one queue on their way into an inbox row."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        #: Name of the book.
+        self.name = name
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next row."""
         self.payloads: list[bytes] = []
         #: Attributes of messages, by place.
         self.attributes: dict[int, dict[str, object]] = {}
         #: Bytes in a page, and bytes of headers.
         self.used = self.headers = 0
+        self.has_blobs = False
 
-    def takes(self, payload: bytes, attributes: Mapping[str, object], most: int) -> bool:
-        """Return whether one more stays within a page's worth of messages and of headers."""
-        headers = _header_bytes(attributes)
-        return self.used + len(payload) + HEADER_SIZE <= most and (not headers or self.headers + headers <= most)
 
-    def add(self, payload: bytes, attributes: dict[str, object]) -> _Row:
-        """Add a message."""
-        if attributes:
-            self.attributes[len(self.payloads)] = attributes
-            self.headers += _header_bytes(attributes)
-        self.payloads.append(payload)
-        self.used += len(payload) + HEADER_SIZE
-        return self
+def _by_origin(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[bytes]]:
+    """Return the messages of each origin in order; origins come in the order of their first message."""
+    found: dict[str, list[bytes]] = {}
+    for origin, payload in pairs:
+        try:
+            found[origin].append(payload)
+        except KeyError:
+            found[origin] = [payload]
+    return found
 
 
 def _header_bytes(attributes: Mapping[str, object]) -> int:
@@ -239,18 +223,16 @@ def _header_bytes(attributes: Mapping[str, object]) -> int:
     return header_bytes(headers) if isinstance(headers, Mapping) else 0
 
 
-def _is_plain(messages: list[bytes | Message]) -> TypeGuard[list[bytes]]:
-    return all(type(message) is bytes for message in messages)
-
-
 class Spool:
     """The rows of a call, read from the caller before any transaction begins: reading may take long."""
 
-    def __init__(self, entries: Iterator[Packed], file: IO[bytes]) -> None:
-        self.file = file
+    def __init__(self, entries: Iterable[Packed]) -> None:
+        #: Rows with keys, by place.
         self.keys: dict[int, KeyedRow] = {}
         self._held: list[Outgoing] = []
+        #: Rows without their bytes, which are in the file.
         self._filed: list[tuple[Outgoing, int, int]] = []
+        self._file: IO[bytes] | None = None
         size = 0
         for place, (row, keyed) in enumerate(entries):
             if keyed is not None:
@@ -258,9 +240,15 @@ class Spool:
             size += row.size + len(row.attributes)
             if size <= HELD:
                 self._held.append(row)
-            else:
-                lengths = file.write(row.heap), file.write(row.attributes)
-                self._filed.append((row._replace(heap=b"", attributes=b""), *lengths))
+                continue
+            self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+            lengths = self._file.write(row.heap), self._file.write(row.attributes)
+            self._filed.append((row._replace(heap=b"", attributes=b""), *lengths))
+
+    def close(self) -> None:
+        """Drop the rows that wait in a file."""
+        if self._file is not None:
+            self._file.close()
 
     def few(self) -> list[Outgoing] | None:
         """Return all rows if one statement can send them: few, and without keys."""
@@ -271,13 +259,15 @@ class Spool:
         rows = chain(self._held, (row for row, *_ in self._filed))
         return {row.origin for place, row in enumerate(rows) if place not in refused}
 
-    def rows(self, refused: Container[int]) -> Iterator[Outgoing]:
-        """Yield the rows in order, without refused rows."""
-        self.file.seek(0)
-        filed = (
-            row._replace(heap=self.file.read(heap), attributes=self.file.read(attributes))
-            for row, heap, attributes in self._filed
-        )
-        for place, row in enumerate(chain(self._held, filed)):
-            if place not in refused:
-                yield row
+    def rows(self, refused: Collection[int]) -> Iterable[Outgoing]:
+        """Return the rows in order, without refused rows."""
+        if not (refused or self._file):
+            return self._held
+        return (row for place, row in enumerate(chain(self._held, self._read())) if place not in refused)
+
+    def _read(self) -> Iterator[Outgoing]:
+        file = self._file
+        if file is not None:
+            file.seek(0)
+            for row, heap, attributes in self._filed:
+                yield row._replace(heap=file.read(heap), attributes=file.read(attributes))

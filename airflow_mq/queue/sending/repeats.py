@@ -18,7 +18,7 @@ from ...core.message import Message, check_key, read_number
 from ...core.priority import MARK
 from ...store.unit import Unit
 from ..values import Enqueued
-from .sender import PLAIN, Sender, Terms
+from .sender import PLAIN, Sender, Terms, key_window
 
 #: Bytes of a row's digest.
 DIGEST = 16
@@ -80,16 +80,19 @@ class RepeatedSender:
 
     def _claim(self, digests: bytes, unit: Unit) -> None:
         """Store the digests of a chunk under the next number, or raise `ChunkTaken`."""
-        session = self.sender.session
-        key, window = self._key(self._next), int(session.config.key_window * 1_000_000)
-        if digests and not unit.keys.claim(session.ring_id, key, "", digests, digests, unit.now(), window):
+        if not digests:
+            return
+        session, key = self.sender.session, self._key(self._next)
+        now, window = key_window(session, unit)
+        if not unit.keys.claim(session.ring_id, key, "", digests, now, window):
             raise ChunkTaken
 
     def _read_chunks(self) -> None:
         """Read the digests of the chunks from the next number on, within the window of keys."""
         session = self.sender.session
         with self.sender.store.reading() as unit:
-            since = unit.now() - int(session.config.key_window * 1_000_000)
+            now, window = key_window(session, unit)
+            since = now - window
             last = self._prefix + "~"
             for key, digests in unit.keys.chunks(session.ring_id, self._key(self._next), last, since):
                 number = read_number(key.removeprefix(self._prefix))

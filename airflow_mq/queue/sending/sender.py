@@ -1,19 +1,22 @@
 """Sender: messages packed into inbox rows before a transaction begins, and written by one.
 
-All calls that send many messages go through `packed_call`. They differ only in the transaction that writes the rows:
-the sender's own, or one that the caller has open.
+All calls become a `PackedCall`. They differ only in the transaction that writes the rows: the sender's own, or one
+that the caller has open.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypedDict
+from itertools import chain, islice, repeat
+from typing import Any, NamedTuple, TypedDict
+
+from typing_extensions import Self
 
 from ... import tracing
-from ...core.blob import Reference
+from ...core.characters import shown
 from ...core.config import HEADER_SIZE
 from ...core.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
 from ...core.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
@@ -21,14 +24,13 @@ from ...core.priority import REGULAR, book_name, check_priority
 from ...core.weight import Weight
 from ...store import Outgoing
 from ...store.unit import Unit
-from ..session import RingSession, current_delivery
+from ..session import RingSession
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
 from .limits import has_bound, refuse_new_origins
-from .packing import KeyedRow, Packer, Spool
-from .plain import HELD, plain_rows
+from .packing import KeyedRow, Packer, Pairs, Spool
 
-Pairs = Iterable[tuple[str, bytes | Message]]
+log = logging.getLogger("airflow_mq.sending")
 
 
 class SendOptions(TypedDict, total=False):
@@ -57,6 +59,8 @@ class Terms(NamedTuple):
 
     def checked(self, session: RingSession) -> Terms:
         """Return the terms, or raise the error that makes them invalid in this ring."""
+        if self == PLAIN:
+            return self
         return self._replace(
             weight=None if self.weight is None else Weight.of(self.weight),
             headers=check_headers(self.headers, session.config.max_headers) if self.headers else None,
@@ -68,18 +72,40 @@ PLAIN = Terms()
 
 
 class PackedCall:
-    """Rows of a call, ready to be written."""
+    """Messages of a call, packed into rows that are ready to be written: a context, which drops the rows at its end."""
 
-    def __init__(self, session: RingSession, packer: Packer, spool: Spool, due: int | None) -> None:
-        self.session, self.packer, self.spool, self.due = session, packer, spool, due
+    def __init__(self, session: RingSession, pairs: Pairs, terms: Terms) -> None:
+        """Read and pack all messages: pairs of origin and message."""
+        self.session, self.due = session, instant_of(session, terms.not_before)
+        expires = expiry_of(session, terms.expires)
+        if self.due is not None and expires is not None and expires <= self.due:
+            raise InvalidInput(
+                f"expires ({shown(terms.expires)}) is not after not_before ({shown(terms.not_before)}): no message of "
+                "the call could be processed; expected a later time"
+            )
+        self.packer = Packer(
+            session.config,
+            {} if terms == PLAIN else {"weight": terms.weight, "headers": terms.headers, "expires": expires},
+            session.check_sender,
+            terms.priority or REGULAR,
+            session.permit.check_priority,
+            tracing.carrying() if session.traces else None,
+        )
+        self.spool = Spool(self.packer.pack(pairs))
         self._is_bound = has_bound(session.config)
         #: Whether the call sends the first high messages that the session knows of.
-        self.first_high = packer.high and not session.config.high
+        self.first_high = self.packer.high and not session.config.high
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.spool.close()
 
     @property
     def plain_rows(self) -> list[Outgoing] | None:
         """The rows, if one statement sends them: few, due at once, without keys, external payloads and limits."""
-        if self.due is not None or self.packer.blobs or self._is_bound or self.first_high:
+        if self.due is not None or self._is_bound or self.first_high or self.packer.blobs:
             return None
         return self.spool.few()
 
@@ -90,8 +116,6 @@ class PackedCall:
     def write(self, unit: Unit) -> Enqueued:
         """Write the rows in a transaction."""
         session = self.session
-        if session.fence is not None:
-            session.fence.check(unit, self.spool.origins(()))
         refused = _refused_keys(session, unit, self.spool.keys)
         _require_payloads(unit, self.packer.blobs)
         if self._is_bound:
@@ -103,23 +127,27 @@ class PackedCall:
         return self.enqueued(refused)
 
 
-@contextmanager
-def packed_call(
-    session: RingSession, origin: str | Pairs, messages: Iterable[bytes | Message], terms: Terms
-) -> Iterator[PackedCall]:
-    """Pack the messages of a call: `messages` of one origin that is checked already, or pairs of origin and message."""
-    packer = Packer(
-        session.config,
-        {"weight": terms.weight, "headers": terms.headers, "expires": instant_of(session, terms.expires)},
-        session.check_sender,
-        terms.priority or REGULAR,
-        session.permit.check_priority,
-        tracing.carrying() if session.traces else None,
-    )
-    due = instant_of(session, terms.not_before)
-    rows = packer.pack_one(origin, messages) if isinstance(origin, str) else packer.pack(origin)
-    with tempfile.SpooledTemporaryFile(max_size=HELD) as file:
-        yield PackedCall(session, packer, Spool(rows, file), due)
+def _pairs(given: Pairs) -> Pairs:
+    """Return pairs whose first one is a pair."""
+    first: Sequence[Any]
+    pairs: Pairs = given
+    if isinstance(given, (list, tuple)):
+        first = given[:1]
+    else:
+        source = iter(given)
+        first = list(islice(source, 1))
+        pairs = chain(first, source)
+    if first and (isinstance(first[0], (str, bytes, bytearray, memoryview, Message)) or not _has_two(first[0])):
+        raise InvalidInput(
+            f"messages without origins ({type(first[0]).__name__}): expected pairs of origin and message, or "
+            "enqueue_messages(origin, messages)"
+        )
+    return pairs
+
+
+def _has_two(pair: object) -> bool:
+    """Return whether an object has two parts: a tuple, or a row of a driver."""
+    return isinstance(pair, Sized) and len(pair) == 2
 
 
 def instant_of(session: RingSession, when: When | None) -> int | None:
@@ -128,6 +156,23 @@ def instant_of(session: RingSession, when: When | None) -> int | None:
         return None
     with session.store.loose() as unit:
         return instant(when, unit.now)
+
+
+def expiry_of(session: RingSession, when: When | None) -> int | None:
+    """Return the time at which messages expire, in microseconds on the store's clock.
+
+    One in the past is logged and not refused: a call that is repeated later has to find its messages.
+    """
+    if when is None:
+        return None
+    with session.store.loose() as unit:
+        now = unit.now()
+    expires = instant(when, lambda: now)
+    if expires < now:
+        log.warning(
+            "expires (%s) is in the past: no message of this call will be processed; expected a later time", shown(when)
+        )
+    return expires
 
 
 def _require_payloads(unit: Unit, hashes: Iterable[bytes]) -> None:
@@ -139,18 +184,28 @@ def _require_payloads(unit: Unit, hashes: Iterable[bytes]) -> None:
         raise BlobMissing(bytes.fromhex(missing))
 
 
+def key_window(session: RingSession, unit: Unit) -> tuple[int, int]:
+    """Return the store's time and the current window of keys, in microseconds.
+
+    The window may have grown after the session read it: then more keys count as used.
+    """
+    ring = unit.rings.named(session.ring)
+    return ring.now, int(session.remember_config(ring.config).key_window * 1_000_000)
+
+
 def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]) -> dict[int, int]:
     """Return the rows whose keys were used before, with their sizes.
 
     Keys are claimed in sorted order, so that two senders never wait for each other.
     """
-    now = unit.now() if keys else 0
-    window = int(session.config.key_window * 1_000_000)
+    if not keys:
+        return {}
+    now, window = key_window(session, unit)
     refused: dict[int, int] = {}
     for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
-        if unit.keys.claim(session.ring_id, row.key, row.origin, row.digest, row.old_digest, now, window):
+        if unit.keys.claim(session.ring_id, row.key, row.origin, row.digest, now, window):
             continue
-        if unit.keys.digest(session.ring_id, row.key, row.origin) not in (row.digest, row.old_digest):
+        if unit.keys.digest(session.ring_id, row.key, row.origin) != row.digest:
             raise KeyConflict(
                 f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
                 f"last {session.config.key_window:,.0f} seconds: a key names one message of its origin; "
@@ -170,33 +225,15 @@ class Sender:
         self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline | None = None
     ) -> Enqueued:
         """Enqueue one message; see `MessageQueue.enqueue_message`."""
-        session, delivery = self.session, current_delivery.get()
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        if key is not None or not self._is_plain(terms) or isinstance(payload, Reference):
-            return self.enqueue_messages([(origin, Message(payload, key))], None, terms)
-        origin, payload = session.check_sender(origin), check_payload(payload, session.config.max_message_len)
-        if delivery is not None:
-            delivery.enqueue(origin, payload)
-        else:
-            if session.fence is None:
-                self.store.send_one(self.ring_id, origin, payload)
-            elif not self._send_few([Outgoing(origin, len(payload), 1, False, b"", b"", payload)]):
-                return self.enqueue_messages(origin, [payload], terms)
-            if session.listeners:
-                session.tell_listeners()
-        return Enqueued(1, len(payload))
-
-    def _is_plain(self, terms: Terms) -> bool:
-        """Return whether one statement can send the bytes of a call as they are."""
-        session = self.session
-        return terms == PLAIN and not (has_bound(session.config) or (session.traces and tracing.carrying()))
+        return self._enqueue([(origin, payload if key is None else Message(payload, key))], terms)
 
     def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
         if not isinstance(inline, Inline):
             raise InvalidInput(f"invalid inline ({type(inline).__name__}): expected Inline(processor, weight)")
         sent = self.enqueue_message(origin, payload, key, terms)
-        if terms.not_before is not None or current_delivery.get() is not None or not sent.count:
+        if terms.not_before is not None or self.session.delivery() is not None or not sent.count:
             return sent
         is_executed = execute_inline(self.session, inline, book_name(origin, terms.priority or REGULAR), payload)
         return replace(sent, executed=int(is_executed))
@@ -212,87 +249,72 @@ class Sender:
 
         :param first: called in the transaction before the rows are written; an error that it raises ends the call.
         """
-        session, delivery = self.session, current_delivery.get()
-        if isinstance(origin, str):
-            if messages is None:
-                raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
-            origin = session.check_sender(origin)
-        given = () if messages is None else messages
-        if delivery is not None:
-            return self._hand_over(delivery, origin, given, terms.checked(session))
-        rows = None
-        if first is None and self._is_plain(terms):
-            rows = plain_rows(origin, given, session.check_sender, session.config.heap_size)
-        if rows and self._send_few(rows):
-            sent = Enqueued(sum(row.items for row in rows), sum(row.size for row in rows))
-        else:
-            sent = self._send_packed(origin, given, terms.checked(session), first)
-        if session.listeners:
-            session.tell_listeners()
-        return sent
+        if not isinstance(origin, str):
+            return self._enqueue(_pairs(origin), terms, first)
+        if messages is None:
+            raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
+        if isinstance(messages, (str, bytes, bytearray, memoryview, Message)):
+            raise InvalidInput(
+                f"one message ({type(messages).__name__}) given as many: expected a list of payloads; send one "
+                "with enqueue_message(origin, payload)"
+            )
+        return self._enqueue(zip(repeat(self.session.check_sender(origin)), messages), terms, first)
 
-    def _send_packed(
-        self,
-        origin: str | Pairs,
-        messages: Iterable[bytes | Message],
-        terms: Terms,
-        first: Callable[[Unit], None] | None,
-    ) -> Enqueued:
-        with packed_call(self.session, origin, messages, terms) as call:
+    def _enqueue(self, pairs: Pairs, terms: Terms, first: Callable[[Unit], None] | None = None) -> Enqueued:
+        session, delivery = self.session, self.session.delivery()
+        session.refresh_config()
+        terms = terms.checked(session)
+        if delivery is not None:
+            return self._hand_over(delivery, pairs, terms)
+        with PackedCall(session, pairs, terms) as call:
             sent = self._send(call, first)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
-                self.session.reread_config()
+                session.reread_config()
+        if session.listeners:
+            session.tell_listeners()
         return sent
 
     def _send(self, call: PackedCall, first: Callable[[Unit], None] | None) -> Enqueued:
         """Write a call in a transaction of its own."""
         rows = call.plain_rows if first is None else None
-        if rows is None or (rows and not self._send_few(rows)):
-            with self.store.writing() as unit:
-                if first is not None:
-                    first(unit)
-                sent = call.write(unit)
-            self.store.wake(self.ring_id)
-            return sent
-        return call.enqueued({})
+        if rows is not None:
+            self.store.send_at_once(self.ring_id, rows)
+            return call.enqueued({})
+        with self.store.writing() as unit:
+            if first is not None:
+                first(unit)
+            sent = call.write(unit)
+        self.store.wake(self.ring_id)
+        return sent
 
-    def _send_few(self, rows: list[Outgoing]) -> bool:
-        """Send plain rows by one statement; return whether that was possible."""
-        fence = self.session.fence
-        if fence is None:
-            self.store.send_few(self.ring_id, rows)
-            return True
-        required = fence.plain(row.origin for row in rows)
-        return required is not None and self.store.send_fenced(self.ring_id, rows, required)
-
-    def _hand_over(
-        self, delivery: Delivery, origin: str | Pairs, messages: Iterable[bytes | Message], terms: Terms
-    ) -> Enqueued:
+    def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
-        session, count, size = self.session, 0, 0
+        session, size = self.session, 0
         _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
         most = session.config.max_headers
         common = check_headers(terms.headers or {}, most, tracing.carrying() if session.traces else None)
-        pairs = ((origin, message) for message in messages) if isinstance(origin, str) else origin
+        entries: list[tuple[Any, ...]] = []
         for sender, message in pairs:
             own = message if isinstance(message, Message) else Message(message)
             _refuse_for_processors(weight=own.weight, key=own.key)
             payload = check_payload(own.payload, session.config.max_message_len)
             priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
             headers = check_headers(own.headers, most, common) if own.headers else common
-            delivery.enqueue(session.check_sender(sender), payload, priority, headers)
-            count, size = count + 1, size + len(payload)
-        return Enqueued(count, size)
+            name = book_name(session.check_sender(sender), priority)
+            entries.append((name, payload, headers) if headers else (name, payload))
+            size += len(payload)
+        delivery.add(entries)
+        return Enqueued(len(entries), size)
 
     def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
         """Return what enqueuing the first 1, 2, 3 … of these messages would add, within `max_ready_pages`.
 
         A sender uses this to keep a bound of its own: the queue itself never refuses.
         """
-        with self.session.snapshot() as (_, working_set):
-            book, heap = working_set.book(check_origin(origin)), working_set.config.heap_size
+        with self.session.snapshot(names=[check_origin(origin)]) as (_, working_set):
+            book, heap = working_set.book(origin), working_set.config.heap_size
             while working_set.pull(book):
                 pass
             page = working_set.page(origin, book.end - 1) if book.is_ready else None

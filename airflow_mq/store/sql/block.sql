@@ -6,12 +6,16 @@ SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline
 FROM {s}block b
 
 -- part: oldest_live (postgres)
--- An id at or below those of all live blocks.
+-- An id at or below those of all blocks that hold messages.
 (SELECT n.oldest_block FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
 -- part: first_live (postgres)
--- The id of the oldest live block, if any, in an UPDATE of the state.
-(SELECT b.id FROM {s}block b WHERE b.ring = :ring AND b.state = 0 AND b.id >= oldest_block ORDER BY b.id LIMIT 1)
+-- The id of the oldest block that holds messages, if any, in an UPDATE of the state: one that lives, or one whose end is
+-- recorded and not applied.
+least(
+    (SELECT b.id FROM {s}block b WHERE b.ring = :ring AND b.state = 0 AND b.id >= oldest_block ORDER BY b.id LIMIT 1),
+    (SELECT e.block FROM {s}ending e WHERE e.ring = :ring ORDER BY e.block LIMIT 1)
+)
 
 -- name: next_block
 -- Count up and return the number of a ring's next block. Requires the ring lock.
@@ -46,22 +50,12 @@ WHERE b.ring = :ring AND b.key = :key AND b.state = 0
 WHERE b.ring = :ring AND b.token = :token
 
 -- name: lock_block
--- Return a block by its token, for settling or releasing it.
-{part block}
-WHERE b.ring = :ring AND b.token = :token
-
--- name: lock_block (postgres)
--- Wait for transactions that report to it.
-{part block}
-WHERE b.ring = :ring AND b.token = :token FOR UPDATE
-
--- name: lock_free_block
 -- Return a block by its token, for settling or releasing it; skip it while a transaction reports to it.
 -- SQLite has one writing transaction only.
 {part block}
 WHERE b.ring = :ring AND b.token = :token
 
--- name: lock_free_block (postgres)
+-- name: lock_block (postgres)
 -- Skip it while another transaction holds it.
 {part block}
 WHERE b.ring = :ring AND b.token = :token FOR UPDATE SKIP LOCKED
@@ -100,8 +94,17 @@ WHERE b.details -> 'server' IS NOT NULL
 ORDER BY b.details -> 'server' ->> 'name', b.number DESC
 
 -- name: renew_block
--- Extend the deadline of a live block.
-UPDATE {s}block SET deadline = :deadline WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
+-- Extend the deadline of a live block, by its own seconds unless others are given, and return it. A renewal never moves
+-- a deadline back: several workers of a block renew it, each by its own lease.
+UPDATE {s}block SET deadline = max(deadline, :now + CAST(coalesce(:seconds, seconds) * 1000000 AS INTEGER))
+WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
+RETURNING deadline
+
+-- name: renew_block (postgres)
+UPDATE {s}block
+SET deadline = greatest(deadline, :now + trunc(coalesce(:seconds, seconds) * 1000000)::bigint)
+WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
+RETURNING deadline
 
 -- name: close_block
 -- Close a live block for reports: it may be settled as soon as this is committed. No clock shows a time before 0, so
@@ -112,9 +115,59 @@ UPDATE {s}block SET deadline = 0 WHERE ring = :ring AND token = :token AND state
 -- Record that a block was settled or released. Requires the ring lock.
 UPDATE {s}block SET state = :state, ended_at = :now, details = {json details} WHERE id = :block AND state = 0
 
+-- name: record_problem
+-- Record why a block that lives cannot be settled. Its end removes the record.
+UPDATE {s}block SET details = json_set(details, '$.problem', :problem) WHERE id = :block AND state = 0
+
+-- name: record_problem (postgres)
+UPDATE {s}block SET details = details || jsonb_build_object('problem', :problem::text) WHERE id = :block AND state = 0
+
 -- name: expire_block
--- Delete blocks that ended after a time, and at or before another.
-DELETE FROM {s}block WHERE ring = :ring AND state <> 0 AND ended_at > :after AND ended_at <= :before
+-- Delete the blocks that ended first after a time, and at or before another, at most `limit` rows.
+-- One whose end is not applied stays.
+DELETE FROM {s}block WHERE id IN (
+    SELECT b.id FROM {s}block b
+    WHERE b.ring = :ring AND b.state <> 0 AND b.ended_at > :after AND b.ended_at <= :before
+          AND NOT EXISTS (SELECT 1 FROM {s}ending e WHERE e.ring = b.ring AND e.block = b.id)
+    ORDER BY b.ended_at LIMIT :limit
+)
+
+-- name: expire_block (postgres)
+-- Skip blocks that another transaction has locked.
+DELETE FROM {s}block WHERE ctid = ANY (ARRAY(
+    SELECT b.ctid FROM {s}block b
+    WHERE b.ring = :ring AND b.state <> 0 AND b.ended_at > :after AND b.ended_at <= :before
+          AND NOT EXISTS (SELECT 1 FROM {s}ending e WHERE e.ring = b.ring AND e.block = b.id)
+    ORDER BY b.ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+
+-- name: record_end
+-- Record how a block ended, for the process that holds the ring. Requires the ring lock.
+INSERT INTO {s}ending (ring, block, number, at, terms) VALUES (:ring, :block, :number, :at, {json terms})
+
+-- name: ends
+-- Return recorded ends in order, with the tokens of their blocks: those to be applied, or also those that cannot be.
+SELECT e.block, b.token, e.number, e.at, e.terms, e.error
+FROM {s}ending e JOIN {s}block b ON b.id = e.block
+WHERE e.ring = :ring AND (:all OR e.error = '')
+ORDER BY e.number
+LIMIT :limit
+
+-- name: advance_end
+-- Write how far an end is applied. Requires the ring lock.
+UPDATE {s}ending SET terms = {json terms} WHERE ring = :ring AND block = :block
+
+-- name: fail_end
+-- Keep the reason for which an end cannot be applied. Requires the ring lock.
+UPDATE {s}ending SET error = :error WHERE ring = :ring AND block = :block
+
+-- name: retry_ends
+-- Forget why ends could not be applied, so that they are tried again. Requires the ring lock.
+UPDATE {s}ending SET error = '' WHERE ring = :ring AND error <> ''
+
+-- name: delete_end
+-- Forget the end of a block that is applied. Requires the ring lock.
+DELETE FROM {s}ending WHERE ring = :ring AND block = :block
 
 -- name: insert_claim
 -- Write the claims of a block, in order of its visits. Requires the ring lock.
@@ -131,6 +184,14 @@ WHERE c.ring = :ring AND c.origin = :origin
 
 -- name: claims_of (postgres)
 SELECT c.origin, c.data FROM {s}claim c
+WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
+
+-- name: blocks_on
+-- Return the live blocks with claims on these queues, and those whose end is not applied.
+SELECT DISTINCT c.block FROM {s}claim c WHERE c.ring = :ring AND c.origin = :origin
+
+-- name: blocks_on (postgres)
+SELECT DISTINCT c.block FROM {s}claim c
 WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
 
 -- name: claimed
@@ -150,14 +211,24 @@ SELECT count(*), string_agg(n.origin, E'\n') FROM (
 ) n
 
 -- name: all_claims
--- Return all claims of a ring, with the state of their blocks.
-SELECT c.origin, c.data, c.block, b.state
-FROM {s}claim c LEFT JOIN {s}block b ON b.id = c.block
+-- Return all claims of a ring, with the state of their blocks, and whether their end is still to be applied.
+SELECT c.origin, c.data, c.block, b.state, c.by_hand, e.block IS NOT NULL
+FROM {s}claim c
+LEFT JOIN {s}block b ON b.id = c.block
+LEFT JOIN {s}ending e ON e.ring = c.ring AND e.block = c.block
 WHERE c.ring = :ring ORDER BY c.block, c.seq
 
 -- name: delete_claims
 -- Delete the claims of a block. Requires the ring lock.
 DELETE FROM {s}claim WHERE block = :block
+
+-- name: delete_claims_before
+-- Delete the claims of a block whose end is applied so far. Requires the ring lock.
+DELETE FROM {s}claim WHERE block = :block AND seq < :seq
+
+-- name: replace_claim
+-- Write what is left of a claim. Requires the ring lock.
+UPDATE {s}claim SET data = :data WHERE block = :block AND seq = :seq
 
 -- name: report
 -- Write a report to a live block.

@@ -28,15 +28,16 @@
 
 -- part: in_the_way (postgres)
 -- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight. A ring without a
--- live block has nothing in flight, which one lookup finds out for all books.
+-- live block, and without a recorded end, has nothing in flight, which two lookups find out for all books.
        coalesce((
            SELECT true FROM {s}pause p
            WHERE p.ring = :ring AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > :now)
        ), false) AS paused,
        CASE
-           WHEN (
-               SELECT true FROM {s}block v
-               WHERE v.ring = :ring AND v.state = 0 AND v.id >= {part oldest_live} ORDER BY v.id LIMIT 1
+           WHEN coalesce(
+               (SELECT true FROM {s}block v
+                WHERE v.ring = :ring AND v.state = 0 AND v.id >= {part oldest_live} ORDER BY v.id LIMIT 1),
+               (SELECT true FROM {s}ending e WHERE e.ring = :ring ORDER BY e.block LIMIT 1)
            ) THEN coalesce((
                SELECT true
                FROM (VALUES (ltrim(o.origin, E'\x01')), (E'\x01' || ltrim(o.origin, E'\x01'))) AS n(origin)
@@ -82,6 +83,11 @@ FROM (
     SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
     WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket LIMIT :limit
 ) n
+
+-- name: turns_before
+-- Return names and tickets of the ready books between two tickets, the last ones first.
+SELECT b.ticket, b.origin FROM {s}book b
+WHERE b.ring = :ring AND b.ticket > :after AND b.ticket < :before ORDER BY b.ticket DESC LIMIT :limit
 
 -- name: books
 -- Return books by name; a queue that never had a book gets an empty one.
@@ -151,6 +157,13 @@ SELECT :ring, w.origin, w.begin_page, w.end_page, w.pages, w.messages, w.size, w
 FROM wanted w
 WHERE w.row IS NULL
 
+-- name: second_rows
+-- Return the books of which there is more than one row, and how many, for the check; the name is null for the state of
+-- the ring.
+SELECT b.origin, count(*) FROM {s}book b WHERE b.ring = :ring GROUP BY b.origin HAVING count(*) > 1
+UNION ALL
+SELECT NULL, count(*) FROM {s}state s WHERE s.ring = :ring HAVING count(*) > 1
+
 -- name: line
 -- Return ticket, name and deficit of all ready books, in ring order. Only rings with paths read it.
 SELECT b.ticket, b.origin, b.deficit FROM {s}book b WHERE b.ring = :ring AND b.ticket IS NOT NULL ORDER BY b.ticket
@@ -167,18 +180,10 @@ SELECT g.origin FROM (
 ORDER BY g.ticket IS NULL, g.ticket, g.origin
 
 -- name: turns
--- Return ready books in ring order whose name contains a text; an empty text matches all.
+-- Return ready books in ring order.
 SELECT b.origin, b.ticket FROM {s}book b
-WHERE b.ring = :ring AND b.ticket IS NOT NULL AND (CAST(:text AS text) = '' OR {position b.origin, :text} > 0)
+WHERE b.ring = :ring AND b.ticket IS NOT NULL
 ORDER BY b.ticket, b.origin
-LIMIT :limit
-
--- name: oldest_books
--- Return ready books in order of the oldest inbox row of the first page of their window.
-SELECT b.origin, p.first_mail FROM {s}book b
-JOIN {s}page p ON p.ring = b.ring AND p.origin = b.origin AND p.page = b.begin_page
-WHERE b.ring = :ring AND b.ticket IS NOT NULL AND (CAST(:text AS text) = '' OR {position b.origin, :text} > 0)
-ORDER BY p.first_mail, b.origin
 LIMIT :limit
 
 -- name: count_before
@@ -293,19 +298,6 @@ CROSS JOIN LATERAL (
     FROM (SELECT m.items, m.size FROM {s}mail m
           WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.floor ORDER BY m.id LIMIT :most) n
 ) u
-
--- name: backlog
--- Return queues by number of messages, the deepest first, whose name contains a text.
-SELECT f.origin, CAST(sum(f.messages) AS bigint) FROM (
-    SELECT b.origin, b.messages FROM {s}book b WHERE b.ring = :ring AND b.messages > 0
-    UNION ALL
-    SELECT m.origin, m.items FROM {s}mail m LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
-    WHERE m.ring = :ring AND m.id >= coalesce(b.floor, 0)
-) f
-WHERE CAST(:text AS text) = '' OR {position f.origin, :text} > 0
-GROUP BY f.origin
-ORDER BY 2 DESC, f.origin
-LIMIT :limit
 
 -- name: totals
 -- Return queues by depth or age, the deepest or oldest first, and totals over all of them. Set-aside messages do not

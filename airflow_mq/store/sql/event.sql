@@ -53,5 +53,14 @@ CROSS JOIN LATERAL (
 ) e
 
 -- name: expire_event
--- Delete events after a time, and at or before another.
-DELETE FROM {s}event WHERE ring = :ring AND at > :after AND at <= :before
+-- Delete the oldest events after a time, and at or before another, at most `limit` rows.
+DELETE FROM {s}event WHERE id IN (
+    SELECT e.id FROM {s}event e WHERE e.ring = :ring AND e.at > :after AND e.at <= :before ORDER BY e.at LIMIT :limit
+)
+
+-- name: expire_event (postgres)
+-- Skip rows that another transaction deletes. The look begins with the oldest rows, and ends with the first `limit`.
+DELETE FROM {s}event WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM {s}event e WHERE e.ring = :ring AND e.at > :after AND e.at <= :before
+    ORDER BY e.at LIMIT :limit FOR UPDATE SKIP LOCKED
+))

@@ -15,48 +15,12 @@ INSERT INTO {s}mail (id, size, items, ring, more, origin, lengths, attributes, h
 VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
 -- name: insert_mail (postgres)
--- Write a few rows in order, as one statement that commits by itself.
+-- Write one row.
 INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
-SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap, w.attributes <> ''
-FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
-    AS w(size, items, more, origin, lengths, attributes, heap, place)
-ORDER BY w.place
-
--- name: insert_fenced (postgres)
--- Write rows in order if the ring is this shard with this version of the layout, as one statement that commits by
--- itself. It takes its snapshot after the lock on the table of shards, as `shard_fence` does.
-INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
-SELECT $1, w.size, w.items, w.more, w.origin, w.lengths, w.attributes, w.heap, w.attributes <> ''
-FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
-    AS w(size, items, more, origin, lengths, attributes, heap, place)
-WHERE EXISTS (SELECT 1 FROM {s}shard h WHERE h.ring = $1 AND h.name = $9 AND h.version = $10)
-ORDER BY w.place
-
--- name: insert_one (postgres)
--- Write one row, as a statement that commits by itself.
-INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $7 <> '')
-
--- name: insert_single (postgres)
--- Write one plain message, as a statement that commits by itself.
-INSERT INTO {s}mail (ring, size, origin, heap, refers) VALUES ($1, octet_length($3), $2, $3, false)
-
--- name: insert_singles (postgres)
--- Write a few plain messages in order, a row for each, as one statement that commits by itself.
-INSERT INTO {s}mail (ring, size, origin, heap, refers)
-SELECT $1, octet_length(w.heap), w.origin, w.heap, false
-FROM unnest($2, $3) WITH ORDINALITY AS w(origin, heap, place)
-ORDER BY w.place
-
--- name: insert_single_fenced (postgres)
--- Write one plain message under the condition of `insert_fenced`.
-INSERT INTO {s}mail (ring, size, origin, heap, refers)
-SELECT $1, octet_length($3), $2, $3, false
-FROM {s}shard h
-WHERE h.ring = $1 AND h.name = $4 AND h.version = $5
+VALUES (:ring, :size, :items, :more, :origin, :lengths, :attributes, :heap, :attributes <> '')
 
 -- name: copy_mail (postgres)
--- Write the rows of one call in bulk.
+-- Write several rows.
 COPY {s}mail (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
 
 -- name: insert_posted
@@ -71,6 +35,17 @@ FROM {each id bigint[], origin text[], size int[], heap bytea[]}
 -- name: insert_posted_blob
 -- Write messages with external payloads that processors sent, under ids drawn before. Requires the ring lock.
 INSERT INTO {s}mail {rows ring, id bigint[], origin text[], size int[], attributes bytea[], heap bytea[]}
+
+-- name: insert_copy
+-- Write a transferred message with the bytes of a part of another row.
+INSERT INTO {s}mail (id, size, ring, origin, attributes, heap)
+SELECT :id, :size, :ring, :origin, :attributes, substr(m.heap, :start + 1, :size) FROM {s}mail m
+WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
+
+-- name: insert_copy (postgres)
+INSERT INTO {s}mail (id, size, ring, origin, attributes, heap, refers)
+SELECT :id, :size, :ring, :origin, :attributes, substring(m.heap FROM :start + 1 FOR :size), false FROM {s}mail m
+WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 
 -- name: insert_rejoined
 -- Write requeued messages with their original time of sending. Requires the ring lock.
@@ -101,19 +76,6 @@ CROSS JOIN LATERAL (
     LIMIT :limit
 ) m
 
--- name: first_mail (postgres)
--- Return the first rows of each queue that lie in no page, with their bytes up to the size `inline`.
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
-FROM {each origin text[]}
-CROSS JOIN LATERAL (
-    SELECT * FROM {s}mail m
-    WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce((
-        SELECT k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = w.origin ORDER BY k.age LIMIT 1
-    ), 0)
-    ORDER BY m.id
-    LIMIT :limit
-) m
-
 -- name: mail_heads
 -- Return the next rows of each queue without their bytes: a reader's role may not read the bytes.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
@@ -131,39 +93,6 @@ CROSS JOIN LATERAL (
     ORDER BY m.id
     LIMIT :limit
 ) m
-
--- name: mail_singles (postgres)
--- Return the next rows of each queue, with their bytes, as one value per queue. The values are null unless each row is
--- one plain message of at most the size `inline`.
-SELECT w.origin, s.plain, CASE WHEN s.plain THEN s.ids END, CASE WHEN s.plain THEN s.sizes END,
-       CASE WHEN s.plain THEN s.heaps END
-FROM {each origin text[], after bigint[]}
-CROSS JOIN LATERAL (
-    SELECT bool_and(m.items = 1 AND NOT m.more AND m.lengths = '' AND m.attributes = '' AND m.size <= :inline) AS plain,
-           array_agg(m.id) AS ids, array_agg(m.size) AS sizes,
-           array_agg(CASE WHEN m.size <= :inline THEN m.heap END) AS heaps
-    FROM (
-        SELECT * FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
-        ORDER BY m.id
-        LIMIT :limit
-    ) m
-) s
-
--- name: mail_single_heads (postgres)
--- Return the next rows of each queue in the same way without their bytes: a reader's role may not read the bytes.
-SELECT w.origin, s.plain, CASE WHEN s.plain THEN s.ids END, CASE WHEN s.plain THEN s.sizes END, '{}'::bytea[]
-FROM {each origin text[], after bigint[]}
-CROSS JOIN LATERAL (
-    SELECT bool_and(m.items = 1 AND NOT m.more AND m.lengths = '' AND m.attributes = '') AS plain,
-           array_agg(m.id) AS ids, array_agg(m.size) AS sizes
-    FROM (
-        SELECT m.id, m.size, m.items, m.more, m.lengths, m.attributes FROM {s}mail m
-        WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
-        ORDER BY m.id
-        LIMIT :limit
-    ) m
-) s
 
 -- name: mail_between
 -- Return the ids of each queue's rows in a range, as one value per queue.
@@ -247,11 +176,11 @@ CROSS JOIN LATERAL (
 ) m
 
 -- name: delayed_heaps
--- Return the bytes of delayed rows, and facts about their messages. A delayed row has no time of sending.
-SELECT d.origin, d.id, d.heap, NULL, d.size, d.items, d.lengths, d.attributes FROM {s}delayed d WHERE d.id = :id
+-- Return the bytes of delayed rows, and facts about their messages. Only one that waits aside has a time of sending.
+SELECT d.origin, d.id, d.heap, d.sent_at, d.size, d.items, d.lengths, d.attributes FROM {s}delayed d WHERE d.id = :id
 
 -- name: delayed_heaps (postgres)
-SELECT d.origin, d.id, d.heap, NULL, d.size, d.items, d.lengths, d.attributes
+SELECT d.origin, d.id, d.heap, d.sent_at, d.size, d.items, d.lengths, d.attributes
 FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
 -- name: mail_attributes
@@ -685,6 +614,32 @@ VALUES (:id, :due, :size, :items, :ring, :more, :origin, :lengths, :attributes, 
 INSERT INTO {s}delayed (due, size, items, ring, more, origin, lengths, attributes, heap)
 VALUES (:due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
+-- name: insert_put_off
+-- Write messages that wait aside, under ids drawn before, with their original time of sending. Requires the ring lock.
+INSERT INTO {s}delayed (ring, items, id, due, origin, size, attributes, heap, sent_at)
+VALUES (:ring, 1, :id, :due, :origin, :size, :attributes, :heap, :sent_at)
+
+-- name: insert_put_off (postgres)
+INSERT INTO {s}delayed (ring, items, id, due, origin, size, attributes, heap, sent_at)
+SELECT :ring, 1, w.id, w.due, w.origin, w.size, w.attributes, w.heap, w.sent_at
+FROM {each id bigint[], due bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
+
+-- name: put_off_from
+-- Return when a message is due that waits aside, by the part of its attributes that names its former place.
+SELECT d.due FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin AND instr(d.attributes, :mark) LIMIT 1
+
+-- name: put_off_from (postgres)
+SELECT d.due FROM {s}delayed d
+WHERE d.ring = :ring AND d.origin = :origin AND position(CAST(:mark AS bytea) IN d.attributes) > 0 LIMIT 1
+
+-- name: joined_from
+-- Return the row of such a message that has joined its queue again. Reads all rows of the queue.
+SELECT m.id FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND instr(m.attributes, :mark) LIMIT 1
+
+-- name: joined_from (postgres)
+SELECT m.id FROM {s}mail m
+WHERE m.ring = :ring AND m.origin = :origin AND position(CAST(:mark AS bytea) IN m.attributes) > 0 LIMIT 1
+
 -- part: first_due
 -- The first due rows of a ring, with the bytes of those before each.
 SELECT f.id, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
@@ -709,20 +664,24 @@ SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}
 WHERE d.ring = :ring AND d.due <= :now AND d.origin = ANY(:origin::text[]) ORDER BY d.due, d.id
 
 -- name: promote_due
--- Move due rows into their queues as if they were sent now; `delete_due` completes the move.
-INSERT INTO {s}mail (id, size, items, ring, more, origin, lengths, attributes, heap)
-SELECT :id, d.size, d.items, d.ring, d.more, d.origin, d.lengths, d.attributes, d.heap FROM {s}delayed d
+-- Move due rows into their queues as if they were sent now; `delete_due` completes the move. Messages that waited aside
+-- keep their time of sending.
+INSERT INTO {s}mail (id, sent_at, size, items, ring, more, origin, lengths, attributes, heap)
+SELECT :id, coalesce(d.sent_at, {clock}), d.size, d.items, d.ring, d.more, d.origin, d.lengths, d.attributes, d.heap
+FROM {s}delayed d
 WHERE d.id = :was
 
 -- name: promote_due (postgres)
--- Move the first due rows into their queues as if they were sent now. Requires the ring lock.
+-- Move the first due rows into their queues in the same way. Requires the ring lock.
 WITH first AS (
     {part first_due}
 ), due AS (
     DELETE FROM {s}delayed d USING first f WHERE d.id = f.id AND f.earlier < :most_size RETURNING d.*
 )
-INSERT INTO {s}mail (size, items, ring, more, origin, lengths, attributes, heap, refers)
-SELECT size, items, ring, more, origin, lengths, attributes, heap, attributes <> '' FROM due ORDER BY due, id
+INSERT INTO {s}mail (sent_at, size, items, ring, more, origin, lengths, attributes, heap, refers)
+SELECT coalesce('epoch'::timestamptz + sent_at * interval '1 microsecond', now()), size, items, ring, more, origin,
+       lengths, attributes, heap, attributes <> ''
+FROM due ORDER BY due, id
 
 -- name: delete_due (sqlite)
 -- Delete the delayed rows that joined their queues.

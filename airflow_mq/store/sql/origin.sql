@@ -34,6 +34,12 @@ SELECT count(*), string_agg(n.origin, E'\n') FROM (
     WHERE p.ring = :ring AND (p.until IS NULL OR p.until > :now) ORDER BY p.origin LIMIT :limit
 ) n
 
+-- name: lock_standing
+-- Return the settings of an origin, and let no other transaction change them.
+INSERT INTO {s}standing AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)
+ON CONFLICT (ring, origin) DO UPDATE SET settings = t.settings
+RETURNING settings
+
 -- name: set_standing
 -- Write the settings of an origin.
 INSERT INTO {s}standing (ring, origin, settings, guaranteed) VALUES (:ring, :origin, {json settings}, :guaranteed)

@@ -10,10 +10,12 @@ ring = :ring AND age <= (SELECT n.age FROM {s}state n WHERE n.ring = :ring ORDER
 
 -- part: state_columns
 -- The state of a ring `s`; SQLite needs no marks.
-s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted
+s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+s.look_place, s.high_place, s.ends
 
 -- part: state_columns (postgres)
-s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted
+s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+s.look_place, s.high_place, s.ends
 
 -- part: last_drawn (postgres)
 -- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
@@ -22,8 +24,15 @@ s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, 
 coalesce(pg_catalog.pg_sequence_last_value('{s}id_seq'), 0)
 
 -- name: ring_by_name
--- Return a ring by name, and the database's clock in microseconds.
-SELECT r.id, r.name, r.config, {clock} FROM {s}ring r WHERE r.name = :name
+-- Return a ring by name, the database's clock in microseconds, and how many recorded ends are to be applied.
+SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}state s WHERE s.ring = r.id)
+FROM {s}ring r
+WHERE r.name = :name
+
+-- name: ring_by_name (postgres)
+SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}state s WHERE s.ring = r.id ORDER BY s.age LIMIT 1)
+FROM {s}ring r
+WHERE r.name = :name
 
 -- name: ring_names
 -- Return the names of all rings.
@@ -70,11 +79,18 @@ UPDATE {s}ring SET config = config || '{"high": true}'::jsonb
 WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 
 -- name: floors
--- Return ticket floor, look floor and version of a ring.
-SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :ring
+-- Return ticket floor, look floor, version and places of looks of a ring.
+SELECT s.ticket_floor, s.look_floor, s.version, s.look_place, s.high_place FROM {s}state s WHERE s.ring = :ring
 
 -- name: floors (postgres)
-SELECT s.ticket_floor, s.look_floor, s.version FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+SELECT s.ticket_floor, s.look_floor, s.version, s.look_place, s.high_place FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+
+-- name: activity
+-- Return the number of a ring's blocks, the end of its lease, and who holds it.
+SELECT s.blocks, s.lease_until, s.lease_holder FROM {s}state s WHERE s.ring = :ring
+
+-- name: activity (postgres)
+SELECT s.blocks, s.lease_until, s.lease_holder FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
 
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
@@ -86,26 +102,23 @@ WHERE s.ring = :ring
 
 -- name: lock_ring (postgres)
 -- Return the state of a ring and hold the ring lock until the end of the transaction: lock the row of state.
--- The last id is read before the next statement takes its snapshot; only then can it serve as a mark.
-SELECT {part state_columns},
-       r.config, {part last_drawn}
+-- The last id is read before the next statement takes its snapshot; only then can it serve as a mark. After a wait,
+-- PostgreSQL reads only the locked row again: `snapshot` reads all else, the settings included.
+SELECT {part state_columns}, {part last_drawn}
 FROM {s}state s
-JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
 ORDER BY s.age
 LIMIT 1
-FOR UPDATE OF s
+FOR UPDATE
 
 -- name: try_lock_ring (postgres)
 -- Like `lock_ring`, but return no row if another transaction holds the ring lock.
-SELECT {part state_columns},
-       r.config, {part last_drawn}
+SELECT {part state_columns}, {part last_drawn}
 FROM {s}state s
-JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
 ORDER BY s.age
 LIMIT 1
-FOR UPDATE OF s SKIP LOCKED
+FOR UPDATE SKIP LOCKED
 
 -- name: leased_ring
 -- Return the state of a ring for the process that leases it, without the ring lock.
@@ -130,13 +143,15 @@ LIMIT 1
 -- name: save_state
 -- Write the floors of a ring and count the change. Requires the ring lock.
 UPDATE {s}state
-SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor
+SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor,
+    look_place = :look_place, high_place = :high_place
 WHERE {part newest}
 
 -- name: save_state (postgres)
 -- Write the marks and the next age, too.
 UPDATE {s}state
-SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb, age = age - 1
+SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb, age = age - 1,
+    look_place = :look_place, high_place = :high_place
 WHERE {part newest}
 
 -- name: lower_floor
@@ -173,6 +188,17 @@ UPDATE {s}state SET lease_until = :until WHERE {part newest} AND lease_token = :
 -- End the lease of a ring, if the process still has it.
 UPDATE {s}state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE {part newest} AND lease_token = :token
 
+-- name: counted_ends
+-- Return the number of recorded ends that are to be applied.
+SELECT s.ends FROM {s}state s WHERE s.ring = :ring
+
+-- name: counted_ends (postgres)
+SELECT s.ends FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+
+-- name: count_ends
+-- Change the number of recorded ends that are to be applied. Requires the ring lock.
+UPDATE {s}state SET ends = ends + :more WHERE {part newest}
+
 -- name: fresh_ids
 -- Draw ids and return the last one.
 UPDATE {s}counter SET last = last + :count RETURNING last
@@ -193,9 +219,10 @@ SELECT {part last_drawn}
 SELECT {part last_drawn}, pg_current_xact_id_if_assigned() IS NOT NULL
 
 -- name: snapshot (postgres)
--- Return the number below which all transactions have ended, this transaction's number, the clock and the version.
+-- Return the number below which all transactions have ended, this transaction's number, the clock, the version, and the
+-- settings of a ring as its last holder left them. Requires the ring lock.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
-       {clock}, (SELECT max(version) FROM {s}migration)
+       {clock}, (SELECT max(version) FROM {s}migration), (SELECT r.config FROM {s}ring r WHERE r.id = :ring)
 
 -- name: now
 -- Return the database's clock in microseconds.

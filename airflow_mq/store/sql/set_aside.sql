@@ -60,6 +60,20 @@ LIMIT :limit
 SELECT coalesce(CAST(sum(k.kept) AS bigint), 0)
 FROM (SELECT p.kept FROM {s}page p WHERE p.ring = :ring AND p.kept > 0 LIMIT :limit) k
 
+-- name: asides_by_queue
+-- Return the number and bytes of the set-aside messages of each queue, after a name. Pages before the window hold no
+-- others.
+SELECT p.origin, CAST(sum(p.kept) AS bigint), CAST(sum(CASE
+    WHEN p.page < b.begin_page THEN p.remaining_size
+    ELSE (SELECT sum(a.size) FROM {s}aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+END) AS bigint)
+FROM {s}page p
+JOIN {s}book b ON b.ring = p.ring AND b.origin = p.origin
+WHERE p.ring = :ring AND p.kept > 0 AND p.origin > :after
+GROUP BY p.origin
+ORDER BY p.origin
+LIMIT :limit
+
 -- name: beside
 -- Return the number of delayed messages and of set-aside messages of a ring.
 SELECT coalesce((SELECT CAST(sum(d.items) AS bigint) FROM {s}delayed d WHERE d.ring = :ring), 0),

@@ -7,7 +7,9 @@ in memory, for looking ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ...core.changes import Changes
@@ -20,7 +22,7 @@ from .loader import LoadOptions, StoreLoader
 from .overlay import Overlay, OverlayLoader
 from .ring import MEET_IN_ALL, expect_walk
 from .source import FEW_ROWS, Source
-from .writer import ChangedRows, Writer, changed_rows
+from .writer import ChangedRows, Existing, Writer, changed_rows
 
 
 class StoredSet(WorkingSet):
@@ -38,8 +40,8 @@ class StoredSet(WorkingSet):
         self.after_save: list[Callable[[], object]] = []
         #: Whether references to external payloads went: some payloads may be unused now.
         self.released_payloads = False
-        #: The floors of the ring as they were last written: of tickets, and of looks for newcomers.
-        self.floors = loader.state.ticket_floor, loader.state.look_floor
+        #: The state of the ring with the floors and places that were last written.
+        self.written = loader.state
 
     @property
     def unit(self) -> Unit:
@@ -50,29 +52,44 @@ class StoredSet(WorkingSet):
         """Write all changes, in a transaction that holds the ring; the operation may go on in it."""
         self._prepared(self.unit)()
 
-    def save_in(self, unit: Unit, locked: Locked, current: str | None = None) -> None:
-        """Write all changes in another transaction than that which was read through, and go on reading there.
+    def save_in(self, unit: Unit, locked: Locked) -> None:
+        """Write all changes in another transaction than that which was read through, and go on reading there."""
+        self.prepare(unit, locked)()
 
-        :param current: the queue that is being serviced; if the ring changed since, the others are looked at again.
-        """
-        self.prepare(unit, locked, current)()
-
-    def prepare(self, unit: Unit, locked: Locked, current: str | None = None) -> Callable[[], None]:
+    def prepare(self, unit: Unit, locked: Locked) -> Callable[[], None]:
         """Return a function that does so. Until then, only rows of inboxes may be read there."""
         source = self.loader.source
         read_through, source.unit = source.unit, unit
         source.forget_expected()
-        if locked.state.version != self.loader.state.version:
-            self.loader.refresh(locked.state, current)
         self.loader.state = locked.state
         write = self._prepared(unit)
         source.unit, self.now, self.loader.inboxes.horizon = read_through, locked.now, locked.horizon
-        self.loader.state = locked.state._replace(version=locked.state.version + 1)
         return write
 
-    def take_changes(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
+    def locked_after(self, locked: Locked) -> Locked:
+        """Return a locked ring as it is since this working set was saved there."""
+        written = self.written
+        state = self.loader.state._replace(
+            ticket_floor=written.ticket_floor, look_floor=written.look_floor,
+            look_place=written.look_place, high_place=written.high_place,
+        )  # fmt: skip
+        return locked._replace(state=state)
+
+    @contextmanager
+    def within(self, unit: Unit, locked: Locked) -> Iterator[None]:
+        """Read through another transaction that holds the ring, and let `save` write there."""
+        source = self.loader.source
+        read_through, source.unit = source.unit, unit
+        source.forget_expected()
+        self.now, self.loader.state, self.loader.inboxes.horizon = locked.now, locked.state, locked.horizon
+        try:
+            yield
+        finally:
+            source.unit = read_through
+
+    def take_changes(self, fresh_ids: Callable[[int], list[int]], existing: Existing | None = None) -> ChangedRows:
         """Return all changes as rows, and begin a new record."""
-        rows = changed_rows(self, self.loader, fresh_ids)
+        rows = changed_rows(self, self.loader, fresh_ids, existing)
         self.released_payloads = self.released_payloads or bool(rows.references)
         self.loader.begin_again()
         for ring in (self.ring, self.high):
@@ -81,10 +98,17 @@ class StoredSet(WorkingSet):
         self.changes = Changes()
         return rows
 
+    def forget(self) -> None:
+        """Drop all that was loaded: it refers to itself, and Python's collector of such cycles may come late."""
+        vars(self.loader).clear()
+        self.books, self.pages = {}, {}
+
     def _prepared(self, unit: Unit) -> Callable[[], None]:
         """Take all changes, and return a function that writes them."""
-        rows = self.take_changes(unit.fresh_ids)
-        self.floors = rows.ticket_floor, rows.look_floor
+        rows = self.take_changes(unit.fresh_ids, partial(unit.inbox.still_stored, self.ring_id))
+        self.written = rows.state
+        # Each write counts as a change of the ring.
+        self.loader.state = self.loader.state._replace(version=self.loader.state.version + 1)
 
         def write() -> None:
             Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)

@@ -5,7 +5,7 @@ become visible in any order: below ids that were read before, or above. Two valu
 lie in pages:
 
 *floor*    Every row below it lies in a page, or lay in one until it was processed. None will appear there.
-*ahead*    Of the rows from the floor on, these lie in pages, and no others.
+*ahead*    Of the rows from the floor on, these lie in pages, and no others. Deleted rows may be missing here.
 
 Only a transaction that holds the ring writes them, together with the pages. It knows a *horizon*: every row with a
 smaller id is visible to it, or will never be. Three facts make the horizon true:
@@ -33,12 +33,10 @@ a service in slices:
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...core.page import PlainRows
 from ..rows import StoredInboxRow
 
 #: How many rows the first look brings; each further one doubles it.
@@ -69,9 +67,7 @@ class Inbox:
         #: Rows from the horizon on that were read.
         self.read: set[int] = set()
         #: Rows that were read and not taken, in the order of their looks.
-        self.rows: deque[StoredInboxRow | PlainRows] = deque()
-        #: Whether each row of the last look is one plain message, so that the next look may expect the same.
-        self.single = False
+        self.rows: deque[StoredInboxRow] = deque()
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         self.look = FIRST_LOOK
@@ -80,7 +76,7 @@ class Inbox:
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
-        self.due: deque[StoredInboxRow | PlainRows] = deque()
+        self.due: deque[StoredInboxRow] = deque()
         self.due_seen = False
 
     @property
@@ -88,27 +84,13 @@ class Inbox:
         """The id behind which the next look begins."""
         return min(self.after, self.horizon - 1)
 
-    def add(self, row: StoredInboxRow) -> bool:
-        """Take in a row that a look brought; return whether it is new and in no page."""
-        if row.id in self.read:
-            return False
-        self.after = max(self.after, row.id)
-        if row.id >= self.horizon:
-            self.read.add(row.id)
-        if row.id in self.cut.ahead:
-            return False
-        self.rows.append(row)
-        return True
-
-    def add_plain(self, rows: PlainRows) -> None:
-        """Take in rows of plain messages that a look brought."""
-        row_ids = rows.row_ids
-        if not (self.read.isdisjoint(row_ids) and self.cut.ahead.isdisjoint(row_ids)):
-            rows = rows.without(self.read | self.cut.ahead)
-        self.after = max(self.after, row_ids[-1])
-        self.read.update(row_ids[bisect_left(row_ids, self.horizon) :])
-        if rows.row_ids:
-            self.rows.append(rows)
+    def add(self, rows: Sequence[StoredInboxRow]) -> list[StoredInboxRow]:
+        """Take in rows that a look brought, in order; return those that are new and in no page."""
+        fresh = [row for row in rows if row.id not in self.read and row.id not in self.cut.ahead]
+        self.after = max(self.after, rows[-1].id)
+        self.read.update(row.id for row in rows if row.id >= self.horizon)
+        self.rows.extend(fresh)
+        return fresh
 
     def end_look(self, asked: int, brought: int, look: int) -> None:
         """Note how many rows a look asked for and brought, those read before included."""
@@ -119,26 +101,13 @@ class Inbox:
         # What is read again is no more than half of what is new.
         self.look = max(min(look, LONGEST_LOOK), 2 * len(self.read))
 
-    def take(self) -> StoredInboxRow | PlainRows:
-        """Take the next row, to be cut: a row of its own, or the first one of many."""
-        front = self.rows[0]
-        if isinstance(front, PlainRows):
-            return self._take_part(front, 1)
-        self.taken.append(front.id)
-        return self.rows.popleft()
-
-    def take_plain(self, most: int) -> PlainRows | None:
-        """Take the next rows with at least `most` messages, if they are plain."""
-        front = self.rows[0] if self.rows else None
-        return self._take_part(front, most) if isinstance(front, PlainRows) else None
-
-    def _take_part(self, front: PlainRows, most: int) -> PlainRows:
-        taken, rest = front.divide_rows(most)
-        if rest.row_ids:
-            self.rows[0] = rest
-        else:
-            self.rows.popleft()
-        self.taken += taken.row_ids
+    def take(self, most: int) -> list[StoredInboxRow]:
+        """Take the next rows, to be cut: at least one, and none behind those with `most` messages."""
+        taken: list[StoredInboxRow] = []
+        while self.rows and most > 0:
+            taken.append(self.rows.popleft())
+            most -= taken[-1].items
+        self.taken += [row.id for row in taken]
         return taken
 
     def rename(self, ids: Mapping[int, int]) -> None:
@@ -155,15 +124,10 @@ class Inbox:
         floor = max(self.cut.floor, reached)
         return Cut(floor, frozenset(id_ for id_ in (*self.cut.ahead, *self.taken) if id_ >= floor))
 
-    def ids(self) -> Iterator[int]:
-        """Iterate over the ids of the rows that were read and not taken."""
-        for row in self.rows:
-            yield from row.row_ids if isinstance(row, PlainRows) else (row.id,)
-
     @property
     def next_id(self) -> int:
         """The id of the next row to take; if none was read, the first id that was not."""
-        return next(self.ids(), self.after + 1)
+        return self.rows[0].id if self.rows else self.after + 1
 
     def saved(self, cut: Cut) -> None:
         """Go on after a save. What processors posted is a row like any other now, behind those that were read."""

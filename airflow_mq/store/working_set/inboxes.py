@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, compress
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import not_
-from typing import NamedTuple
 
 from ...core.changes import Posted
-from ...core.errors import StoreCorrupt
-from ...core.page import InboxRow, PlainRows
-from ...core.priority import told
+from ...core.page import Rows
 from ...core.working_set import WorkingSet
-from ..inbox import Heaps, Looks
-from ..rows import StoredInboxRow, inbox_row_of, split_heap, split_row
+from ..inbox import Heaps
+from ..rows import StoredInboxRow, rows_of, split_heap, split_row
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
 from .reach import Reach
@@ -45,23 +42,27 @@ class PayloadCache:
         """Bytes of payloads that may be in memory: all that were fetched since the rows were last forgotten."""
         return self._fetched_before + self.fetched
 
-    def keep(self, id_: int, payloads: Sequence[bytes], size: int) -> None:
+    def keep(self, id_: int, payloads: bytes | Sequence[bytes], size: int) -> None:
         """Keep the payloads of a row that was fetched."""
         self.payloads[id_] = payloads
         self.fetched += size
 
-    def keep_heaps(self, heaps: Heaps) -> list[int]:
-        """Keep rows that were fetched; return those that borrow their payloads."""
+    def keep_rows(self, rows: Iterable[StoredInboxRow]) -> None:
+        """Keep the payloads of rows that came with their bytes."""
+        for row in rows:
+            heap = row.heap
+            if heap is not None:
+                is_whole = row.items == 1 and not row.lengths and len(heap) == row.size
+                self.keep(row.id, heap if is_whole else split_row(row, heap), row.size)
+
+    def keep_heaps(self, heaps: Heaps) -> None:
+        """Keep rows that were fetched."""
         self.keep_facts(heaps)
-        whole, borrowed = heaps.whole, []
+        whole = heaps.whole
         self.payloads.update(zip(compress(heaps.ids, whole), compress(heaps.heaps, whole)))
         self.fetched += sum(map(len, compress(heaps.heaps, whole)))
         for id_, heap, size, items, lengths in compress(heaps.rows(), map(not_, whole)):
-            if heap:
-                self.keep(id_, split_heap(heap, size, items, lengths), size)
-            else:
-                borrowed.append(id_)
-        return borrowed
+            self.keep(id_, split_heap(heap, size, items, lengths), size)
 
     def keep_facts(self, heaps: Heaps) -> None:
         """Keep times of sending and attributes of rows that were fetched."""
@@ -83,16 +84,6 @@ class PayloadCache:
         """Count from here on what is fetched, after a save."""
         self._fetched_before += self.fetched
         self.fetched = 0
-
-
-class _Look(NamedTuple):
-    """A look at inboxes that was requested."""
-
-    origins: Sequence[str]
-    #: New rows wanted of each inbox, and the number of rows to read for that.
-    fresh: int
-    most: int
-    rows: Callable[[], Looks]
 
 
 class InboxLoader:
@@ -118,13 +109,11 @@ class InboxLoader:
         self.with_due = with_due
         self.inboxes: dict[str, Inbox] = {}
         #: Messages that this operation enqueued, in order, by origin.
-        self._posted: dict[str, deque[InboxRow]] = {}
+        self._posted: dict[str, deque[Rows]] = {}
         #: Rows that looks brought, their messages and bytes.
         self._brought = [0, 0, 0]
         #: Rows to read of a queue to come to its end, if it has as many as one of the last look.
         self._depth = 0
-        #: The look that the database has begun with, whose rows are not taken in yet.
-        self._begun: _Look | None = None
 
     def inbox(self, origin: str) -> Inbox:
         """Return the inbox of an origin."""
@@ -141,36 +130,25 @@ class InboxLoader:
             self._fill_ahead(origin)
         return inbox
 
-    def next_inbox_row(self, origin: str) -> InboxRow | None:
-        """Return the next row that lies in no page; messages that this operation enqueued come last."""
+    def next_rows(self, origin: str, most: int) -> Rows | None:
+        """Return the next rows that lie in no page; messages that this operation enqueued come last, one by one."""
         inbox = self._filled(origin)
         if self.with_due and inbox.empty and not inbox.rows:
             if not inbox.due_seen:
                 self._add_due([origin])
             inbox.rows, inbox.due = inbox.due, deque()
         if inbox.rows:
-            return self._cuttable(inbox.take())
+            return rows_of(inbox.take(most))
         waiting = self._posted.get(origin)
         if not waiting:
             return None
-        inbox_row = waiting.popleft()
-        inbox.taken.append(inbox_row.id)
-        return inbox_row
-
-    def _cuttable(self, row: StoredInboxRow | PlainRows) -> InboxRow:
-        if not isinstance(row, PlainRows):
-            return inbox_row_of(row)
-        if row.payloads:
-            self.cache.payloads[row.row_ids[0]] = row.payloads
-        return InboxRow(row.row_ids[0], row.lengths)
-
-    def take_plain(self, origin: str, most: int) -> PlainRows | None:
-        """Take the next rows with at least `most` messages, if they were read as rows of plain messages."""
-        return self._filled(origin).take_plain(most)
+        rows = waiting.popleft()
+        inbox.taken += rows.row_ids
+        return rows
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
-        self._posted.setdefault(posted.origin, deque()).append(posted.inbox_row(id_))
+        self._posted.setdefault(posted.origin, deque()).append(posted.rows(id_))
         self.cache.payloads[id_] = [posted.payload]
 
     def look_at(self, origins: list[str]) -> None:
@@ -181,12 +159,6 @@ class InboxLoader:
         if origins:
             self._fill(origins, max(min(MOST_ROWS // len(origins), LONGEST_LOOK), FIRST_LOOK))
             self._add_due(origins)
-
-    def expect(self, origins: Iterable[str]) -> None:
-        """Request what `peek` reads of queues whose books are not loaded yet, together with their books."""
-        fresh = sorted(set(origins).difference(self.inboxes))
-        if fresh and self.working_set.books.keys().isdisjoint(fresh):
-            self.source.expect_looks(fresh, FIRST_LOOK, self.inline)
 
     def peek(self, origins: Iterable[str]) -> None:
         """Fetch the first rows of queues that may soon have no page left."""
@@ -210,7 +182,7 @@ class InboxLoader:
 
     def begin_again(self) -> None:
         """Go on after a save: messages enqueued here are rows like any other now."""
-        self._posted, self._begun = {}, None
+        self._posted = {}
         self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
         for origin, inbox in self.inboxes.items():
             inbox.saved(self.books.stored[origin].cut)
@@ -221,21 +193,9 @@ class InboxLoader:
 
     def _fill_ahead(self, origin: str) -> None:
         """Fetch for this queue, and for those the walk will come to that have nothing left either."""
-        inbox, begun, self._begun = self.inboxes[origin], self._begun, None
-        if begun is not None:
-            self._take_in(begun)
+        inbox = self.inboxes[origin]
         while not inbox.rows and not inbox.empty:
             self._fill(*self._hungry(origin))
-        if self.reach.overlaps and self.reach.takes_many:
-            self._begin_next(origin)
-
-    def _begin_next(self, origin: str) -> None:
-        """Let the database begin with the look that the walk needs next, if it empties each queue that it visits."""
-        for other in chain([origin], self.reach.upcoming(origin)):
-            if not self.working_set.books[other].skipped and not self.inbox(other).empty:
-                self._begun = self._request(*self._hungry(other))
-                self.source.start()
-                return
 
     def _hungry(self, origin: str) -> tuple[list[str], int]:
         """Return this queue and those the walk will come to that need rows, too, and how many rows to read of each."""
@@ -263,34 +223,21 @@ class InboxLoader:
         return max(min(left, MOST_ROWS), FIRST_LOOK)
 
     def _fill(self, hungry: list[str], look: int) -> None:
-        self._take_in(self._request(hungry, look))
+        """Look at inboxes.
 
-    def _request(self, hungry: list[str], look: int) -> _Look:
-        """Request a look at inboxes. Its rows have to be taken in before these inboxes are looked at again."""
+        :param look: new rows wanted of each.
+        """
         most = look + max(len(self.inboxes[name].read) for name in hungry)
-        starts = [(name, self.inboxes[name].start) for name in hungry]
-        single = {name for name in hungry if self.inboxes[name].single}
-        return _Look(hungry, look, most, self.source.looks(starts, most, self.inline, single))
-
-    def _take_in(self, look: _Look) -> None:
-        counts = dict.fromkeys(look.origins, 0)
-        for name, found in look.rows():
+        found: dict[str, list[StoredInboxRow]] = {name: [] for name in hungry}
+        for row in self.source.inbox_rows([(name, self.inboxes[name].start) for name in hungry], most, self.inline):
+            found[row.origin].append(row)
+        for name, rows in found.items():
             inbox = self.inboxes[name]
-            inbox.single = isinstance(found, PlainRows) and found.are_single
-            if isinstance(found, PlainRows):
-                counts[name] = len(found.row_ids)
-                self._note_brought(counts[name], len(found.lengths), sum(found.lengths))
-                inbox.add_plain(found)
-                self.cache.fetched += _payload_bytes(name, found)
-                continue
-            counts[name] = len(found)
-            self._note_brought(len(found), sum(row.items for row in found), sum(row.size for row in found))
-            for row in found:
-                if inbox.add(row) and row.heap:
-                    self.cache.keep(row.id, split_row(row, row.heap), row.size)
-        for name, count in counts.items():
-            self.inboxes[name].end_look(look.most, count, look.fresh)
-        self._depth = max(self.inboxes[name].brought for name in counts) + 1
+            if rows:
+                self._note_brought(len(rows), sum(row.items for row in rows), sum(row.size for row in rows))
+                self.cache.keep_rows(inbox.add(rows))
+            inbox.end_look(most, len(rows), look)
+        self._depth = max(self.inboxes[name].brought for name in hungry) + 1
 
     def _note_brought(self, *counts: int) -> None:
         self._brought = [before + more for before, more in zip(self._brought, counts)]
@@ -301,11 +248,3 @@ class InboxLoader:
             self.inbox(origin).due_seen = True
         for row in self.source.due_rows(origins, self.working_set.now):
             self.inboxes[row.origin].due.append(row)
-
-
-def _payload_bytes(origin: str, rows: PlainRows) -> int:
-    """Return the bytes of the payloads that were read, or raise `StoreCorrupt` unless all of them are there."""
-    found, expected = sum(map(len, rows.payloads)), sum(rows.lengths)
-    if rows.payloads and found != expected:
-        raise StoreCorrupt(f"inbox rows of {told(origin)} have {found} bytes of payload; expected {expected}")
-    return found

@@ -71,7 +71,7 @@ class StoreLoader:
         self.cache = cache
         self.load_books, self.load_page = self.books.load, self.pages.load
         self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
-        self.next_inbox_row, self.take_plain = self.inboxes.next_inbox_row, self.inboxes.take_plain
+        self.next_rows = self.inboxes.next_rows
 
     # Parts that are made on first use, because many operations do not need them.
 
@@ -79,7 +79,9 @@ class StoreLoader:
     def ring(self) -> RingLoader:
         """The loader of the ring's order."""
         looks_once = self._options.looks_once
-        return RingLoader(self.working_set, self.source, self.books, self.inboxes, self.state, looks_once=looks_once)
+        return RingLoader(
+            self.working_set, self.source, self.books, self.pages, self.inboxes, self.state, looks_once=looks_once
+        )
 
     @cached_property
     def payloads(self) -> PayloadLoader:
@@ -99,6 +101,9 @@ class StoreLoader:
 
     def more_high(self) -> list[str]:
         return self.ring.more_high()
+
+    def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
+        return self.ring.look_on(most, known, high=high)
 
     def line(self) -> list[tuple[str, int]]:
         return self.ring.line()
@@ -137,29 +142,6 @@ class StoreLoader:
         return open_blob(self.source.store, reference)
 
     # Operations that span several transactions.
-
-    def refresh(self, state: StateRow, keep: str | None) -> None:
-        """Reload the books with messages in flight after a block ended, all except `keep`.
-
-        No other process may change the remaining books, and their changes are still to be written.
-        """
-        self.state = state
-        working_set, stored = self.working_set, self.books.stored
-        others = {o for o in working_set.books if stored[o].row.in_flight and o != keep}
-        working_set.pages = {key: page for key, page in working_set.pages.items() if key[0] not in others}
-        before = {origin: working_set.books.pop(origin) for origin in others}
-        for origin in others:
-            self.inboxes.inboxes.pop(origin, None)
-        self.books.load(others)
-        for origin, book in before.items():
-            book.__dict__.update({**working_set.books[origin].__dict__, "deficit": book.deficit})
-            working_set.books[origin] = book
-            if not book.is_ready:
-                # The block finished its last message, and the book left the ring. It enters again by its next row,
-                # which this operation may have cut into a page that is dropped here.
-                working_set.circle(origin).drop(origin)
-                working_set.changes.cut.pop(origin, None)
-                self.ring.look_from(state.look_floor)
 
     def begin_again(self) -> None:
         """Forget what a save stored, before the operation continues."""

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from itertools import chain
+from functools import reduce
 from typing import Any, TypeAlias
 
+from ...core.changes import CutTotal, PutOff
 from ...core.claims import Claim
+from ...core.message import Address
 from ...core.page import Page
 from ...core.priority import books_of, is_high, origin_of
+from ...core.working_set import WorkingSet
 from .. import codec
-from ..blocks import ClaimRow
+from ..blocks import ClaimRow, InFlightRow
 from ..books import LineRow, TurnsRow
-from ..inbox import Looks
+from ..inbox import Heaps, RowIds
 from ..origins import GroupRow, SettingsRow
-from ..rows import PLANNED, BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
-from ..store import AnyStore, Outgoing
+from ..rows import BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
+from ..set_aside import AsideRow
+from ..store import AnyStore
 from ..unit import Unit
+from .books import StoredBook
 from .loader import StoreLoader
-from .source import Source
+from .source import Shift, Source
 from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
@@ -37,19 +42,30 @@ class Overlay(Source):
     """Reads of one moment, and above them the rows that operations would have stored since."""
 
     def __init__(
-        self, store: AnyStore, unit: Unit, ring_id: int, standings: Standings | None = None, *, anew: bool = False
+        self,
+        store: AnyStore,
+        unit: Unit,
+        ring_id: int,
+        standings: Standings | None = None,
+        *,
+        anew: bool = False,
+        joins_due: bool = True,
     ) -> None:
         """Begin with what is stored, and with the rows that are due by now.
 
         :param standings: settings that replace stored ones, by origin: `{"acme": {"share": 3}}`.
         :param anew: read all deficits as if no queue had used anything yet.
+        :param joins_due: let delayed messages that are due join their queues
         """
         super().__init__(store, unit, ring_id)
         self.standings_said = dict(standings or {})
         self.anew = anew
         self.now = unit.now()
-        ticket_floor, look_floor, _ = unit.rings.floors(ring_id)
-        self.state = StateRow(0, ticket_floor, look_floor, [], None, 0, "")
+        floors = unit.rings.floors(ring_id)
+        self.state = StateRow(
+            0, floors.ticket_floor, floors.look_floor, [], None, 0, "",
+            look_place=floors.look_place, high_place=floors.high_place,
+        )  # fmt: skip
         self._last_id = unit.inbox.pulse(ring_id).newest
         #: Rows below this are visible: reads of one moment bring nothing late.
         self.horizon = self._last_id + 1
@@ -59,16 +75,21 @@ class Overlay(Source):
         self._pages: dict[str, dict[int, PageRow | None]] = {}
         self._rows: dict[str, list[StoredInboxRow]] = {}
         self._gone: set[tuple[str, int]] = set()
-        #: Claims of live blocks by book, with whether each holds any message, once a block has ended here.
-        self._held: dict[str, list[tuple[bytes, bool]]] | None = None
-        self._join_due()
+        #: Claims of live blocks by book, once a block has ended here.
+        self._held: dict[str, list[InFlightRow]] | None = None
+        self._ended: set[int] = set()
+        self._shifts: dict[str, Shift] = {}
+        self._asides: dict[Address, AsideRow | None] = {}
+        #: Payloads of messages that operations enqueued, by id.
+        self._payloads: dict[int, bytes] = {}
+        #: Messages that wait aside. None of them joins its queue here: the ring moves on first.
+        self._put_off: list[PutOff] = []
+        if joins_due:
+            self._join_due()
 
     # Nothing is read ahead: most rows are in memory.
 
     def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
-        """Do nothing."""
-
-    def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:
         """Do nothing."""
 
     # Changes.
@@ -80,6 +101,8 @@ class Overlay(Source):
 
     def apply(self, rows: ChangedRows) -> None:
         """Keep the rows that an operation would have stored."""
+        self._payloads |= {id_: one.payload for id_, one in rows.posted.items()}
+        self._put_off += (one for one, _ in rows.put_off)
         posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
         self._add([StoredInboxRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
         for saved in rows.pages:
@@ -89,7 +112,23 @@ class Overlay(Source):
         self._forget_rows(rows.removed_pages)
         self._books |= {book.origin: book for book in rows.books}
         self._apply_branches(rows.branches)
-        self.state = self.state._replace(ticket_floor=rows.ticket_floor, look_floor=rows.look_floor)
+        self._keep_asides(rows)
+        self.state = rows.state
+
+    def _keep_asides(self, rows: ChangedRows) -> None:
+        keys = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
+        arrivals = self.arrivals(keys.values()) if keys else {}
+        for at, aside in rows.asides.items():
+            if aside is None:
+                self._asides[at] = None
+                continue
+            arrival = arrivals.get(keys[at]) if at in keys else None
+            sent_at, block = (rows.now, rows.block) if arrival is None else arrival
+            self._asides[at] = AsideRow(
+                at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
+                codec.pack_weight(aside.limit), aside.reason, rows.block, rows.now, sent_at,
+                (at in keys and rows.aside_rows[at].arrived) or block,
+            )  # fmt: skip
 
     def _apply_branches(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
         known = {row[0]: row for row in self.branches()}
@@ -112,25 +151,50 @@ class Overlay(Source):
         for (origin, _), page in removed.items():
             self._gone |= {(origin, row_id) for row_id in page.slices.row_ids} - kept
 
-    def arrive(self, rows: Iterable[Outgoing]) -> None:
-        """Add rows as if they had been sent before the next block is planned."""
-        rows = list(rows)
-        self._add(
-            [
-                StoredInboxRow(row.origin, id_, row.size, row.items, row.more, row.lengths, row.attributes)
-                for id_, row in zip(self.fresh_ids(len(rows)), rows)
-            ]
-        )
-        self._last_id = self._next_id - 1
-        self.horizon = self._next_id
+    def note_shifts(self, working_set: WorkingSet, stored: Mapping[str, StoredBook]) -> None:
+        """Add up by what an operation changes the messages of each queue, before its changes are kept."""
+        changes = working_set.changes
+        for name in {*changes.books, *changes.cut}:
+            book, row, cut = working_set.books[name], stored[name].row, changes.cut.get(name) or CutTotal()
+            self._shift(name, book.message_count - row.messages - cut.messages, book.size - row.size - cut.size)
+        for id_, posted in changes.posted.items():
+            self._shift(posted.origin, 1, posted.rows(id_).size)
+        for put_off in changes.put_off:
+            self._shift(put_off.posted.origin, delayed=1)
+        for address, aside in changes.asides.items():
+            key = address.book, address.page
+            page = changes.removed_pages.get(key) or working_set.pages.get(key)
+            size, kept = 0 if page is None else page.held_of(address.index), -1 if aside is None else 1
+            self._shift(address.book, -kept, -kept * size, kept, kept * size)
+
+    def _shift(self, name: str, *counts: int, delayed: int = 0) -> None:
+        """Add counts: messages, their size, set-aside messages, and the size of these."""
+        self._shifts[name] = self._shifts.get(name, Shift()).plus(Shift(*counts)._replace(delayed=delayed))
+
+    def shown(self) -> Mapping[str, int | None]:
+        changed = {*self._rows, *self._shifts} & self._books.keys()
+        return {name: self._books[name].ticket for name in sorted(changed)}
+
+    def shown_asides(self) -> Mapping[Address, AsideRow | None]:
+        return self._asides
+
+    def shift(self, name: str | None = None) -> Shift:
+        if name is None:
+            return reduce(Shift.plus, self._shifts.values(), Shift())
+        book = self._books.get(name)
+        ahead = codec.unpack_numbers(book.ahead)[0] if book is not None and book.ahead else ()
+        floor = 0 if book is None else book.floor
+        uncut = [row for row in self._rows.get(name, ()) if row.id >= floor and row.id not in ahead]
+        shift = self._shifts.get(name, Shift())
+        return shift._replace(uncut=sum(row.items for row in uncut), uncut_size=sum(row.size for row in uncut))
 
     def end_blocks(self, ended: Collection[int]) -> None:
         """Forget the claims of these blocks."""
+        self._ended |= set(ended)
         self._held = {}
-        for block in self.unit.blocks.latest(self.ring_id, PLANNED):
-            for origin, data in self.unit.blocks.claims(block.id) if block.id not in ended else ():
-                held = not block.by_hand and any(run.count for run in codec.unpack_claim(origin, bytes(data)).runs)
-                self._held.setdefault(origin, []).append((bytes(data), held))
+        for row in self.unit.blocks.in_flight(self.ring_id):
+            if row.block not in self._ended:
+                self._held.setdefault(row.origin, []).append(row)
         for origin, book in self._books.items():
             self._books[origin] = self._seen(book)
 
@@ -168,6 +232,18 @@ class Overlay(Source):
         found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
         return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
 
+    def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        at, more = before, True
+        while more and len(found) < limit:
+            rows = super().turns_before(at, after, limit)
+            found += [row for row in rows if row[1] not in self._books]
+            more = len(rows) == limit
+            at = rows[-1][0] if rows else at
+        known = ((row.ticket, row.origin) for row in self._books.values() if row.ticket is not None)
+        found += [row for row in known if after < row[0] < before]
+        return sorted(found, reverse=True)[:limit]
+
     def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
         rows = self.ready_books(after, limit, now)
         awake = [row for row in rows if row.wake_at <= now]
@@ -178,7 +254,7 @@ class Overlay(Source):
     def claimed_names(self, most: int) -> set[str] | None:
         if self._held is None:
             return super().claimed_names(most)
-        return {name for name, claims in self._held.items() if any(held for _, held in claims)}
+        return {name for name, claims in self._held.items() if any(map(_holds, claims))}
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]
@@ -197,7 +273,7 @@ class Overlay(Source):
             row = row._replace(standing=self._replaced(origin_of(row.origin), row.standing))
         if self._held is not None and row.in_flight:
             both = books_of(origin_of(row.origin))
-            row = row._replace(in_flight=any(held for name in both for _, held in self._held.get(name, ())))
+            row = row._replace(in_flight=any(_holds(claim) for name in both for claim in self._held.get(name, ())))
         return row
 
     def _replaced(self, origin: str, stored: Any) -> Any:
@@ -273,20 +349,37 @@ class Overlay(Source):
             found += own[: limit - counts.get(origin, 0)]
         return found
 
-    def looks(
-        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
-    ) -> Callable[[], Looks]:
-        own = [one for one in wanted if one[0] in self._rows]
-        by_origin: dict[str, list[StoredInboxRow]] = {}
-        for row in self.inbox_rows(own, limit, inline) if own else ():
-            by_origin.setdefault(row.origin, []).append(row)
-        stored = super().looks([one for one in wanted if one[0] not in self._rows], limit, inline, single)
-        return lambda: chain(by_origin.items(), stored())
+    def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
+        own: dict[str, list[int]] = {}
+        for origin, ids in wanted.items() if self._payloads else ():
+            if mine := [id_ for id_ in ids if id_ in self._payloads]:
+                own[origin] = mine
+        stored = {origin: [id_ for id_ in ids if id_ not in self._payloads] for origin, ids in wanted.items()}
+        found = super().heaps({origin: ids for origin, ids in stored.items() if ids}, size)
+        sent = [
+            Heaps(origin, ids, [*map(self._payloads.__getitem__, ids)], [None] * len(ids))
+            for origin, ids in own.items()
+        ]
+        return lambda: found() + sent
+
+    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
+        count, due = super().delayed_of(name, now)
+        own = [one.due for one in self._put_off if one.posted.origin == name]
+        return count + len(own), min([*own, *([] if due is None else [due])], default=None)
+
+    def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
+        own = (one.due for one in self._put_off if one.posted.origin == name and one.was == place)
+        return next(own, None) or super().put_off_from(name, place)
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         if self._held is None:
             return super().claims_of(origins)
-        return [ClaimRow(origin, data) for origin in origins for data, _ in self._held.get(origin, ())]
+        return [ClaimRow(origin, claim.data) for origin in origins for claim in self._held.get(origin, ())]
+
+
+def _holds(claim: InFlightRow) -> bool:
+    """Return whether a claim holds any message of its queue's window."""
+    return not claim.by_hand and any(run.count for run in codec.unpack_claim(claim.origin, bytes(claim.data)).runs)
 
 
 class OverlayLoader(StoreLoader):

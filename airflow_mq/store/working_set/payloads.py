@@ -13,7 +13,7 @@ from ...core.blob import Reference
 from ...core.changes import POSTED, Posted
 from ...core.claims import Claim
 from ...core.errors import StoreCorrupt
-from ...core.page import Page, PlainRows, Slices
+from ...core.page import Page, Slices
 from ...core.priority import told
 from ...core.working_set import WorkingSet
 from .. import codec
@@ -122,8 +122,7 @@ class PayloadLoader:
         self.pages.fetch(keys)
         pages = self.working_set.pages
         self.fetch((key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known)
-        if not self.working_set.beside:
-            self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
+        self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
     def _fetch_ahead(self, origin: str, needed: Slices) -> None:
         """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
@@ -159,9 +158,6 @@ class PayloadLoader:
         inbox = self.inboxes.inboxes.get(origin)
         own = 0
         for row in inbox.rows if inbox else ():
-            if isinstance(row, PlainRows):
-                # Looks that bring payloads bring those of all such rows.
-                break
             own += row.size
             if own > self._most_fetches * self.working_set.config.heap_size:
                 break
@@ -178,9 +174,8 @@ class PayloadLoader:
         found = self.source.heaps(missing, size) if missing else list[Heaps]
 
         def keep() -> None:
-            borrowed = [(own.origin, id_) for own in found() for id_ in self.cache.keep_heaps(own)]
-            for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
-                self.cache.keep(id_, [bytes(heap)], len(heap))
+            for own in found():
+                self.cache.keep_heaps(own)
 
         return keep
 
@@ -193,13 +188,9 @@ class PayloadLoader:
 
     def _undivided(self, requested: Callable[[], list[Heaps]]) -> dict[int, Heap]:
         found: dict[int, Heap] = {}
-        borrowed: list[tuple[str, int]] = []
         for heaps in requested():
             self.cache.keep_facts(heaps)
             found.update((row[0], Heap(*row[1:])) for row in heaps.all_rows())
-            borrowed += [(heaps.origin, id_) for id_, heap in zip(heaps.ids, heaps.heaps) if not heap]
-        for _, id_, heap in self.source.borrowed_heaps(borrowed) if borrowed else ():
-            found[id_] = Heap(heap, len(heap), 1, b"")
         return found
 
     def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:

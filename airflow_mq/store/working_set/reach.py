@@ -31,8 +31,6 @@ class Reach:
         self._working_set = working_set
         #: The meter, if it pays for each message the weight that the ring's own weigher predicts.
         self.meter: Meter | None = None
-        #: Whether the database reads the next rows while the walk goes on. No code of a caller may run meanwhile.
-        self.overlaps = False
         self._reached: set[str] = set()
 
     @property

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import islice
 
 from ...core.changes import POSTED
 from ...core.config import RingConfig
-from ...core.priority import is_high
+from ...core.priority import MARK, is_high
 from ...core.working_set import WorkingSet
 from ..books import LineRow
-from ..rows import StateRow
+from ..rows import LAST_PLACE, StateRow
 from . import books
-from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, ticket_of
+from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, level_of, ticket_of
 from .inboxes import InboxLoader
+from .pages import PageLoader
 from .skips import Skips
 from .source import Source
 
@@ -58,12 +59,12 @@ class RingLoader:
     """Loads ready books in the ring's order."""
 
     def __init__(
-        self, working_set: WorkingSet, source: Source, books: BookLoader, inboxes: InboxLoader, state: StateRow,
-        *, looks_once: bool = False,
+        self, working_set: WorkingSet, source: Source, books: BookLoader, pages: PageLoader, inboxes: InboxLoader,
+        state: StateRow, *, looks_once: bool = False,
     ) -> None:  # fmt: skip
         self.working_set = working_set
         self.source = source
-        self.books = books
+        self.books, self.pages = books, pages
         self.inboxes = inboxes
         self._state = state
         self.look_cursor = state.look_floor
@@ -76,6 +77,8 @@ class RingLoader:
         self._rest_done = False
         self._high_cursor = LEAST_TICKET
         self._high_done = not working_set.config.high
+        #: Where the next look goes on, of regular books and of high ones.
+        self.places = {False: state.look_place, True: state.high_place}
         #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
         self._least_passed: int | None = None
         #: Record of skipped books that keep their places; None if the walk visits every book.
@@ -87,6 +90,8 @@ class RingLoader:
         self._coming, self._coming_high = Coming(), Coming()
         #: Origins that a look has found.
         self._found: set[str] = set()
+        #: Newcomers that entered their ring: their places are not stored yet.
+        self._met: dict[str, None] = {}
         #: Whether the last look came to its end: no newcomer is left that it could have found.
         self._look_ended = False
         self._looks_once = looks_once
@@ -306,13 +311,13 @@ class RingLoader:
         """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
         working_set, found = self.working_set, []
         fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
-        self.inboxes.expect(origin for _, origin in fresh)
         self.books.load(origin for _, origin in fresh)
         self.inboxes.peek(origin for _, origin in fresh)
         for id_, origin in fresh:
             book, ring = working_set.book(origin), working_set.circle(origin)
             if origin in ring.unknitted or not (book.is_ready or working_set.pull(book)) or origin in ring:
                 continue
+            self._met[origin] = None
             if not self._keeps(origin):
                 found.append((working_set.changes.tickets.get(origin, ticket_of(origin, id_)), origin))
         return found
@@ -320,6 +325,42 @@ class RingLoader:
     def look_from(self, floor: int) -> None:
         """Let the next operation look for newcomers from this id on, at the latest."""
         self._highest_floor = min(self._highest_floor, floor)
+
+    # Looks at queues that a walk does not come to.
+
+    def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
+        """Return ready books before a remembered place, the last ones first, and whether no unknown one comes before.
+
+        A look goes from the end of the ring to its head, so books that enter meanwhile do not prolong it. It ends at
+        known books, because a walk moves the head's again and again. Newcomers get their places first.
+        """
+        least, largest = level_of(MARK if high else "")
+        if high:
+            if not self._coming_high.newcomers:
+                self._look_for_high_news()
+            self._next_stretch(self._coming_high)
+        else:
+            self._look_ended = False
+            self._meet_more()
+        takes = self.working_set.takes
+        fresh = [name for name in self._met if name not in known and is_high(name) == high and takes(name)]
+        for origin in fresh[:most]:
+            del self._met[origin]
+        rows = self.source.turns_before(min(self.places[high], largest), least, most)
+        ended = len(rows) < most or any(origin in known for _, origin in rows)
+        self.places[high] = LAST_PLACE if ended else rows[-1][0]
+        names = [*fresh[:most], *filter(takes, (origin for _, origin in rows))]
+        self.books.load(names)
+        self.pages.fetch(
+            (name, book.begin)
+            for name, book in ((name, self.working_set.books[name]) for name in names)
+            if book.is_ready and not book.skipped
+        )
+        return names, ended and len(fresh) <= most
+
+    def look_anew(self) -> None:
+        """Let the next look begin at the end of the ring."""
+        self.places = {False: LAST_PLACE, True: LAST_PLACE}
 
     # Where the next operation begins.
 

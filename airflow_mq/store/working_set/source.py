@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...core.message import Address
 from ..blocks import ClaimRow
 from ..books import LineRow, TurnsRow
-from ..inbox import AttributesRow, Heaps, Looks, RowIds
+from ..inbox import AttributesRow, Heaps, RowIds
 from ..origins import GroupRow, SettingsRow
 from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
+from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
 
@@ -18,6 +20,25 @@ from ..unit import Unit
 FEW_ROWS = 1_000
 #: Rows of so many bytes on average are read without aggregating them.
 LARGE = 4096
+
+
+class Shift(NamedTuple):
+    """Messages by which a reading differs from what is stored; all that was sent and lies in no page yet included."""
+
+    #: Waiting messages and their bytes.
+    messages: int = 0
+    size: int = 0
+    set_aside: int = 0
+    set_aside_size: int = 0
+    #: Of these, messages that lie in no page, and their bytes.
+    uncut: int = 0
+    uncut_size: int = 0
+    #: Messages that wait aside.
+    delayed: int = 0
+
+    def plus(self, other: Shift) -> Shift:
+        """Return the sum."""
+        return Shift(*map(sum, zip(self, other)))
 
 
 class Source:
@@ -60,12 +81,6 @@ class Source:
         if guaranteed:
             self._expect(("guaranteed",), lambda: unit.books.guaranteed_soon(ring))
 
-    def expect_looks(self, origins: Sequence[str], limit: int, inline: int) -> None:
-        """Request the first rows of the inboxes of queues, before their books are loaded."""
-        if self.unit.pipelines and inline:
-            unit, key = self.unit, ("looks", tuple(origins), limit)
-            self._expect(key, lambda: unit.inbox.first_looks(self.ring_id, origins, limit, inline))
-
     def _expect(self, key: tuple[object, ...], request: Callable[[], Callable[[], Any]]) -> None:
         """Request a read unless it is requested already; `key` is its name and its arguments."""
         if key not in self._expected:
@@ -100,6 +115,10 @@ class Source:
     def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
         """Return the names of ready books in the ring's order, behind a ticket."""
         return self.unit.books.next_turns(self.ring_id, after, limit, now)
+
+    def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return ticket and name of the last ready books between two tickets, the last ones first."""
+        return self.unit.books.turns_before(self.ring_id, before, after, limit)
 
     def paused_names(self, now: int, most: int) -> set[str] | None:
         """Return the names of paused origins; None if they are more than `most`."""
@@ -165,13 +184,6 @@ class Source:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self._unit.inbox.after(self.ring_id, wanted, limit, inline)
 
-    def looks(
-        self, wanted: Sequence[tuple[str, int]], limit: int, inline: int, single: Collection[str] = ()
-    ) -> Callable[[], Looks]:
-        """Request the same rows by origin, as one value where all are plain."""
-        requested = self._expected.pop(("looks", tuple(origin for origin, _ in wanted), limit), None)
-        return requested or self._unit.inbox.looks(self.ring_id, wanted, limit, inline, single)
-
     def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
         return self.unit.inbox.uncut(self.ring_id, after, limit)
@@ -180,9 +192,29 @@ class Source:
         """Return delayed rows that are due and have not joined their inboxes."""
         return self.unit.inbox.due_of(self.ring_id, origins, now)
 
+    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
+        """Return the number of messages that are not due to join a queue, and when the first of them is."""
+        return self.unit.inbox.delayed_of(self.ring_id, name, now)
+
+    def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
+        """Return when the message joins its queue that waits aside since it left a place; None if none does."""
+        return self.unit.inbox.put_off_from(self.ring_id, name, place)
+
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         """Return the claims of live blocks on these origins."""
         return self.unit.blocks.claims_on(self.ring_id, origins)
+
+    def shift(self, name: str | None = None) -> Shift:
+        """Return by what this reading differs from what is stored, in a queue or in all."""
+        return Shift()
+
+    def shown(self) -> Mapping[str, int | None]:
+        """Return the tickets of the books that this reading shows otherwise than they are stored."""
+        return {}
+
+    def shown_asides(self) -> Mapping[Address, AsideRow | None]:
+        """Return the messages that only this reading shows as set aside, and None for those that it shows as gone."""
+        return {}
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
@@ -203,10 +235,6 @@ class Source:
     def start(self) -> None:
         """Let the database begin with what was requested: see `Unit.start`."""
         self._unit.start()
-
-    def borrowed_heaps(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int, bytes]]:
-        """Return origin, id and borrowed bytes of rows."""
-        return self._unit.loans.heaps(self.ring_id, wanted)
 
     def attributes(self, wanted: RowIds) -> list[AttributesRow]:
         """Return origin, id and attributes of the rows that have any."""

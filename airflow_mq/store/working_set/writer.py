@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...core.book import Book
-from ...core.changes import Aside, CutTotal, Posted
+from ...core.changes import POSTED, Aside, CutTotal, Posted, PutOff
 from ...core.errors import StoreCorrupt
 from ...core.events import EventRun
 from ...core.message import Address
@@ -17,13 +18,18 @@ from ...core.working_set import WorkingSet
 from .. import codec
 from ..books import SavedPage, saved_page
 from ..inbox import RowRange
-from ..rows import Arrival, BookRow, StateRow, dated, rejoined_row
+from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, rejoined_row
 from ..unit import Unit
 from .books import ticket_of
+from .inbox import Cut
 from .loader import StoreLoader
 from .pages import NO_PAGE
 
 Key = tuple[str, int]
+#: Returns which of some rows of a queue are still stored.
+Existing = Callable[[str, Iterable[int]], set[int]]
+#: Number of rows ahead of the floor from which a write looks for deleted ones among them.
+MANY_AHEAD = 1_024
 
 
 class RaisedFloor(NamedTuple):
@@ -66,10 +72,11 @@ class ChangedRows:
 
     now: int
     block: int | None
+    #: The state of the ring with its floors and places after the operation.
     state: StateRow
-    ticket_floor: int
-    look_floor: int
     posted: Mapping[int, Posted]
+    #: Messages that join their queues when they are due, with the times at which they were sent.
+    put_off: list[tuple[PutOff, Arrival]]
     pages: list[SavedPage]
     removed_pages: Mapping[Key, Page]
     #: References to external payloads that went: rows, and places in them.
@@ -82,17 +89,26 @@ class ChangedRows:
     events: list[EventRun]
 
 
-def changed_rows(working_set: WorkingSet, loader: StoreLoader, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
-    """Return what a working set must write; a plan writes only what it cut, and what its queues earned."""
-    return _Collector(working_set, loader).rows(fresh_ids)
+def changed_rows(
+    working_set: WorkingSet,
+    loader: StoreLoader,
+    fresh_ids: Callable[[int], list[int]],
+    existing: Existing | None = None,
+) -> ChangedRows:
+    """Return what a working set must write; a plan writes only what it cut, and what its queues earned.
+
+    :param existing: returns which rows of a queue are still stored
+    """
+    return _Collector(working_set, loader, existing).rows(fresh_ids)
 
 
 class _Collector:
     """One collection of changed rows."""
 
-    def __init__(self, working_set: WorkingSet, loader: StoreLoader) -> None:
+    def __init__(self, working_set: WorkingSet, loader: StoreLoader, existing: Existing | None) -> None:
         self.working_set = working_set
         self.loader = loader
+        self.existing = existing
         self.changes = working_set.changes
         self.stored = loader.books.stored
         self._books: dict[str, Book] = {}
@@ -100,8 +116,8 @@ class _Collector:
         self.book: Callable[[str], Book] = self._planned if working_set.planning else working_set.books.__getitem__
 
     def rows(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
-        changes, working_set, state = self.changes, self.working_set, self.loader.state
-        posted, moved = changes.posted, self._moved()
+        changes, working_set = self.changes, self.working_set
+        posted, moved, put_off = changes.posted, self._moved(), self._put_off()
         drawn = fresh_ids(len(posted) + len(moved)) if posted or moved else []
         if posted:
             self._rename(dict(zip(posted, drawn)))
@@ -113,15 +129,29 @@ class _Collector:
         raised = list(self._raised_floors(origins))
         books = self._book_rows(origins, tickets)
         return ChangedRows(
-            working_set.now, changes.block, state,
+            working_set.now, changes.block, self._state(),
             books=books,
-            ticket_floor=self._ticket_floor(), look_floor=self.loader.ring.look_floor(state.look_floor),
-            posted=dict(zip(drawn, posted.values())),
+            posted=dict(zip(drawn, posted.values())), put_off=put_off,
             pages=pages, removed_pages={} if planning else changes.removed_pages, references=references,
             raised_floors=raised, branches=self.loader.groups.changed_rows(),
             asides={} if planning else changes.asides, aside_rows={} if planning else dict(self._aside_rows()),
             events=[] if planning else changes.events,
         )  # fmt: skip
+
+    def _put_off(self) -> list[tuple[PutOff, Arrival]]:
+        """Return the messages that wait aside, with the times at which they were sent: one read brings all."""
+        wanted = self.changes.put_off
+        if not wanted:
+            return []
+        items: defaultdict[Page, list[int]] = defaultdict(list)
+        for one in wanted:
+            items[one.page].append(one.item)
+        row_ids = {page: dict(zip(own, page.row_ids_of(own))) for page, own in items.items()}
+        keys = [(one.posted.origin, row_ids[one.page][one.item]) for one in wanted]
+        found = self.loader.source.arrivals(key for key in keys if key[1] < POSTED)
+        # A message that this operation enqueued itself has no row yet.
+        sent_now = Arrival(self.working_set.now, None)
+        return [(one, found.get(key, sent_now)) for one, key in zip(wanted, keys)]
 
     # Books.
 
@@ -194,6 +224,13 @@ class _Collector:
             )
         return rows
 
+    def _state(self) -> StateRow:
+        state, ring = self.loader.state, self.loader.ring
+        return state._replace(
+            ticket_floor=self._ticket_floor(), look_floor=ring.look_floor(state.look_floor),
+            look_place=ring.places[False], high_place=ring.places[True],
+        )  # fmt: skip
+
     def _ticket_floor(self) -> int:
         """Return a ticket below which no ready regular book has one."""
         floor = self.loader.state.ticket_floor
@@ -206,9 +243,22 @@ class _Collector:
             inbox, stored = self.loader.inboxes.inboxes.get(origin), self.stored[origin]
             if inbox is None:
                 continue
-            before, stored.cut = stored.cut, inbox.cut_now()
+            before, stored.cut = stored.cut, self._without_deleted(origin, stored.cut, inbox.cut_now())
             if stored.cut.floor > before.floor:
                 yield RaisedFloor(origin, before.floor, stored.cut.floor, {*before.ahead, *inbox.taken})
+
+    def _without_deleted(self, origin: str, before: Cut, cut: Cut) -> Cut:
+        """Return a cut without the rows that were deleted, if many are ahead of the floor.
+
+        An open transaction, of any table of the cluster, keeps the floor where it is. No look brings deleted rows.
+        Asking each time that the number has doubled takes a constant time for each row.
+        """
+        count = len(cut.ahead)
+        if self.existing is None or count < MANY_AHEAD or count.bit_length() == len(before.ahead).bit_length():
+            return cut
+        # Rows that this operation took may be inserted by it.
+        known = before.ahead & cut.ahead
+        return Cut(cut.floor, cut.ahead - known | self.existing(origin, known))
 
     # Pages.
 
@@ -296,7 +346,7 @@ class Writer:
         self.unit.books.save(self.ring_id, rows.books)
         self.unit.origins.save_groups(self.ring_id, rows.branches)
         self._write_events(rows)
-        self.unit.rings.save_state(self.ring_id, rows.state, rows.ticket_floor, rows.look_floor)
+        self.unit.rings.save_state(self.ring_id, rows.state)
         if not inner.all_deleted():
             self.unit.inbox.delete(self.ring_id, inner.keys)
             check_floors = self._floors_check(rows, ())
@@ -309,16 +359,15 @@ class Writer:
         self.unit.inbox.insert(self.ring_id, plain)
         others = [rejoined_row(id_, one) for id_, one in rows.posted.items() if one.note is not None]
         self.unit.inbox.insert_rejoined(self.ring_id, others)
+        if rows.put_off:
+            ids = self.unit.fresh_ids(len(rows.put_off))
+            self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])
 
     def _write_pages(self, rows: ChangedRows) -> InnerRows:
         """Write pages, and delete those that are removed with their rows; return the rows of these pages alone."""
         inner: list[tuple[str, list[int]]] = []
         edges: set[tuple[str, int, int]] = set()
-        loans: set[tuple[str, int, int]] = set()
         for (origin, index), page in rows.removed_pages.items():
-            if page.has_loans:
-                loans |= {(origin, row_id, index) for row_id in page.slices.row_ids}
-                continue
             row_ids = page.slices.row_ids
             inner.append((origin, row_ids[1:-1]))
             edges |= {(origin, row_ids[0], index), (origin, row_ids[-1], index)}
@@ -328,7 +377,6 @@ class Writer:
         found = InnerRows(inner, ranges, self.unit.inbox.delete_ranges(self.ring_id, ranges))
         self.unit.inbox.delete_shared(self.ring_id, sorted(edges))
         self.unit.payloads.release(rows.references)
-        self.unit.loans.release(self.ring_id, sorted(loans))
         return found
 
     def _floors_check(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> Callable[[], None]:

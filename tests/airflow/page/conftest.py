@@ -80,8 +80,8 @@ def others(folder: Path, uri: str) -> dict[str, Any]:
         "mq_folder": {"conn_type": "airflow_mq", "extra": {"path": str(folder)}},
     }  # fmt: skip
     for name, change in {
-        "mq_older": "DELETE FROM mq_migration WHERE version = (SELECT max(version) FROM mq_migration)",
-        "mq_newer": "UPDATE mq_migration SET version = 999 WHERE version = (SELECT max(version) FROM mq_migration)",
+        "mq_older": "UPDATE mq_migration SET version = 0",
+        "mq_newer": "UPDATE mq_migration SET version = 999",
         "mq_broken": "UPDATE mq_ring SET config = '{'",
     }.items():
         path = folder / f"{name}.db"
@@ -113,14 +113,14 @@ def fill(uri: str) -> None:
         queue.enqueue_messages("archive", [Message(b"x" * 5_000, weight=Weight(90_000, 5_000))] * 3)
         queue.enqueue_messages(f"{FORMULA}/archive", [Message(b"x", weight=Weight(90_000, 1))])
         for _ in range(2):
-            block = queue.blocks.plan("orders/scheduled__2026/plan", limit=Weight(10_000, 2_000))
+            block = queue.blocks.plan("here:orders/scheduled__2026/plan", limit=Weight(10_000, 2_000))
             queue.blocks.report(block, [batch.answer() for batch in block.batches()])
             queue.blocks.settle(block)
         queue.enqueue_messages("loud/orders", [b"later"] * 200)
         queue.enqueue_messages(SCRIPT, [SCRIPT.encode()])
         queue.enqueue_messages("odd/json", ODD)
         queue.admin.pause("quiet", SCRIPT)
-        queue.blocks.plan("orders/manual__<b>/plan", limit=Weight(10_000, 200), lease=86_400)
+        queue.blocks.plan("here:orders/manual__<b>/plan", limit=Weight(10_000, 200), lease=86_400)
 
 
 #: Payloads that are almost JSON, or JSON that cannot be encoded again.

@@ -57,6 +57,90 @@ def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:
     assert len(data["arcs"]) == 60 and data["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
 
 
+def test_overview_before_the_first_plan(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages("acme", [b"12345"] * 2)
+    data = ask("viewer", "GET", f"{of(ring)}/overview").json()
+    assert (data["waiting_messages"], data["ready"], data["queues"]) == (2, 1, 1)
+    assert data["overdue"] == ["No block has ever serviced this ring."]
+    row = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"][0]
+    queue = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme").json()
+    assert row["why"] == queue["why"] == "No block has ever serviced this ring"
+    assert queue["explain"]["sentence"].startswith("No block has ever serviced this ring. The first message of acme")
+
+
+def test_overview_counts_set_aside_messages_apart(ask: Ask, ring: MessageQueue) -> None:
+    aside(ring, "archive", 3)
+    ring.enqueue_messages("acme", [b"12345"] * 2)
+    ring.enqueue_messages("mixed", [Message(b"123", weight=Weight(5_000, 1)), Message(b"12345")])
+    ring.blocks.settle(ring.blocks.plan(limit=Weight(1_000, 1_000)))
+
+    data = ask("viewer", "GET", f"{of(ring)}/overview").json()
+
+    assert (data["waiting_messages"], data["waiting_bytes"], data["set_aside"]) == (3, 15, 4)
+    assert data["waiting_messages"] == ring.inspect.backlog().messages
+    assert (data["ready"], data["queues"]) == (2, 3)
+    assert {arc["origin"]: (arc["messages"], arc["bytes"]) for arc in data["arcs"]} == {
+        "acme": (2, 10),
+        "mixed": (1, 5),
+    }
+    assert data["rest"] == {"queues": 0, "messages": 0, "bytes": 0}
+
+
+PAUSED_DAG = """
+from airflow.sdk import DAG
+from airflow.providers.standard.operators.empty import EmptyOperator
+
+with DAG("page_first_steps", schedule=None, is_paused_upon_creation=True):
+    EmptyOperator(task_id="plan")
+"""
+
+
+def test_no_pause_of_another_airflow_is_shown(ask: Ask, ring: MessageQueue, tmp_path: Path) -> None:
+    known_to_airflow(tmp_path, PAUSED_DAG)
+    ring.blocks.settle(ring.blocks.plan(server="DAG 'page_first_steps' of Airflow 'elsewhere', task 'plan'"))
+    ring.enqueue_message("acme", b"x")
+
+    assert ask("op", "GET", f"{of(ring)}/overview").json()["overdue"] == []
+
+
+def test_paused_dag_is_named(ask: Ask, ring: MessageQueue, tmp_path: Path) -> None:
+    known_to_airflow(tmp_path, PAUSED_DAG)
+    ring.blocks.settle(ring.blocks.plan(server="DAG 'page_first_steps' of Airflow 'here', task 'plan'"))
+    ring.enqueue_message("acme", b"x")
+
+    data = ask("op", "GET", f"{of(ring)}/overview").json()
+
+    (sentence,) = data["overdue"]
+    assert sentence.startswith("No block has been planned since ") and sentence.endswith(
+        "DAG page_first_steps is paused."
+    )
+    (row,) = ask("op", "GET", f"{of(ring)}/queues").json()["rows"]
+    queue = ask("op", "GET", f"{of(ring)}/queue?origin=acme").json()
+    assert row["why"] == "DAG page_first_steps is paused"
+    assert "DAG page_first_steps is paused. The first message of acme" in queue["explain"]["sentence"]
+    assert queue["explain"]["changes"] == ["airflow dags unpause page_first_steps"]
+
+
+def test_the_dag_that_executes_messages_is_named(
+    ask: Ask, page: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__OVERWEIGHT_DAG", "nowhere")
+    me = ask("op", "GET", "/api/v1/me?conn_id=mq_page").json()
+    assert me["execute_dag"] == {"dag_id": "nowhere", "exists": False, "paused": None}
+    known_to_airflow(tmp_path, PAUSED_DAG)
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__OVERWEIGHT_DAG", "page_first_steps")
+    me = ask("op", "GET", "/api/v1/me?conn_id=mq_page").json()
+    assert me["execute_dag"] == {"dag_id": "page_first_steps", "exists": True, "paused": True}
+
+
+def test_swept_messages_that_are_left_out_are_counted(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_messages("acme", [b"x"] * 2)
+    ring.sweep_queue("acme")
+    data = ask("op", "POST", f"{of(ring)}/set-aside/requeue", json={"all": True, "why": "again"}).json()
+    assert (data["done"], data["stayed"]) == (0, 0)
+    assert data["excluded"] == ["2 swept messages left out: only a selection of reason 'swept' requeues those."]
+
+
 def test_the_fairness_of_a_part_of_the_queues_is_marked(ask: Ask, ring: MessageQueue) -> None:
     def partial() -> bool:
         return bool(ask("viewer", "GET", f"{of(ring)}/fairness").json()["partial"])
@@ -106,7 +190,8 @@ def test_queue_shows_pages_and_reason(ask: Ask, ring: MessageQueue) -> None:
     assert data["messages"] == ring.footprint("acme").count and data["pages"][0]["state"] == "head"
     # What no page holds yet comes on top.
     assert 0 < sum(page["remaining"] for page in data["pages"]) <= data["messages"]
-    assert data["explain"]["sentence"] == ring.inspect.explain("acme", ahead=20).sentence
+    sentence = ring.inspect.explain("acme", ahead=20).sentence
+    assert data["explain"]["sentence"] == sentence[0].upper() + sentence[1:]
     assert ask("viewer", "GET", f"{of(ring)}/queue?origin=missing").status_code == 404
 
 
@@ -116,7 +201,9 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
     ring.enqueue_message("acme", b"heavy", weight=Weight(70_000, 1))
     ring.enqueue_message("zebra", b"x")
     ring.blocks.release(
-        ring.blocks.plan(limit=Weight(60_000, 1 << 20), server="DAG 'orders', task 'plan'", origins=["acme"])
+        ring.blocks.plan(
+            limit=Weight(60_000, 1 << 20), server="DAG 'orders' of Airflow 'here', task 'plan'", origins=["acme"]
+        )
     )
 
     acme, zebra = (ask("viewer", "GET", f"{of(ring)}/queue?origin={one}").json() for one in ("acme", "zebra"))
@@ -124,7 +211,7 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
 
     assert acme["explain"]["reason"] == "stuck" and "blocks of DAG 'orders', task 'plan'" in acme["explain"]["sentence"]
     assert (zebra["why"], zebra["explain"]["reason"]) == (
-        "no DAG that services this ring takes this origin",
+        "No DAG that services this ring takes this origin",
         "unserved",
     )
     assert "needs 70,000/1 of 60,000/1,048,576, the limit of DAG 'orders'" in block["left_out"][0]["reason"]
@@ -140,7 +227,7 @@ def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) ->
 
 def test_blocks_keep_their_figures(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:02}", b"x" * 10) for number in range(30))
-    block = ring.blocks.plan("orders/manual__2026-01-01T00:00:00+00:00/plan")
+    block = ring.blocks.plan("here:orders/manual__2026-01-01T00:00:00+00:00/plan")
     ring.blocks.report(block, [batch.answer() for batch in block.batches()])
     ring.blocks.settle(block)
     (data,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
@@ -222,7 +309,8 @@ def test_discard_records_actor_and_reason(ask: Ask, ring: MessageQueue) -> None:
 
 def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     aside(ring, "acme", 3)
-    assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["fits_now"] is False
+    row = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]
+    assert row["fits_now"] is False and row["stays"].startswith("it weighs 5,000/1, more than the ")
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
     stays = ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [one]}).json()
     assert stays["done"] == 0 and stays["refused"][0]["detail"]
@@ -231,7 +319,10 @@ def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     body = {"all": True, "why": "larger blocks"}
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["done"] == 3
     assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Rejudged")} == {"admin"}
-    for nonsense in ({}, {"all": True, "addresses": [one]}):
+    aside(ring, "acme", 1)
+    assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": []}).json()["done"] == 0
+    beside: list[dict[str, Any]] = [{"addresses": [], "all": True}, {"addresses": [], "error": "KeyError"}]
+    for nonsense in ({}, {"all": True, "addresses": [one]}, *beside):
         assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=nonsense).status_code == 422
 
 
@@ -243,6 +334,7 @@ def test_all_that_an_error_set_aside_goes_back(ask: Ask, ring: MessageQueue) -> 
     ring.service_queues(lambda delivery: Yield("TimeoutError"))
     data = ask("viewer", "GET", f"{of(ring)}/set-aside").json()
     assert [one["error"] for one in data["rows"]] == ["KeyError", "TimeoutError"]
+    assert {one["stays"] for one in data["rows"]} == {"it was tried 1 time, and 1 is allowed"}
     for error, count in (("KeyErr", 1), ("ValueError", 0)):
         data = ask("viewer", "GET", f"{of(ring)}/set-aside?error={error}&limit=1").json()
         assert (data["total"], len(data["rows"])) == (count, count)
@@ -261,7 +353,7 @@ def test_pause_records_actor_and_end(ask: Ask, ring: MessageQueue) -> None:
     assert (paused.origin, paused.actor, paused.reason) == ("acme", "op", "their receiver is down")
     (row,) = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
     assert row["paused"]["actor"] == "op" and row["paused"]["until"] == "2098-12-31T23:00:00Z"
-    assert row["why"] == "paused: their receiver is down"
+    assert row["why"] == "Paused: their receiver is down"
     assert ask("op", "POST", f"{of(ring)}/resume", json={"origin": "acme"}).json()["was_paused"] is True
     assert ring.admin.paused() == []
     assert ask("op", "POST", f"{of(ring)}/pause", json={**body, "until": "2099-01-01"}).status_code == 422
@@ -374,7 +466,8 @@ def test_every_route_answers_of_a_postgresql_store(ask: Ask, pg_uri: str, monkey
     assert (data["kind"], data["error"]) == ("postgresql", None)
     overview = ask("viewer", "GET", "/api/v1/stores/mq_server/rings/full/overview").json()
     with MessageQueue(pg_uri, "full") as queue:
-        assert overview["waiting_messages"] == len(queue) and overview["exact"]
+        assert overview["waiting_messages"] + overview["set_aside"] == len(queue) and overview["exact"]
+        assert overview["waiting_messages"] == queue.inspect.backlog().messages
 
 
 @pytest.mark.parametrize(

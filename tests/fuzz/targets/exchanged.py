@@ -26,8 +26,10 @@ MANIFEST = {
     "manner": {
         "ordered": True, "most": 65_531, "largest": [1, 2], "permit": {"origins": "acme"}, "exceptions": ["bolt"],
         "largest_of": {"acme": [3, 4]}, "most_headers": 100, "block": 17, "block_name": "17-ff", "log_texts": False,
+        "max_attempts": 3, "place": "x",
     },
     "shares": [{"processor": "orders", "name": "000000", "messages": 5}],
+    "epoch": 2,
 }  # fmt: skip
 
 
@@ -69,7 +71,7 @@ def _check_bytes(draw: Draw) -> None:
     """Read a file of outcomes that is damaged from some place on."""
     from airflow_mq.spark.exchange import _reports
 
-    whole = _parquet([("acme", 1, 0, 3, '["done"]', bytes(4 * ID_BYTES))])
+    whole = _parquet([("acme", 1, 0, 3, '["done"]', bytes(4 * ID_BYTES), 0)])
     place = draw.whole(2) % len(whole)
     damage = draw.rest()
     reports = _outcomes(whole[:place] + damage + whole[place + len(damage) :])
@@ -84,11 +86,8 @@ def _parquet(rows: list[tuple[Any, ...]]) -> bytes:
     from airflow_mq.spark.exchange import _OUTCOMES
 
     sink = pa.BufferOutputStream()
-    # Files of earlier versions have no ids, the last column.
-    schema = pa.schema(list(_OUTCOMES)[: len(rows[0])])
-    table = pa.Table.from_arrays(
-        [pa.array(column, kind.type) for column, kind in zip(zip(*rows), schema)], schema=schema
-    )
+    arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
+    table = pa.Table.from_arrays(arrays, schema=_OUTCOMES)
     pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue().to_pybytes())
 
@@ -100,8 +99,8 @@ def _check_outcomes(draw: Draw) -> None:
     origin = draw.pick(("acme", "bolt", None))
     numbers = [draw.pick((0, 1, None, -1, draw.whole(3))) for _ in range(3)]
     text = draw.pick((None, draw.rest().decode("utf-8", "replace")))
-    for ids in ((), (None,), ((text or "").encode(),)):
-        row = (origin, *numbers, text, *ids)
+    for ids in (None, (text or "").encode()):
+        row = (origin, *numbers, text, ids, draw.pick((0, 1, None)))
         reports = attempt(lambda row=row: list(_reports(_outcomes(_parquet([row])))), InvalidInput, StoreCorrupt)  # type: ignore[misc]
         answers = attempt(FolderSide(Folder(str(folder())), "000000").answered, InvalidInput, StoreCorrupt)
         assert len(reports) == 1 and isinstance(reports[0], Report) and answers

@@ -132,13 +132,14 @@ def check_block_key(data: bytes) -> None:
     draw = Draw(data)
     dag_id, run_id, task_id = draw.text(), draw.text(), draw.text()
     map_index = draw.pick((-1, 0, 7))
-    key = block_key(dag_id, run_id, task_id, map_index)
+    key = block_key("here", dag_id, run_id, task_id, map_index)
     assert len(key.encode("utf-8", "surrogateescape")) <= MOST_KEY
     is_plain = all(part and "/" not in part for part in (dag_id, task_id)) and run_id
     if is_plain and not key.startswith("sha256:"):
-        assert run_of(key) == (dag_id, run_id) and is_of_run(key, dag_id, run_id)
-    run_of(draw.text())
-    name = message_key(message_base(dag_id, run_id, task_id, map_index), draw.text())
+        assert run_of(key, "here") == (dag_id, run_id) and is_of_run(key, "here", dag_id, run_id)
+        assert run_of(key, "there") is None and not is_of_run(key, "there", dag_id, run_id)
+    run_of(draw.text(), "here")
+    name = message_key(message_base("here", dag_id, run_id, task_id, map_index), draw.text())
     assert len(name.encode("utf-8")) <= MOST_KEY and name.isprintable()
 
 

@@ -55,9 +55,7 @@ def _as_written(entries: list[Entry]) -> list[Entry]:
 
 def _without_zeros(note: Note) -> Note:
     """Return a note without the zeros that no writer stores: no payload is empty, and no block has the number 0."""
-    return note._replace(
-        blob=note.blob or None, arrived=note.arrived or None, loan=note.loan or False, headers=note.headers or 0
-    )
+    return note._replace(blob=note.blob or None, arrived=note.arrived or None, headers=note.headers or 0)
 
 
 ID = bytes(range(32))
@@ -82,7 +80,7 @@ PAGE_KINDS: dict[str, Kind] = {
     "notes": Kind(
         lambda data: {item: _without_zeros(note) for item, note in codec.unpack_notes(data).items() if any(note)},
         codec.pack_notes,
-        ({3: Note(Weight(1, 2), 3, 4, 5, 6, True, 7)}, {0: Note(attempts=2), 9: Note(expires=1)}),
+        ({3: Note(Weight(1, 2), 3, 4, 5, 6, 7)}, {0: Note(attempts=2), 9: Note(expires=1)}),
     ),
     "events": Kind(
         lambda data: list(codec.unpack_events("acme", data)),

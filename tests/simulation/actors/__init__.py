@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from ..scheduler import Process
-from . import aside, blocks, folders, holding, keeping, senders, services, shards
+from ..world import World
+from . import aside, blocks, ending, folders, holding, keeping, parts, relays, senders, services, tuning
 
-#: It works on a `World`, or, in the modules of senders and shards, on a `Fleet`.
-Action = Callable[[Any, Process, Random], object]
+Action = Callable[[World, Process, Random], object]
 
 #: Actions by name.
 ACTIONS: dict[str, Action] = {
     name: action
-    for module in (aside, blocks, folders, holding, keeping, senders, services, shards)
+    for module in (aside, blocks, ending, folders, holding, keeping, parts, relays, senders, services, tuning)
     for name, action in vars(module).items()
     if callable(action) and getattr(action, "__module__", "") == module.__name__ and not name.startswith("_")
 }

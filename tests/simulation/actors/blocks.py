@@ -68,9 +68,13 @@ def report_some(world: World, process: Process, random: Random) -> object:
 
 
 def _report(world: World, process: Process, random: Random, part: float) -> object:
-    token, queue = _pick(world, random), world.queue(process)
-    if token is None:
-        return None
+    token = _pick(world, random)
+    return None if token is None else report_to(world, process, random, token, part)
+
+
+def report_to(world: World, process: Process, random: Random, token: str, part: float = 1.0) -> int:
+    """Process a part of a block, report it, and return the number of outcomes."""
+    queue = world.queue(process)
     block = queue.blocks.get(token)
     count, left = 0, set()
     for batch in block.batches():
@@ -107,7 +111,7 @@ def _answers(block: int, batch: Batch, random: Random, part: float) -> list[Repo
 def renew(world: World, process: Process, random: Random) -> object:
     """Extend a block's lease."""
     token = _pick(world, random)
-    return token and world.queue(process).blocks.renew(token, 120.0)
+    return token and world.queue(process).blocks.renew(token, random.choice([None, 1.0, 120.0]))
 
 
 def settle(world: World, process: Process, random: Random) -> object:

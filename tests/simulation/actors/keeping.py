@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from airflow_mq import Weight, store
+from airflow_mq import MessageQueue, RingConfig, Weight, store
+from airflow_mq.core.errors import ConfigRefused
 
 from ..scheduler import Process
 from ..world import ORIGINS, World
@@ -52,9 +53,17 @@ def set_origin(world: World, process: Process, random: Random) -> object:
 
 def grow(world: World, process: Process, random: Random) -> object:
     """Change the settings of the ring: pages may only grow."""
-    queue = world.queue(process)
-    size = queue.config.heap_size + random.choice((0, 16, 100))
-    return queue.admin.change_ring(heap_size=size).heap_size
+    config = _enlarged(world.queue(process), random.choice((0, 16, 100)))
+    return config and config.heap_size
+
+
+def _enlarged(queue: MessageQueue, more: int) -> RingConfig | None:
+    """Enlarge pages by some bytes, and return the settings; None if others have enlarged them by more meanwhile."""
+    try:
+        return queue.admin.change_ring(heap_size=queue.config.heap_size + more)
+    except ConfigRefused:
+        queue.session.reread_config()
+        return None
 
 
 def reap(world: World, process: Process, random: Random) -> object:

@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
 
 from airflow_mq import Message, Weight
-from airflow_mq.core.errors import CommitInDoubt, MessageQueueError, Refused, ShardsFailed
+from airflow_mq.core.errors import CommitInDoubt, MessageQueueError, Refused
 from airflow_mq.queue import Inline
 
 from ..clock import SECOND
-from ..fleet import Fleet
 from ..messages import Call, Sent
 from ..scheduler import Process, ProcessGone
 from ..world import ORIGINS, World
 from .processing import done
 
 
-def _sending(world: World | Fleet, process: Process, messages: Sequence[Sent], act: Callable[[], Any]) -> Any:
+def _sending(world: World, process: Process, messages: Sequence[Sent], act: Callable[[], Any]) -> Any:
     """Run a call that sends messages, and record how it ended."""
-    calls = [world.messages.open(part, _in_progress(process)) for part in world.calls(messages)]
+    call = world.messages.open(messages, _in_progress(process))
     try:
         result = act()
-    except MessageQueueError as error:
-        _take_failure(world, calls, error)
-        if isinstance(world, Fleet):
-            world.explain(process, messages, error)
+    except CommitInDoubt:
+        _settle_doubt(world, call)
+        raise
+    except MessageQueueError:
+        world.messages.refuse(call)
         raise
     except ProcessGone:
         # The process ends here; the next check looks at what it left.
         raise
-    for call in calls:
-        world.messages.accept(call)
+    world.messages.accept(call)
     return result
-
-
-def _take_failure(world: World | Fleet, calls: Sequence[Call], error: MessageQueueError) -> None:
-    """Record how the parts of a failed call ended."""
-    unsent = {origin for origin, _ in error.unsent} if isinstance(error, ShardsFailed) else set()
-    errors = error.failed.values() if isinstance(error, ShardsFailed) else [error]
-    for call in calls:
-        if unsent and call.messages[0].origin not in unsent:
-            world.messages.accept(call)
-        elif any(isinstance(each, CommitInDoubt) for each in errors):
-            _settle_doubt(world, call)
-        else:
-            world.messages.refuse(call)
 
 
 def _in_progress(process: Process) -> Callable[[], bool]:
@@ -57,17 +42,17 @@ def _in_progress(process: Process) -> Callable[[], bool]:
     return lambda: process.is_busy and process.step is step
 
 
-def _settle_doubt(world: World | Fleet, call: Call) -> None:
+def _settle_doubt(world: World, call: Call) -> None:
     stored, _, delayed = world.look()
     there = {*stored, *delayed}
     world.messages.doubt(call, {one.id for one in call.messages if {one.payload, one.payload.rstrip(b".")} & there})
 
 
-def _new(world: World | Fleet, process: Process, random: Random, **terms: Any) -> Sent:
+def _new(world: World, process: Process, random: Random, **terms: Any) -> Sent:
     return world.messages.new(process.name, random.choice(ORIGINS), size=random.choice((0, 0, 30, 60)), **terms)
 
 
-def _several(world: World | Fleet, process: Process, random: Random, most: int = 6, **terms: Any) -> list[Sent]:
+def _several(world: World, process: Process, random: Random, most: int = 6, **terms: Any) -> list[Sent]:
     origin = random.choice(ORIGINS)
     return [
         world.messages.new(process.name, origin, size=random.choice((0, 30)), **terms)
@@ -75,30 +60,30 @@ def _several(world: World | Fleet, process: Process, random: Random, most: int =
     ]
 
 
-def send(world: World | Fleet, process: Process, random: Random) -> object:
+def send(world: World, process: Process, random: Random) -> object:
     """Send one message."""
     queue, sent = world.queue(process), _new(world, process, random)
     return _sending(world, process, [sent], lambda: queue.enqueue_message(sent.origin, sent.payload))
 
 
-def send_many(world: World | Fleet, process: Process, random: Random) -> object:
+def send_many(world: World, process: Process, random: Random) -> object:
     """Send many messages of one origin."""
     queue, some = world.queue(process), _several(world, process, random, random.choice((4, 12)))
     return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, [one.payload for one in some]))
 
 
-def send_pairs(world: World | Fleet, process: Process, random: Random) -> object:
+def send_pairs(world: World, process: Process, random: Random) -> object:
     """Send messages of several origins in one call."""
     queue, some = world.queue(process), [_new(world, process, random) for _ in range(random.randint(2, 6))]
     return _sending(world, process, some, lambda: queue.enqueue_messages([(one.origin, one.payload) for one in some]))
 
 
-def send_keyed(world: World | Fleet, process: Process, random: Random) -> object:
+def send_keyed(world: World, process: Process, random: Random) -> object:
     """Send with idempotency keys, again and again until an answer comes."""
     queue = world.queue(process)
     some = [_new(world, process, random) for _ in range(random.randint(1, 3))]
     pairs = [(one.origin, Message(one.payload, key=f"key {one.serial}")) for one in some]
-    began = _times(world)
+    began = world.clock.database
     for _ in range(4):
         if not _remembers(world, began):
             break
@@ -115,17 +100,13 @@ def send_keyed(world: World | Fleet, process: Process, random: Random) -> object
     return None
 
 
-def _times(world: World | Fleet) -> dict[str, int]:
-    return {one.name: one.clock.database for one in world.rings}
-
-
-def _remembers(world: World | Fleet, began: dict[str, int]) -> bool:
+def _remembers(world: World, began: int) -> bool:
     """Return whether keys that were sent at a time are still known, though a clock was set back meanwhile."""
-    ages = [2 * one.clock.latest - one.clock.database - began[one.name] for one in world.rings]
-    return max(ages) < world.rings[0].observer.config.key_window * SECOND * 0.9
+    age = 2 * world.clock.latest - world.clock.database - began
+    return age < world.observer.config.key_window * SECOND * 0.9
 
 
-def send_again(world: World | Fleet, process: Process, random: Random) -> object:
+def send_again(world: World, process: Process, random: Random) -> object:
     """Send with idempotency keys, as a task does: if its process ends, another one sends the same messages."""
     tasks = world.board.tasks
     tasks[:] = [one for one in tasks if one.is_open() or _remembers(world, one.began)]
@@ -142,7 +123,7 @@ def send_again(world: World | Fleet, process: Process, random: Random) -> object
             # Its sender may have sent others meanwhile.
             one.in_order = False
         world.met["tasks that were repeated"] += 1
-    task = Call(some, _in_progress(process), began=_times(world) if task is None else task.began)
+    task = Call(some, _in_progress(process), began=world.clock.database if task is None else task.began)
     tasks.append(task)
     pairs = [(one.origin, Message(one.payload, key=f"key {one.serial}")) for one in some]
     result = _sending(world, process, some, lambda: queue.enqueue_messages(pairs))
@@ -150,27 +131,25 @@ def send_again(world: World | Fleet, process: Process, random: Random) -> object
     return result
 
 
-def send_delayed(world: World | Fleet, process: Process, random: Random) -> object:
+def send_delayed(world: World, process: Process, random: Random) -> object:
     """Send messages that join their queue later."""
     queue, delay = world.queue(process), random.choice((0, 1, 30, 600))
-    due = {one.name: one.clock.database + delay * SECOND for one in world.rings}
+    due = world.clock.database + delay * SECOND
     some = _several(world, process, random, 3, in_order=False, delayed=True, due=due)
     payloads = [one.payload for one in some]
     # The database may read its clock after a fault set it back.
-    with ExitStack() as stack:
-        for one in world.rings:
-            stack.enter_context(one.clock.when_set_back(partial(_bring_forward, some, one.name)))
+    with world.clock.when_set_back(partial(_bring_forward, some)):
         return _sending(
             world, process, some, lambda: queue.enqueue_messages(some[0].origin, payloads, not_before=delay)
         )
 
 
-def _bring_forward(messages: Sequence[Sent], name: str, microseconds: int) -> None:
+def _bring_forward(messages: Sequence[Sent], microseconds: int) -> None:
     for sent in messages:
-        sent.due = {**sent.due, name: sent.due[name] - microseconds}
+        sent.due -= microseconds
 
 
-def send_expiring(world: World | Fleet, process: Process, random: Random) -> object:
+def send_expiring(world: World, process: Process, random: Random) -> object:
     """Send messages that expire."""
     queue, span = world.queue(process), timedelta(seconds=random.choice((0, 5, 60, 900)))
     some = _several(world, process, random, 3, expires=True)
@@ -178,7 +157,7 @@ def send_expiring(world: World | Fleet, process: Process, random: Random) -> obj
     return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, payloads, expires=span))
 
 
-def send_heavy(world: World | Fleet, process: Process, random: Random) -> object:
+def send_heavy(world: World, process: Process, random: Random) -> object:
     """Send a message that is too heavy for any block, or nearly."""
     queue, sent, weight = (
         world.queue(process),
@@ -188,7 +167,7 @@ def send_heavy(world: World | Fleet, process: Process, random: Random) -> object
     return _sending(world, process, [sent], lambda: queue.enqueue_message(sent.origin, sent.payload, weight=weight))
 
 
-def send_overweight(world: World | Fleet, process: Process, random: Random) -> object:
+def send_overweight(world: World, process: Process, random: Random) -> object:
     """Send messages of one origin, some of which no block can carry."""
     queue, some = world.queue(process), _several(world, process, random)
     heavy, light = Weight(5_000, 10), Weight(2, 10)
@@ -196,14 +175,14 @@ def send_overweight(world: World | Fleet, process: Process, random: Random) -> o
     return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, messages))
 
 
-def send_high(world: World | Fleet, process: Process, random: Random) -> object:
+def send_high(world: World, process: Process, random: Random) -> object:
     """Send messages of high priority."""
     queue, some = world.queue(process), _several(world, process, random, 4, priority="high")
     payloads = [one.payload for one in some]
     return _sending(world, process, some, lambda: queue.enqueue_messages(some[0].origin, payloads, priority="high"))
 
 
-def send_parents(world: World | Fleet, process: Process, random: Random) -> object:
+def send_parents(world: World, process: Process, random: Random) -> object:
     """Send messages whose processor sends another one."""
     queue, origin = world.queue(process), random.choice(ORIGINS)
     some = [world.messages.new(process.name, origin, mark=":parent") for _ in range(random.randint(1, 3))]

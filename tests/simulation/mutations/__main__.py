@@ -18,6 +18,8 @@ from . import MUTATIONS, PACKAGE, Mutation
 
 #: Seeds after which a bug counts as not found.
 MOST = {"sqlite": 400, "postgres": 150}
+#: Refuses to run a test with another package than the changed one.
+PLUGIN = "tests.simulation.mutations.changed"
 
 
 def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
@@ -28,9 +30,11 @@ def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
         shutil.copytree(PACKAGE, folder / "airflow_mq", ignore=ignored)
         (folder / "tests").symlink_to(PACKAGE.parent / "tests")
         (folder / "airflow_mq" / mutation.file).write_text(mutation.apply(), "utf-8")
+        if mutation.test:
+            return run_test(mutation.test, folder)
         command = [sys.executable, "-m", "tests.simulation.mutations.hunt", mutation.store, str(first), str(most)]
-        if mutation.sharded:
-            command.append("sharded")
+        if mutation.crowd:
+            command.append("crowd")
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if result.returncode:
         lines = result.stderr.strip().splitlines()
@@ -39,9 +43,21 @@ def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
     return found
 
 
+def run_test(test: str, folder: Path) -> dict[str, object]:
+    """Return whether a test fails with the changed package in a folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", PLUGIN, test]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    failed = [line for line in result.stdout.splitlines() if line.startswith("FAILED ")]
+    if result.returncode > 1 or (result.returncode and not failed):
+        raise RuntimeError(f"{test} did not run:\n{result.stdout[-2_000:]}{result.stderr[-2_000:]}")
+    if not failed:
+        return {"seeds": None, "invariant": "", "text": ""}
+    return {"seeds": 1, "invariant": f"`{test}`", "text": failed[0][:300]}
+
+
 def row(mutation: Mutation, found: dict[str, object]) -> str:
     """Return a row of the table, in Markdown."""
-    store = "PostgreSQL" if mutation.store == "postgres" else "SQLite"
+    store = "" if mutation.test else "PostgreSQL" if mutation.store == "postgres" else "SQLite"
     return f"| {mutation.name} | {store} | {found['invariant'] or '**survives**'} | {found['seeds'] or '-'} |"
 
 

@@ -9,19 +9,23 @@ from pathlib import Path
 import airflow_mq
 from airflow_mq.core.errors import MessageQueueError
 
+from ..crowd import run_crowd
 from ..messages import Violation
 from ..places import open_stores
 from ..run import run_seed
-from ..script import SHARDS
 
 
-def main(store: str, first: int, most: int, *, sharded: bool) -> None:
+def main(store: str, first: int, most: int, *, crowd: bool) -> None:
     """Hunt on a store, from a seed on."""
     assert Path(airflow_mq.__file__).is_relative_to(Path.cwd()), airflow_mq.__file__
-    with open_stores([store], len(SHARDS) if sharded else 1) as stores:
+    with open_stores([store]) as stores:
         for number in range(most):
             try:
-                failure: BaseException | None = run_seed(first + number, stores, store, sharded=sharded).failure
+                failure: BaseException | None
+                if crowd:
+                    failure = run_crowd(first + number, stores, store)
+                else:
+                    failure = run_seed(first + number, stores, store).failure
             except (AssertionError, MessageQueueError) as error:
                 failure = error
             if failure is not None:
@@ -33,4 +37,4 @@ def main(store: str, first: int, most: int, *, sharded: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sharded="sharded" in sys.argv[4:])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), crowd="crowd" in sys.argv[4:])

@@ -4,7 +4,7 @@ import { useState, type KeyboardEvent } from "react";
 
 import type { BlockShare, Weight } from "../types";
 import { bytes, many, millis, percent } from "../words";
-import { colour, place } from "./colours";
+import { byName, colour } from "./colours";
 
 export type Dimension = "time" | "size";
 
@@ -89,7 +89,7 @@ function Stack({ bar, by, y }: { bar: Bar; by: Dimension; y: (share: number) => 
   const total = bar.by_queue.reduce((sum, one) => sum + one.weight[by], 0);
   const end = part(bar.used ?? bar.predicted, bar, by);
   // The cost of servicing belongs to no queue; it is drawn on top, in grey.
-  const parts = [...bar.by_queue].sort((a, b) => place(a.origin) - place(b.origin));
+  const parts = [...bar.by_queue].sort((a, b) => byName(a.origin, b.origin));
   const shares = parts.map((one) => ({ origin: one.origin, share: one.weight[by] / limit }));
   const scale = total / limit > end && total > 0 ? end / (total / limit) : 1;
   let at = 0;

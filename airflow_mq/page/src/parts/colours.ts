@@ -1,13 +1,18 @@
-/** A colour for each queue, the same in all pictures while the page is open. */
+/** A colour for each queue: computed from its name, so the same at every visit and in every picture. */
 
 const COLOURS = 16;
-const given = new Map<string, number>();
 
-/** Position in a stack: the same queue at the same place, the rest at the end. */
-export function place(origin: string | null): number {
-  if (origin === null) return Number.MAX_SAFE_INTEGER;
-  if (!given.has(origin)) given.set(origin, given.size);
-  return given.get(origin)!;
+/** FNV-1a: spreads similar names. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) value = Math.imul(value ^ byte, 0x01000193) >>> 0;
+  return value;
 }
 
-export const colour = (origin: string | null) => (origin === null ? "var(--rest)" : `var(--colour-${place(origin) % COLOURS})`);
+/** Order in a stack: by name, the rest at the end. */
+export function byName(a: string | null, b: string | null): number {
+  if (a === null || b === null) return Number(a === null) - Number(b === null);
+  return a < b ? -1 : Number(a > b);
+}
+
+export const colour = (origin: string | null) => (origin === null ? "var(--rest)" : `var(--colour-${hash(origin) % COLOURS})`);

@@ -61,9 +61,9 @@ function NoBlocks() {
   return (
     <Empty title="No block yet">
       <p>
-        A block is what one run services: as many messages as fit its limit, taken fairly from all queues. The DAG{" "}
-        <code>scheduled_block</code> plans one every few minutes; unpause and trigger it. What the first one would take is under{" "}
-        <a href={here.href("next")}>Next blocks</a>.
+        A block is what one run services: as many messages as fit its limit, taken fairly from all queues. A DAG with{" "}
+        <code>block()</code> plans one in each of its runs: unpause that DAG, or add one to your DAGs folder. What the first block would
+        take is under <a href={here.href("next")}>Next blocks</a>.
       </p>
     </Empty>
   );

@@ -115,7 +115,8 @@ function Why({ queue }: { queue: QueueDetail }) {
 
 function Facts({ queue }: { queue: QueueDetail }) {
   const facts: [string, string][] = [
-    ["Waiting", `${count(queue.messages)} (${bytes(queue.bytes)})`],
+    ["Stored", `${count(queue.messages)} (${bytes(queue.bytes)})`],
+    ["Waiting", count(queue.ready)],
     ["Oldest", queue.oldest ? age(queue.oldest) : "–"],
     ["In flight", count(queue.in_flight)],
     ["Set aside", count(queue.set_aside)],

@@ -5,11 +5,11 @@ import { useState } from "react";
 import { useHere, useRing } from "../context";
 import { Choice } from "../parts/bars";
 import { colour } from "../parts/colours";
-import { Code, Empty, Loaded } from "../parts/notice";
+import { Code, Empty, Loaded, Notice } from "../parts/notice";
 import { Ring, type Measure } from "../parts/ring";
 import { Table, type Column } from "../parts/table";
 import type { Arc, Block, Overview } from "../types";
-import { age, atLeast, bytes, clock, count, many, weight } from "../words";
+import { age, atLeast, bytes, clock, count, localised, many, weight } from "../words";
 
 export function RingView() {
   const overview = useRing<Overview>("overview");
@@ -22,6 +22,11 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
   const lead = (arc: Arc | null) => (arc ? here.href("queue", { origin: arc.origin, priority: arc.priority }) : here.href("queues"));
   return (
     <>
+      {overview.overdue.map((sentence) => (
+        <Notice key={sentence} kind="warn">
+          {localised(sentence)}
+        </Notice>
+      ))}
       <Tiles overview={overview} />
       {overview.arcs.length === 0 ? (
         <NothingReady overview={overview} />
@@ -154,7 +159,7 @@ function NothingReady({ overview }: { overview: Overview }) {
   if (overview.queues === 0)
     return (
       <Empty title="This ring is empty">
-        <p>No message was ever sent to it. Any program with access to the store can send one:</p>
+        <p>No message is stored in it. Any program with access to the store can send one:</p>
         <Code>{`airflow-mq enqueue acme/orders '{"order": 1}' --conn-id ${here.conn} --ring ${here.ring}`}</Code>
         <p>or, in a task:</p>
         <Code>{`from airflow_mq.hooks import MessageQueueHook

@@ -6,7 +6,7 @@ import { below } from "../api";
 import { useHere, useRing } from "../context";
 import { Dialog, Field } from "../parts/dialog";
 import { Listing } from "../parts/listing";
-import { Action, Empty, Loaded } from "../parts/notice";
+import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
 import type { Decided, Executing, SetAsideMessage } from "../types";
@@ -94,7 +94,7 @@ function Choosing({ rows, rest, onDone }: Choosable) {
         <span className="muted" role="status">
           {count(picked.length)} chosen
         </span>
-        <Action refusal={write ?? none} onClick={() => setDecision({ what: "requeue", rows: picked })}>
+        <Action refusal={write ?? none ?? stays(picked)} onClick={() => setDecision({ what: "requeue", rows: picked })}>
           Requeue
         </Action>
         <Action danger refusal={write ?? none} onClick={() => setDecision({ what: "discard", rows: picked })}>
@@ -134,7 +134,9 @@ function MessageTable(props: {
 }) {
   const here = useHere();
   const write = here.refusal("write");
-  const execute = write ?? here.refusal("trigger");
+  const dag = here.me.execute_dag;
+  const missing = `The DAG ${dag.dag_id} is not in this Airflow: add it to the DAGs folder, or name another one in [airflow_mq] overweight_dag.`;
+  const execute = write ?? (dag.exists ? here.refusal("trigger") : missing);
   const columns: Column<SetAsideMessage>[] = [
     {
       name: "Message",
@@ -193,7 +195,7 @@ function MessageTable(props: {
           <Action primary refusal={execute} label={`Execute ${where(row.address)}`} onClick={() => props.onDecide({ what: "execute", rows: [row] })}>
             Execute
           </Action>
-          <Action refusal={write} label={`Requeue ${where(row.address)}`} onClick={() => props.onDecide({ what: "requeue", rows: [row] })}>
+          <Action refusal={write ?? stays([row])} label={`Requeue ${where(row.address)}`} onClick={() => props.onDecide({ what: "requeue", rows: [row] })}>
             Requeue
           </Action>
           <Action danger refusal={write} label={`Discard ${where(row.address)}`} onClick={() => props.onDecide({ what: "discard", rows: [row] })}>
@@ -218,6 +220,7 @@ type DialogProps = { decision: Decision; onDone: () => void; onClose: () => void
 function Execute({ decision, onDone, onClose }: DialogProps) {
   const here = useHere();
   const [note, setNote] = useState("");
+  const dag = here.me.execute_dag;
   const row = decision.rows[0]!;
   async function execute() {
     const run = await here.post<Executing>("set-aside/execute", {
@@ -231,9 +234,10 @@ function Execute({ decision, onDone, onClose }: DialogProps) {
   return (
     <Dialog title="Execute by hand" confirm="Execute" onConfirm={execute} onClose={onClose}>
       <p>
-        Triggers the DAG for this message in your name, with its form filled in: <strong>{where(row.address)}</strong>
+        Triggers the DAG <code>{dag.dag_id}</code> for this message in your name, with its form filled in: <strong>{where(row.address)}</strong>
         {row.asked && `, with a limit of ${weight(row.asked)}`}.
       </p>
+      {dag.paused && <Notice kind="warn">This DAG is paused: the run waits until you unpause it.</Notice>}
       <Field label="Note" value={note} onChange={setNote} hint="Stored with the run. Optional." />
     </Dialog>
   );
@@ -251,7 +255,12 @@ function Chosen({ rows }: { rows: SetAsideMessage[] }) {
 }
 
 const refusals = (answer: Decided) =>
-  answer.refused.length ? ` ${many(answer.stayed, "stays", "stay")} set aside: ${answer.refused[0]!.detail}` : "";
+  (answer.refused.length ? ` ${many(answer.stayed, "stays", "stay")} set aside: ${answer.refused[0]!.detail}${answer.excluded.length ? "." : ""}` : "") +
+  answer.excluded.map((sentence) => ` ${sentence}`).join("");
+
+/** The reason why none of these messages can be requeued now, or null. */
+const stays = (rows: SetAsideMessage[]) =>
+  rows.some((row) => row.fits_now) ? null : `${rows.length === 1 ? "It does not fit now" : "None of them fits now"}: ${rows[0]?.stays}.`;
 
 const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
 

@@ -3,7 +3,6 @@
     ring       its order, books, pages, groups and claims
     inboxes    stranded rows, and their repair
     payloads   external payloads, and the messages that refer to them
-    loans      messages that were transferred without their bytes
 
 `core.invariants` defines the invariants of a single book.
 """

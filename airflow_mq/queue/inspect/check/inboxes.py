@@ -19,7 +19,6 @@ from ....store.working_set.books import StoredBook
 from ....store.working_set.inbox import Cut, stranded
 from ...session import RingSession
 from ..order import all_origins
-from .loans import Loans
 
 log = logging.getLogger("airflow_mq.check")
 
@@ -75,21 +74,19 @@ def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horiz
 
     :param horizon: every row with a smaller id is visible here, or will never be
     """
-    lent = Loans(session.ring_id, unit.loans.all(session.ring_id)).released
     for origin in origins:
-        repair = _find_repair(session, unit, origin, horizon, {id_ for whose, id_ in lent if whose == origin})
+        repair = _find_repair(session, unit, origin, horizon)
         if repair is not None:
             yield repair
 
 
-def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int, lent: set[int]) -> Repair | None:
-    working_set = session.fresh_working_set(unit)
+def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int) -> Repair | None:
+    working_set = session.stored_working_set(unit)
     working_set.book(origin)
     cut = working_set.stored[origin].cut
     paged = {row_id for _, page in working_set.loader.pages.read_all(origin) for row_id in page.slices.row_ids}
     ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])()), [])
-    # A row that only lends its bytes lies in no page, and is not stranded.
-    lost = stranded(ids, cut, paged | lent)
+    lost = stranded(ids, cut, paged)
     floor = min([cut.floor, horizon, *lost])
     if floor == cut.floor:
         return None

@@ -68,7 +68,7 @@ def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
 
 def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[AttributesRow]) -> dict[Place, str]:
     """Return the unprocessed messages of inbox rows that refer to payloads, with the hashes."""
-    working_set = session.fresh_working_set(unit)
+    working_set = session.stored_working_set(unit)
     working_set.book(origin)
     cut = working_set.stored[origin].cut
     left: set[Place] = set()

@@ -1,0 +1,273 @@
+"""The orders example: blocks until no queue is ready, a person's decision, and a check of the results.
+
+The demo acts from outside, as people and programs do: it triggers runs over Airflow's API, and reads the results from
+the queue.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...examples import orders
+from ...queue import MessageQueue
+from ...testing.live import LiveAirflow
+from ...testing.loopback import AirflowFailed, TooLate
+from ...words import many
+
+#: Components that a block requires. The triggerer, which no task needs at first, starts beside the first block.
+FIRST = ("api-server", "scheduler", "dag-processor")
+#: Largest number of blocks; more indicate an error.
+MOST_BLOCKS = 8
+#: Seconds for a run; the slowest machines need minutes to start Spark.
+BLOCK_SECONDS = 900.0
+TASKS = {
+    "take_in": "takes in files",
+    "block.plan": "plans",
+    "block.process": "Spark converts",
+    "block.settle": "settles",
+    "add_up": "adds up",
+}
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Stage:
+    """A folder, a store with tables, and an Airflow that has connections to both."""
+
+    place: Path
+    store: str
+    airflow: LiveAirflow
+
+    def set_up(self, **sizes: int) -> dict[str, Any]:
+        """Set the limit of a block, and create the files; return the manifest of the files."""
+        with self.queue() as queue:
+            queue.admin.change_ring(service_weight=orders.BLOCK)
+        return orders.generate(self.place, **sizes)
+
+    def queue(self) -> MessageQueue:
+        """Open the queue."""
+        return MessageQueue(self.store)
+
+
+@dataclass
+class BlockDone:
+    """Results of one block."""
+
+    run: str
+    block: int
+    messages: int
+    processed: int
+    failed: int
+    set_aside: int
+    weight: list[int]
+    limit: list[int]
+    seconds: float
+    by_tenant: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Summary:
+    """Results of the whole demo; also as JSON."""
+
+    ok: bool = False
+    problems: list[str] = field(default_factory=list)
+    tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocks: list[BlockDone] = field(default_factory=list)
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    executed_by_hand: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    ui: dict[str, str] = field(default_factory=dict)
+    folder: str = ""
+
+    def to_json(self) -> str:
+        """Return the summary as JSON."""
+        return json.dumps(asdict(self), indent=2)
+
+
+class DemoRun:
+    """The demo, step by step; `tell` receives progress lines."""
+
+    def __init__(self, stage: Stage, tell: Tell) -> None:
+        self.stage, self.tell = stage, tell
+        self.began = time.monotonic()
+        user, password = stage.airflow.login
+        ui = {"url": stage.airflow.url, "user": user, "password": password}
+        self.summary = Summary(ui=ui, folder=str(stage.place))
+
+    def run(self, by_hand: bool, **sizes: int) -> Summary:
+        """Run everything; with `by_hand`, also the actions of a person in the UI."""
+        self.tell("Airflow starts; meanwhile tenants drop their files")
+        self.stage.airflow.start(FIRST, wait=False)
+        manifest = self.stage.set_up(**sizes)
+        self.tell(f"{manifest['files']} files of {len(manifest['tenants'])} tenants lie there")
+        self.stage.airflow.wait_healthy(["api-server"])
+        self._lap("api")
+        self.tell("Airflow answers")
+        return self.serve(by_hand)
+
+    def serve(self, by_hand: bool) -> Summary:
+        """Service the files after the stage is ready."""
+        self._serve()
+        self._look_at_what_is_left()
+        if by_hand:
+            self._execute_by_hand()
+        self._check()
+        self._lap("all")
+        return self.summary
+
+    def _serve(self) -> None:
+        """Trigger runs until no queue is ready."""
+        for number in range(1, MOST_BLOCKS + 1):
+            block = self._serve_block(number)
+            self.summary.blocks.append(block)
+            if number == 1:
+                self._lap("first block")
+                self.stage.airflow.ensure("triggerer")
+            self.tell(
+                f"Block {number}: {many(block.messages, 'file')} of {many(len(block.by_tenant), 'tenant')}, "
+                f"{_part(block.weight[0], block.limit[0])} of its time and {_part(block.weight[1], block.limit[1])} "
+                f"of its size, {block.seconds:.0f} s"
+            )
+            with self.stage.queue() as queue:
+                if not queue.inspect.ring_order(1):
+                    return
+        self.summary.problems.append(f"queues are still ready after {MOST_BLOCKS} blocks")
+
+    def _serve_block(self, number: int) -> BlockDone:
+        airflow, began = self.stage.airflow, time.monotonic()
+        run = airflow.trigger("orders")
+        state = self._follow("orders", run, f"Block {number}")
+        if state != "success":
+            self._blame("orders", run)
+        settled = airflow.xcom("orders", run, "block.settle", "settled") or {}
+        return BlockDone(
+            run,
+            settled.get("block", 0),
+            settled.get("messages", 0),
+            settled.get("processed", 0),
+            settled.get("failed", 0),
+            settled.get("set_aside", 0),
+            settled.get("used", [0, 0]),
+            settled.get("limit", list(orders.BLOCK)),
+            time.monotonic() - began,
+            self._by_tenant(settled.get("block", 0)),
+        )
+
+    def _by_tenant(self, block: int) -> dict[str, int]:
+        with self.stage.queue() as queue:
+            return dict(Counter(event.origin for event in queue.inspect.events(block=block, name="Processed")))
+
+    def _follow(self, dag_id: str, run: str, what: str) -> str:
+        """Report the tasks of a run until it ends; return its state."""
+        airflow, seen, deadline = self.stage.airflow, "", time.monotonic() + BLOCK_SECONDS
+        while time.monotonic() < deadline:
+            with suppress(AirflowFailed, OSError):
+                state = airflow.state(dag_id, run)
+                if state in ("success", "failed"):
+                    return state
+                now = [task["task_id"] for task in airflow.tasks(dag_id, run) if task["state"] == "running"]
+                if now and now[-1] != seen:
+                    seen = now[-1]
+                    self.tell(f"{what} {TASKS.get(seen, seen)}")
+            time.sleep(0.3)
+        raise TooLate(
+            f"run {run} of {dag_id} did not end within {BLOCK_SECONDS:.0f} s; last running task: {seen or 'none'}"
+        )
+
+    def _blame(self, dag_id: str, run: str) -> None:
+        """Raise an error with the last log lines of the failed tasks."""
+        airflow, tails = self.stage.airflow, []
+        for task in airflow.tasks(dag_id, run):
+            if task["state"] == "failed":
+                log = airflow.log(dag_id, run, task["task_id"], map_index=task["map_index"], attempt=task["try_number"])
+                tails.append(f"--- {task['task_id']}\n" + "\n".join(log.splitlines()[-30:]))
+        raise AirflowFailed(f"run {run} of {dag_id} failed\n" + "\n".join(tails))
+
+    def _look_at_what_is_left(self) -> None:
+        with self.stage.queue() as queue:
+            for kept in queue.set_aside.list():
+                (peeked,) = [
+                    found
+                    for found in queue.inspect.peek(kept.address.origin, page=kept.address.page)
+                    if found.address == kept.address
+                ]
+                weight = kept.weight or orders.BLOCK
+                self.summary.set_aside.append(
+                    {
+                        "address": str(kept.address),
+                        "reason": kept.reason,
+                        "weight": list(weight),
+                        "file": json.loads(peeked.payload)["file"],
+                    }
+                )
+            self.summary.failed = [
+                {"tenant": event.origin, "error": event.error, "block": event.block}
+                for event in queue.inspect.events(name="ProcessingFailed")
+            ]
+
+    def _execute_by_hand(self) -> None:
+        """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
+        for kept in self.summary.set_aside:
+            conf = {"address": kept["address"], **by_hand_limit(kept["weight"])}
+            self.tell(f"A person executes {kept['address']} by hand, within {_weight(kept['weight'])}")
+            run = self.stage.airflow.trigger("overweight_by_hand", conf)
+            if self._follow("overweight_by_hand", run, "By hand:") != "success":
+                self._blame("overweight_by_hand", run)
+            self.summary.executed_by_hand = run
+
+    def _check(self) -> None:
+        summary, problems = self.summary, self.summary.problems
+        problems += orders.verify(self.stage.place, with_heavy=bool(summary.executed_by_hand))
+        manifest = json.loads((self.stage.place / "manifest.json").read_text())
+        self._sum_tenants()
+        with self.stage.queue() as queue:
+            problems += [str(violation) for violation in queue.check()]
+            left = [str(kept.address) for kept in queue.set_aside.list()]
+        if summary.executed_by_hand and left:
+            problems.append(f"still set aside: {', '.join(left)}")
+        if [kept["file"] for kept in summary.set_aside] != [manifest["heavy"]["file"]]:
+            problems.append(f"set aside was {summary.set_aside}, and {manifest['heavy']['file']} was too heavy")
+        if [failure["tenant"] for failure in summary.failed] != [manifest["corrupt"]["tenant"]]:
+            problems.append(f"failed was {summary.failed}, and {manifest['corrupt']['file']} was corrupt")
+        for block in summary.blocks:
+            if any(used > most for used, most in zip(block.weight, block.limit)):
+                problems.append(f"block {block.block} weighed {block.weight}, more than {block.limit}")
+        late = [
+            tenant
+            for tenant in manifest["tenants"]
+            if tenant != orders.LOUD and summary.tenants.get(tenant, {}).get("first_block") != 1
+        ]
+        if late:
+            problems.append(f"{', '.join(late)} had to wait for {orders.LOUD}")
+        summary.ok = not problems
+
+    def _sum_tenants(self) -> None:
+        for tenant, total in orders.totals(self.stage.place).items():
+            served = [block.by_tenant.get(tenant, 0) for block in self.summary.blocks]
+            first = next((number for number, count in enumerate(served, 1) if count), None)
+            self.summary.tenants[tenant] = {**total, "by_block": served, "first_block": first}
+
+    def _lap(self, what: str) -> None:
+        self.summary.seconds[what] = round(time.monotonic() - self.began, 1)
+
+
+def by_hand_limit(weight: list[int]) -> dict[str, int]:
+    """Return the limit that a person enters in the form: the weight of the message."""
+    return {"time_limit": weight[0], "size_limit": weight[1]}
+
+
+def _part(used: int, limit: int) -> str:
+    return f"{100 * used / limit:.0f} %"
+
+
+def _weight(weight: list[int]) -> str:
+    return "/".join(f"{part:,}" for part in weight)

@@ -1,0 +1,49 @@
+"""Origins that a person may have meant by one that has no messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..core.errors import NotFound
+from ..core.nearest import nearest
+
+if TYPE_CHECKING:
+    from ..queue import MessageQueue
+
+#: Origins that are compared with one that has no messages.
+NEAR = 1_000
+
+
+def near_origin(queue: MessageQueue, name: str) -> str | None:
+    """Return the origin with messages that is most like a name, if it is another one.
+
+    Those that begin with the same character are compared first: there may be many more origins.
+    """
+    for prefix in (name[:1], ""):
+        found = nearest(name, [origin for origin, held in queue.footprints(prefix, limit=NEAR) if held.count])
+        if found is not None:
+            return None if found == name else found
+    return None
+
+
+def meant(queue: MessageQueue, name: str | None) -> str:
+    """Return the end of a sentence about an origin without messages: a question for a near one, or nothing."""
+    return question(near_origin(queue, name) if name else None)
+
+
+def question(near: str | None) -> str:
+    """Return the end of a sentence that asks for a near name; nothing without one."""
+    return f"; did you mean {near}?" if near else ""
+
+
+@contextmanager
+def naming_near(queue: MessageQueue, origins: Iterable[str]) -> Iterator[None]:
+    """Name a near origin in the error of a message or a page that does not exist."""
+    try:
+        yield
+    except NotFound as error:
+        found = (meant(queue, origin) for origin in origins)
+        error.args = (f"{error}{next(filter(None, found), '')}",)
+        raise

@@ -1,0 +1,159 @@
+"""Repeated readings of a ring whose store may go away and come back, for `top` and the demo."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ..core.errors import MessageQueueError
+from ..core.weight import Weight
+from ..queue import Backlog, Block, MessageQueue, QueueState
+from ..queue.inspect.servicing import Overdue, Servicing
+from ..store import open_store
+from ..store.bounded import within
+from ..store.files import identity
+
+#: Time-out of one reading, in seconds.
+LOOK_SECONDS = 30.0
+#: Totals are counted again after this multiple of the time that they took: a large ring takes its server seconds.
+REST = 10.0
+#: Seconds over which rates are computed.
+SPAN = 60.0
+#: Blocks of a reading.
+BLOCKS = 12
+
+
+@dataclass(frozen=True)
+class Look:
+    """A ring at one moment."""
+
+    at: datetime
+    ring: str
+    order: str
+    limit: Weight | None
+    sort: str
+    #: The first queues, in the requested order.
+    queues: Sequence[QueueState]
+    in_flight: int
+    #: The totals of this reading, or of an earlier one if counting takes long.
+    backlog: Backlog
+    #: Number of paused origins.
+    paused: int
+    #: The blocks in progress, then the latest others.
+    blocks: Sequence[Block]
+    servicing: Servicing
+    #: Plans and services that should have come.
+    overdue: Sequence[Overdue]
+    #: Stored and ended messages per second over the last minute; None before the second count.
+    rate_in: float | None
+    rate_out: float | None
+
+
+class Watcher:
+    """Reads of one ring, with rates between them; it reopens the store after an error."""
+
+    def __init__(self, queue: MessageQueue, sort: str = "turn", limit: int = 60) -> None:
+        self.address, self.ring, self.sort, self.limit = queue.store.address, queue.ring, sort, limit
+        self._backlog, self._rested_at = Backlog(), float("-inf")
+        #: Where to continue to count ended messages.
+        self._ended_at: int | None = None
+        self._counts: deque[_Count] = deque()
+        self._rate_in: float | None = None
+        self._rate_out: float | None = None
+        self._open(queue)
+
+    def _open(self, queue: MessageQueue) -> None:
+        self._queue: MessageQueue | None = queue
+        self._file = _identity(queue)
+
+    def close(self) -> None:
+        """Close the connections."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            with suppress(Exception):
+                queue.close()
+
+    def look(self) -> Look:
+        """Read the ring; raise an error of the store, and reopen it at the next call."""
+        try:
+            with within(LOOK_SECONDS):
+                if self._queue is not None and self._file != _identity(self._queue):
+                    # Another file, or none, is at the place of the store.
+                    self.close()
+                if self._queue is None:
+                    self._open(MessageQueue(open_store(self.address), self.ring))
+                assert self._queue is not None
+                return self._look(self._queue)
+        except MessageQueueError:
+            self.close()
+            raise
+
+    def _look(self, queue: MessageQueue) -> Look:
+        inspect = queue.inspect
+        state = inspect.ring(self.limit)
+        if time.monotonic() >= self._rested_at:
+            self._count(queue, state.now)
+        queues = state.queues if self.sort == "turn" else self._backlog.deepest
+        running = queue.blocks.list("planned", limit=BLOCKS)
+        ids = {block.id for block in running}
+        servicing = inspect.servicing()
+        return Look(
+            at=state.now,
+            ring=queue.ring,
+            order=queue.config.order,
+            limit=queue.config.service_weight,
+            sort=self.sort,
+            queues=inspect.oldest(self.limit) if self.sort == "oldest" else queues,
+            in_flight=state.in_flight,
+            backlog=self._backlog,
+            paused=len(queue.admin.paused()),
+            blocks=[*running, *(block for block in queue.blocks.list(limit=BLOCKS) if block.id not in ids)],
+            servicing=servicing,
+            overdue=servicing.of_queues(state.queues),
+            rate_in=self._rate_in,
+            rate_out=self._rate_out,
+        )
+
+    def _count(self, queue: MessageQueue, now: datetime) -> None:
+        """Count the totals, and compute the rates of the last minute."""
+        began = time.monotonic()
+        self._backlog = queue.inspect.backlog(self.limit if self.sort == "backlog" else 0)
+        ended, self._ended_at = queue.inspect.ended(self._ended_at)
+        counts = self._counts
+        if not counts:
+            # The first call has the ends of the last minute; how much was stored then is unknown.
+            counts.append(_Count(now - timedelta(seconds=SPAN), None, 0))
+        stored = self._backlog.messages + self._backlog.set_aside + self._backlog.delayed
+        last = _Count(now, stored, counts[-1].ended + ended)
+        counts.append(last)
+        while len(counts) > 2 and (now - counts[1].at).total_seconds() >= SPAN:
+            counts.popleft()
+        self._rate_out = last.rate_since(counts[0], last.ended - counts[0].ended)
+        first = next(count for count in counts if count.stored is not None)
+        self._rate_in = last.rate_since(first, stored - (first.stored or 0) + last.ended - first.ended)
+        took = time.monotonic() - began
+        self._rested_at = began + took + REST * took
+
+
+class _Count(NamedTuple):
+    """Stored messages at a time, and messages that ended up to then."""
+
+    at: datetime
+    stored: int | None
+    ended: int
+
+    def rate_since(self, earlier: _Count, messages: int) -> float | None:
+        """Return how many messages per second these are; None without time between."""
+        seconds = (self.at - earlier.at).total_seconds()
+        return max(messages, 0) / seconds if seconds > 0 else None
+
+
+def _identity(queue: MessageQueue) -> tuple[int, int] | None:
+    """Return the identity of a SQLite store's file; None for another store, or if the file is gone."""
+    path = queue.store.address.path
+    return None if path is None else identity(path)

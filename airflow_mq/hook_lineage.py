@@ -1,0 +1,70 @@
+"""Lineage of a queue that a hook opened: which queues a task of any operator sent to, and which ring it serviced.
+
+Airflow collects it if a plugin reads it, such as OpenLineage's. This package's operators report theirs themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+
+from airflow_mq.queue import MessageQueue
+from airflow_mq.tracing import harmless
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseHook
+
+    from airflow_mq.queue import Enqueued, Serviced
+
+#: Scheme of the assets that are queues (`airflow_mq.assets`).
+_SCHEME = "airflow-mq"
+#: Queues of one call that are reported, as many as Airflow collects.
+MOST = 100
+
+
+class HookedQueue(MessageQueue):
+    """A queue whose sends and services are reported for a hook."""
+
+    hook: BaseHook
+    mq_conn_id: str
+
+    def enqueue_message(self, origin: str, payload: bytes, **options: Any) -> Enqueued:
+        sent = super().enqueue_message(origin, payload, **options)
+        self._report("add_output_asset", origin)
+        return sent
+
+    def enqueue_messages(self, origin: Any, messages: Any = None, **options: Any) -> Enqueued:
+        if messages is not None or isinstance(origin, (str, bytes)):
+            sent = super().enqueue_messages(origin, messages, **options)
+            self._report("add_output_asset", origin)
+            return sent
+        origins: dict[str, None] = {}
+
+        def noting() -> Iterator[Any]:
+            for pair in origin:
+                # A row of a driver is a pair as well. The queue refuses all else.
+                with suppress(TypeError, ValueError):
+                    name, _ = pair
+                    if len(origins) < MOST and isinstance(name, str):
+                        origins[name] = None
+                yield pair
+
+        sent = super().enqueue_messages(noting(), **options)
+        for one in origins:
+            self._report("add_output_asset", one)
+        return sent
+
+    def service_queues(self, *args: Any, **options: Any) -> Serviced:
+        serviced = super().service_queues(*args, **options)
+        self._report("add_input_asset", None)
+        return serviced
+
+    def _report(self, how: str, origin: str | None) -> None:
+        harmless(self._collect)(how, origin)
+
+    def _collect(self, how: str, origin: str | None) -> None:
+        named = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "origin": origin}
+        getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=_SCHEME, asset_kwargs=named)

@@ -1,1 +1,0 @@
--- SQLite has no search path. This version changes PostgreSQL only.

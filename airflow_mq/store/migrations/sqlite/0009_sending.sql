@@ -1,1 +1,0 @@
--- Functions and grants for senders exist on PostgreSQL only: SQLite has no roles.

@@ -1,1 +1,0 @@
--- SQLite keeps no older versions of a row in its tables. This version changes PostgreSQL only.

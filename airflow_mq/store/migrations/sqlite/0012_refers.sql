@@ -1,1 +1,0 @@
--- SQLite compiles the condition of a trigger once for each statement. This version changes PostgreSQL only.

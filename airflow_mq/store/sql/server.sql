@@ -1,0 +1,90 @@
+-- The database server and its file: settings, dead rows, open transactions, and the rights of roles.
+
+-- name: journal_mode (sqlite)
+-- Return the journal mode of the file.
+SELECT m.journal_mode FROM pragma_journal_mode m
+
+-- name: file_pages (sqlite)
+-- Return the pages of the file, the empty ones of them, and the bytes of a page.
+SELECT p.page_count, f.freelist_count, s.page_size
+FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s
+
+-- name: server_settings (postgres)
+-- Return the values of some settings that other sessions get: this session's are set when it connects.
+SELECT g.name, g.reset_val FROM pg_settings g WHERE g.name = ANY(:names::text[])
+
+-- name: dead_rows (postgres)
+-- Return the live and dead rows of each table, and when it was vacuumed; most dead rows first.
+SELECT t.relname::text, t.n_live_tup, t.n_dead_tup, {at greatest(t.last_vacuum, t.last_autovacuum)}
+FROM pg_stat_user_tables t WHERE t.schemaname = :schema ORDER BY t.n_dead_tup DESC
+
+-- name: open_transactions (postgres)
+-- Return the sessions of the server with an open transaction, and for how many seconds it has been open and idle.
+SELECT a.pid, coalesce(a.usename::text, '?'), coalesce(a.application_name, ''), coalesce(a.datname::text, '?'),
+    coalesce(a.state, ''), extract(epoch FROM clock_timestamp() - a.xact_start)::float8,
+    extract(epoch FROM clock_timestamp() - a.state_change)::float8
+FROM pg_stat_activity a
+WHERE a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL AND a.backend_type IN ('client backend', 'walsender')
+ORDER BY a.xact_start
+
+-- name: prepared_transactions (postgres)
+-- Return the transactions that were prepared and have not ended, and for how many seconds.
+SELECT p.gid, extract(epoch FROM clock_timestamp() - p.prepared)::float8 FROM pg_prepared_xacts p
+
+-- name: replication_slots (postgres)
+-- Return the replication slots that keep old rows, how many transactions they are behind, and whether they are read.
+SELECT s.slot_name::text, coalesce(age(s.xmin), 0), s.active FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
+
+-- name: rights_to_run_code (postgres)
+-- Return the rights of other roles to create something in the schema, to put triggers on its tables, and to write the
+-- tables that decide about rights and versions: the kinds, the table ('' for the schema), the role, and its name quoted.
+WITH granted AS (
+    SELECT a.privilege_type AS kind, '' AS place, a.grantee, n.nspowner AS owner
+    FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = :schema AND a.privilege_type = 'CREATE'
+    UNION ALL
+    SELECT a.privilege_type, c.relname, a.grantee, c.relowner
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) a
+    WHERE n.nspname = :schema AND c.relkind = 'r' AND (
+        a.privilege_type = 'TRIGGER'
+        OR c.relname = ANY(:deciding::text[]) AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
+    )
+), named AS (
+    SELECT g.kind, g.place, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(g.grantee)::text END AS role
+    FROM granted g
+    WHERE g.grantee <> g.owner
+    AND (g.place = ANY(:deciding::text[]) OR g.grantee <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user))
+)
+SELECT string_agg(kind, ', ' ORDER BY kind), place, role, CASE role WHEN 'PUBLIC' THEN role ELSE quote_ident(role) END
+FROM named GROUP BY kind <> 'TRIGGER', place, role ORDER BY place, role
+
+-- name: rights_on_tables (postgres)
+-- Return the rights of other roles on tables and their columns; column '' is the whole table.
+SELECT c.relname::text, '', a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(g.rolname) END
+FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid CROSS JOIN aclexplode(c.relacl) a
+LEFT JOIN pg_roles g ON g.oid = a.grantee
+WHERE n.nspname = :schema AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
+UNION
+SELECT c.relname, t.attname, a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(g.rolname) END
+FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute t ON t.attrelid = c.oid
+CROSS JOIN aclexplode(t.attacl) a LEFT JOIN pg_roles g ON g.oid = a.grantee
+WHERE n.nspname = :schema AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
+
+-- name: public_functions (postgres)
+-- Return the functions of the schema that PUBLIC may execute.
+SELECT DISTINCT p.proname::text
+FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = n.oid,
+aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+WHERE n.nspname = :schema AND a.grantee = 0 ORDER BY 1
+
+-- name: reads_senders (postgres)
+-- Return whether this role may read the grants to send.
+SELECT has_table_privilege(to_regclass('{s}sender'), 'SELECT')
+
+-- name: sender_roles (postgres)
+-- Return the number and the quoted name of each role with a grant to send, and the roles with rights on tables that it
+-- is a member of. The name is NULL if the role was dropped.
+SELECT s.role::oid::int8, quote_ident(r.rolname), array_agg(DISTINCT quote_ident(g.rolname)) FILTER (WHERE EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relkind = 'r'
+    AND has_table_privilege(g.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE')))
+FROM {s}sender s LEFT JOIN pg_roles r ON r.oid = s.role
+LEFT JOIN pg_auth_members m ON m.member = r.oid LEFT JOIN pg_roles g ON g.oid = m.roleid GROUP BY 1, 2 ORDER BY 2, 1

@@ -1,0 +1,391 @@
+"""Blocks, services and sensors as authors use them: Airflow renders and runs them."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from airflow_mq import MessageQueue
+from tests.airflow.functions import SEEN
+from tests.airflow.stage import fill, processed
+from tests.airflow.test_dags import RunDag, dags_folder, run_dag
+
+__all__ = ["dags_folder", "run_dag"]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+
+def ended(run: Any) -> dict[str, list[str]]:
+    """Return the states of the tasks of a run; a mapped task has several."""
+    found: dict[str, list[str]] = {}
+    for ti in sorted(run.get_task_instances(), key=lambda ti: ti.map_index):
+        found.setdefault(ti.task_id, []).append(str(ti.state))
+    return found
+
+
+def given(run: Any, task_id: str, map_index: int = -1) -> Any:
+    """Return what a task of a run returned."""
+    (ti,) = (ti for ti in run.get_task_instances() if (ti.task_id, ti.map_index) == (task_id, map_index))
+    return ti.xcom_pull(task_ids=task_id, map_indexes=map_index)
+
+
+@pytest.mark.uses("PlanBlockOperator", "ProcessMessagesOperator", "SettleBlockOperator")
+def test_the_tasks_of_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    fill(sqlite_queue, {"a": [b"1"] * 4, "b": [b"2"]})
+
+    run = run_dag(
+        """
+        from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
+
+        @task
+        def gives(what):
+            return what
+
+        params = {"conn": "mq_stage", "ring": "default", "lease": 5000, "wait": 2, "share": "1", "plan": "plan", "none": ""}
+        rules = {"processors": Processors(ALL), "mq_conn_id": "{{ params.conn }}", "ring": "{{ params.ring }}"}
+        with DAG("scene", schedule=None, params=params):
+            limit, nothing = gives([3, 1 << 20]), gives.override(task_id="nothing")(None)
+            plan = PlanBlockOperator(task_id="plan", limit=limit, lease="{{ params.lease }}",
+                                     patience="{{ params.wait }}", share_below="{{ params.share }}", **rules)
+            process = ProcessMessagesOperator.partial(
+                task_id="process", plan_task_id="{{ params.plan }}", spark_conn_id="{{ params.none }}",
+                lease=gives.override(task_id="longer")("6000"), exchange=nothing, **rules
+            ).expand(part=plan.output)
+            settle = SettleBlockOperator(task_id="settle", plan_task_id="{{ params.plan }}", exchange=nothing,
+                                         process_task_id=gives.override(task_id="whose")("process"), **rules)
+            # Without a limit, the ring's; nothing processes these parts.
+            rest = PlanBlockOperator(task_id="rest", limit=nothing, lease=nothing, patience="{{ params.none }}",
+                                     share_below=nothing, **rules)
+            settles = SettleBlockOperator.partial(
+                task_id="settles", process_task_id="none", mq_conn_id="mq_stage"
+            ).expand(plan_task_id=["rest", "plan"])
+            process >> settle >> rest >> settles
+            mapped = PlanBlockOperator.partial(task_id="mapped", lease=1, **rules).expand(limit=[[1, 1000], "[2, 1000]"])
+            settles >> mapped
+        """
+    )
+
+    assert run.state == "success"
+    parts, states = given(run, "plan"), ended(run)
+    assert {state for found in states.values() for state in found} == {"success"}
+    assert [len(states[name]) for name in ("process", "settles", "mapped")] == [len(parts), 2, 2]
+    assert sum(part["messages"] for part in parts) == 3
+    assert given(run, "settle")["processed"] == 3
+    assert sum(part["messages"] for part in given(run, "rest")) == 2
+    assert given(run, "settles", 0)["went_back"] == 2
+    blocks = {block.key: block for block in sqlite_queue.blocks.list()}
+    plan = blocks[f"here:scene/{run.run_id}/plan"]
+    assert (plan.lease, tuple(plan.limit)) == (5000, (3, 1 << 20))
+    assert blocks[f"here:scene/{run.run_id}/rest"].limit == sqlite_queue.config.service_weight
+    assert [blocks[f"here:scene/{run.run_id}/mapped[{index}]"].limit.time for index in (0, 1)] == [1, 2]
+
+
+def test_a_value_that_is_no_number_is_named(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> None:
+    run = run_dag(
+        """
+        from airflow_mq.operators.blocks import PlanBlockOperator
+
+        with DAG("scene", schedule=None, params={"soon": "soon"}):
+            for name in ("limit", "lease", "patience", "share_below"):
+                PlanBlockOperator(task_id=name, processors=Processors(ALL), mq_conn_id="mq_stage",
+                                  **{name: "{{ params.soon }}"})
+        """
+    )
+
+    assert {state for states in ended(run).values() for state in states} == {"failed"}
+    printed = capfd.readouterr()
+    for name in ended(run):
+        assert f"invalid {name} 'soon'" in printed.out + printed.err
+
+
+@pytest.mark.uses("ServiceQueuesOperator")
+def test_a_task_that_services(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    for ring in ("one", "two"):
+        sqlite_queue.admin.create_ring(ring)
+    fill(sqlite_queue, {"a": [b"1"] * 9})
+
+    run = run_dag(
+        """
+        from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+        @task
+        def gives(what):
+            return what
+
+        common = {"mq_conn_id": "{{ params.conn }}", "processor": F}
+        with DAG("scene", schedule=None, params={"conn": "mq_stage", "ring": "default", "none": "", "time": 2}):
+            ServiceQueuesOperator(task_id="template", ring="{{ params.ring }}",
+                                  limit="[{{ params.time }}, 1048576]", **common) \\
+            >> ServiceQueuesOperator(task_id="of_xcom", limit=gives([3, 1 << 20]), **common) \\
+            >> ServiceQueuesOperator(task_id="of_none", ring="{{ params.none }}",
+                                     limit=gives.override(task_id="nothing")(None), **common)
+            ServiceQueuesOperator.partial(task_id="mapped", **common).expand(
+                ring=gives.override(task_id="rings")(["one", "two"]))
+            ServiceQueuesOperator.partial(task_id="of_nothing", **common).expand(
+                ring=gives.override(task_id="no_rings")([]))
+        """
+    )
+
+    assert run.state == "success"
+    assert [given(run, name)["processed"] for name in ("template", "of_xcom", "of_none")] == [2, 3, 4]
+    states = ended(run)
+    assert states["mapped"] == ["success"] * 2 and states["of_nothing"] == ["skipped"]
+    assert len(SEEN) == 9
+
+
+@pytest.mark.uses("MessageProcessorOperator")
+def test_a_function_that_processes(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    fill(sqlite_queue, {"a": [b"1"] * 5, "b": [b"2"] * 2})
+
+    run = run_dag(
+        """
+        from airflow_mq.operators.blocks import PlanBlockOperator, SettleBlockOperator
+
+        @task
+        def gives(what):
+            return what
+
+        params = {"conn": "mq_stage", "time": 1, "plan": "plan", "tag": "template"}
+        common = {"mq_conn_id": "{{ params.conn }}", "retries": 0}
+
+        @task.message_processor(limit="[{{ params.time }}, 1048576]", plan_task_id="{{ params.plan }}",
+                                processors=Processors(ALL).to_json(), **common)
+        def process(payload, origin, message, tag=None):
+            from tests.airflow.functions import SEEN
+            SEEN.append((tag, message.origin))
+
+        with DAG("scene", schedule=None, params=params):
+            one = process.override(task_id="template")(tag="{{ params.tag }}")
+            two = process.override(task_id="of_xcom")(tag=gives("xcom"))
+            three = process.override(task_id="of_none")(tag=gives.override(task_id="nothing")(None))
+            mapped = process.override(task_id="mapped", max_active_tis_per_dag=1).expand(
+                tag=gives.override(task_id="tags")(["m0", "m1"]))
+            plan = PlanBlockOperator(task_id="plan", processors=Processors(ALL), mq_conn_id="mq_stage", share_below=1)
+            parts = process.override(task_id="parts").partial(tag="{{ params.tag }}").expand(part=plan.output)
+            settle = SettleBlockOperator(task_id="settle", process_task_id="parts", mq_conn_id="mq_stage")
+            one >> two >> three >> mapped >> plan >> parts >> settle
+        """
+    )
+
+    assert run.state == "success"
+    assert [tag for tag, _ in SEEN[:3]] == ["template", "xcom", None]
+    assert sorted(tag for tag, _ in SEEN[3:5]) == ["m0", "m1"], "Airflow runs mapped tasks in any order"
+    assert [tag for tag, _ in SEEN[5:]] == ["template"] * 2
+    assert given(run, "settle")["processed"] == 2 and len(processed(sqlite_queue)) == 7
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(name, marks=pytest.mark.uses(name)) for name in ("QueueReadySensor", "SetAsideSensor")]
+)
+def test_a_task_that_waits(run_dag: RunDag, sqlite_queue: MessageQueue, kind: str, deferrable: bool) -> None:
+    from airflow_mq import Weight
+
+    sqlite_queue.admin.create_ring("night")
+    with MessageQueue(sqlite_queue.store.address, "night") as night:
+        for queue in (sqlite_queue, night):
+            queue.enqueue_messages("a", [b"1"], weight=Weight(10**9, 1))
+            queue.blocks.settle(queue.blocks.plan())
+            fill(queue, {"b": [b"2"]})
+
+    run = run_dag(
+        f"""
+        from airflow_mq.sensors import {kind} as Sensor
+
+        @task
+        def gives(what):
+            return what
+
+        common = {{"mq_conn_id": "{{{{ params.conn }}}}", "deferrable": {deferrable}, "poke_interval": 0.1}}
+        with DAG("scene", schedule=None, params={{"conn": "mq_stage", "ring": "night"}}):
+            Sensor(task_id="template", ring="{{{{ params.ring }}}}", **common)
+            Sensor(task_id="of_xcom", ring=gives("night"), **common)
+            Sensor(task_id="of_none", ring=gives.override(task_id="nothing")(None), **common)
+            Sensor.partial(task_id="mapped", **common).expand(ring=gives.override(task_id="rings")(["night", "default"]))
+            Sensor.partial(task_id="of_nothing", **common).expand(ring=gives.override(task_id="no_rings")([]))
+        """
+    )
+
+    assert run.state == "success"
+    rings = [given(run, name)["ring"] for name in ("template", "of_xcom", "of_none")]
+    assert rings == ["night", "night", "default"]
+    assert [given(run, "mapped", index)["ring"] for index in (0, 1)] == ["night", "default"]
+    assert ended(run)["of_nothing"] == ["skipped"]
+
+
+@pytest.mark.parametrize("kind", ["QueueReadySensor", "SetAsideSensor"])
+def test_a_task_that_is_deferred(
+    run_dag: RunDag, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Messages come while its trigger waits, and are gone before the next task looks."""
+    import airflow_mq.sensors  # noqa: F401 - it reads by itself before it defers
+    from airflow_mq import Weight, triggers
+    from airflow_mq.core.errors import UnknownRing
+
+    for ring in ("night", "lost"):
+        sqlite_queue.admin.create_ring(ring)
+    looks: list[str] = []
+    read_ring = triggers.read_ring
+
+    def look(queue: MessageQueue) -> triggers.Reading:
+        looks.append(queue.ring)
+        if queue.ring == "lost":
+            raise UnknownRing()
+        if looks.count(queue.ring) % 2:
+            # The trigger looks again.
+            return read_ring(queue)
+        queue.enqueue_messages("a", [b"1", b"2"], weight=Weight(10**9, 1))
+        queue.blocks.settle(queue.blocks.plan())
+        fill(queue, {"b": [b"3"]})
+        reading = read_ring(queue)
+        queue.service_queues(lambda delivery: None)
+        queue.set_aside.discard([one.address for one in queue.set_aside.list()], "the test is over")
+        return reading
+
+    monkeypatch.setattr(triggers, "read_ring", look)
+
+    run = run_dag(
+        f"""
+        from airflow_mq.sensors import {kind} as Sensor
+
+        @task
+        def gives(what):
+            return what
+
+        waits = {{"mq_conn_id": "{{{{ params.conn }}}}", "timeout": 600}}
+        with DAG("scene", schedule=None, params={{"conn": "mq_stage", "ring": "night"}},
+                 default_args={{"poke_interval": 0.2, "deferrable": True}}):
+            template = Sensor(task_id="template", ring="{{{{ params.ring }}}}", **waits)
+            assert (template.poke_interval, template.deferrable) == (0.2, True)
+            Sensor(task_id="of_xcom", ring=gives("night"), **waits)
+            Sensor(task_id="of_none", ring=gives.override(task_id="nothing")(None), **waits)
+            Sensor.partial(task_id="mapped", **waits).expand(ring=gives.override(task_id="rings")(["night", "default"]))
+            Sensor(task_id="lost", ring="lost", **waits)
+        """
+    )
+
+    states = ended(run)
+    assert states.pop("lost") == ["failed"] and {state for found in states.values() for state in found} == {"success"}
+    assert [given(run, name)["ring"] for name in ("template", "of_xcom", "of_none")] == ["night", "night", "default"]
+    assert [given(run, "mapped", index)["ring"] for index in (0, 1)] == ["night", "default"]
+    assert [looks.count(ring) for ring in ("night", "default", "lost")] == [6, 4, 1], "each of them was deferred"
+
+
+def test_a_block_in_one_call(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    """Airflow cannot map a group that maps tasks itself."""
+    fill(sqlite_queue, {"a": [b"1"] * 4, "b": [b"2"] * 2})
+
+    run = run_dag(
+        """
+        import pytest
+        from airflow.sdk import task_group
+
+        @task
+        def gives(what):
+            return what
+
+        params = {"conn": "mq_stage", "ring": "default", "lease": 5000, "wait": 2, "share": "1", "none": ""}
+        common = {"processors": ALL, "mq_conn_id": "{{ params.conn }}"}
+        with DAG("scene", schedule=None, params=params):
+            first = block("first", ring="{{ params.ring }}", limit="[3, 1048576]", lease="{{ params.lease }}",
+                          patience="{{ params.wait }}", share_below="{{ params.share }}",
+                          spark_conn_id="{{ params.none }}", exchange="{{ params.none }}", **common)
+            second = block("second", ring=gives("default"), limit=gives.override(task_id="limit")([2, 1 << 20]), **common)
+            nothing = gives.override(task_id="nothing")(None)
+            third = block("third", ring=nothing, limit=nothing, lease=nothing, patience=nothing, share_below=nothing,
+                          exchange=nothing, **common)
+            first >> second >> third
+
+        @task_group
+        def mapped(ring):
+            block("inner", ring=ring, **common)
+
+        with DAG("other", schedule=None), pytest.raises(NotImplementedError, match="expanded task group"):
+            mapped.expand(ring=["default"])
+        """
+    )
+
+    assert run.state == "success"
+    assert [given(run, f"{name}.settle")["processed"] for name in ("first", "second", "third")] == [3, 2, 1]
+
+
+def test_notifiers(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    from airflow_mq import Weight
+
+    sqlite_queue.admin.create_ring("night")
+    sqlite_queue.enqueue_messages("a", [b"1"] * 3, weight=Weight(10**9, 1))
+    with MessageQueue(sqlite_queue.store.address, "night") as night:
+        night.enqueue_messages("b", [b"1"], weight=Weight(10**9, 1))
+        night.blocks.settle(night.blocks.plan())
+
+    run = run_dag(
+        """
+        from airflow_mq.notifications import SetAsideNotifier, StarvingNotifier
+        from tests.airflow.functions import SEEN
+
+        @task
+        def gives(what):
+            return what
+
+        def notifiers(ring):
+            common = {"to": SEEN.append, "mq_conn_id": "{{ params.conn }}", "ring": ring}
+            return [SetAsideNotifier(**common), StarvingNotifier(most_wait=0, oldest=0, **common)]
+
+        with DAG("scene", schedule=None, params={"conn": "mq_stage", "ring": "night"}):
+            one = block(processors=ALL, mq_conn_id="mq_stage", notifiers=notifiers("{{ params.ring }}"))
+            two = gives.override(task_id="template", on_success_callback=notifiers("{{ params.ring }}"))(1)
+            night, none = gives.override(task_id="night")("night"), gives.override(task_id="none")(None)
+            three = gives.override(task_id="of_xcom", on_success_callback=notifiers(night))(1)
+            four = gives.override(task_id="of_none", on_success_callback=notifiers(none))(1)
+            five = gives.override(task_id="mapped", on_success_callback=notifiers("night")).expand(what=[1, 2])
+            [night, none] >> one >> two >> three >> four >> five
+        """
+    )
+
+    assert run.state == "success"
+    told = [str(text) for text in SEEN]
+    assert [text.partition(":")[0] for text in told if "set-aside" in text] == [
+        *["1 set-aside message on ring 'night'"] * 3, "3 set-aside messages on ring 'default'",
+        *["1 set-aside message on ring 'night'"] * 2,
+    ]  # fmt: skip
+    assert all("set-aside" in text for text in told), "no queue waits any more"
+
+
+def marked(module: ModuleType) -> set[str]:
+    """Return the classes in the marks `uses` of a module's tests."""
+    marks = [mark for test in vars(module).values() for mark in getattr(test, "pytestmark", ())]
+    marks += [
+        inner
+        for mark in marks
+        if mark.name == "parametrize"
+        for case in mark.args[1]
+        for inner in getattr(case, "marks", ())
+    ]
+    return {name for mark in marks if mark.name == "uses" for name in mark.args}
+
+
+def test_each_class_of_the_provider_is_used_in_all_ways() -> None:
+    """A new class needs a test that has it in its mark `uses`, or that runs it here."""
+    from airflow_mq.provider import get_provider_info
+    from tests.airflow import test_as_used
+
+    info: Any = get_provider_info()
+    modules = [
+        import_module(name) for kind in ("operators", "sensors") for one in info[kind] for name in one["python-modules"]
+    ]
+    exported = {
+        name
+        for module in modules
+        for name, found in vars(module).items()
+        if name.endswith(("Operator", "Sensor")) and found.__module__.startswith(module.__name__) and name[0] != "_"
+    }
+    here = sys.modules[__name__]
+    assert exported | {"MessageProcessorOperator"} == marked(test_as_used) | marked(here)
+    others = [*info["notifications"], *(one["class-name"] for one in info["task-decorators"])]
+    assert [
+        name for name in others if name.rpartition(".")[2].removesuffix("_task") not in Path(__file__).read_text()
+    ] == []

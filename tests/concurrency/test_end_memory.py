@@ -1,0 +1,81 @@
+"""Memory of ending a block: it does not grow with the bytes of the block's messages."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from airflow_mq import MessageQueue, RingConfig, Weight
+from airflow_mq.queue.blocks import settlement
+from airflow_mq.queue.blocks.block import Block
+from airflow_mq.queue.values import Delivery
+from airflow_mq.store import parse, upgrade
+
+pytestmark = pytest.mark.concurrency
+
+TOKEN = b"live" * 4
+LENGTH, FEW, MANY, PART_SIZE = 16_000, 150, 800, 1 << 20
+
+
+def end_at_once(queue: MessageQueue, other: MessageQueue, block: Block) -> int:
+    return peak_of(lambda: queue.blocks.release(block))
+
+
+def apply_alone(queue: MessageQueue, other: MessageQueue, block: Block) -> int:
+    queue.session.take_lease(TOKEN, "serviced")
+    other.blocks.release(block)
+    queue.session.release_lease(TOKEN)
+    return peak_of(queue.session.apply_soon)
+
+
+def apply_in_a_service(queue: MessageQueue, other: MessageQueue, block: Block) -> int:
+    """Return the peak of a service that applies the end between its first two messages."""
+    with ThreadPoolExecutor(1) as threads:
+
+        def processor(delivery: Delivery) -> None:
+            if delivery.payload == b"first":
+                threads.submit(other.blocks.release, block).result()
+
+        return peak_of(lambda: queue.service_queues(processor, slice_messages=1, origins=["served"]))
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.one_postgres
+@pytest.mark.parametrize("backoff", [0.0, 60.0], ids=["goes back", "waits aside"])
+@pytest.mark.parametrize("how", [end_at_once, apply_alone, apply_in_a_service])
+def test_the_memory_of_an_end_does_not_grow_with_its_bytes(
+    store_uri: str,
+    how: Callable[[MessageQueue, MessageQueue, Block], int],
+    backoff: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settlement, "PART_SIZE", PART_SIZE)
+    monkeypatch.setattr("airflow_mq.queue.service.HELD", PART_SIZE)
+    upgrade(parse(store_uri))
+    config = RingConfig(service_weight=Weight(10_000, 1 << 40), ordered=False, order="rotation", backoff=backoff)
+    peaks = []
+    for count in (FEW, MANY):
+        with MessageQueue(store_uri) as admin:
+            admin.admin.create_ring(f"r{count}", config)
+        with MessageQueue(store_uri, f"r{count}") as queue, MessageQueue(store_uri, f"r{count}") as other:
+            queue.enqueue_messages("held", [b"%d" % number * (LENGTH // 4) for number in range(1_000, 1_000 + count)])
+            block = queue.blocks.plan()
+            assert block.messages == count
+            queue.enqueue_messages("served", [b"first", b"second"])
+            peaks.append(how(queue, other, block))
+            assert queue.check() == []
+    # Each message has an event and a place.
+    assert peaks[1] < 1.2 * peaks[0] + MANY * 1_000, peaks

@@ -1,1 +1,0 @@
-"""Sharded queues: layouts, routing, changes of the layout, and failures of shards."""
