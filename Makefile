@@ -55,7 +55,7 @@ lint: $(STAMP) ## Check style, format, types, imports, prose and budgets of size
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.voice
-	$(BIN)/python -m tests.budgets
+	$(BIN)/python -m lab.budgets
 
 format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .
@@ -65,21 +65,21 @@ test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 	@# The tests of a live Airflow mostly wait, so they run beside the others. Both parts always run to their ends.
 	@mkdir -p build; failed=0; set -x; \
 	  $(BIN)/python -m pytest -p no:cacheprovider --durations 10 tests/live $(PYTEST_ARGS) > build/live.log 2>&1 & live=$$!; \
-	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 --ignore tests/live $(PYTEST_ARGS) || failed=1; \
+	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 --ignore tests/live tests lab $(PYTEST_ARGS) || failed=1; \
 	  wait $$live || failed=1; \
 	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
 
 soak: $(STAMP) ## Random models, crashes, chaos, faults of Airflow and Spark, recorded and simulated runs in full, in hours (EXAMPLES=1000 SEEDS=20000 for more)
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
-	  tests/chaos tests/model tests/conformance tests/crash tests/powerloss tests/queue tests/simulation tests/store \
+	  lab/chaos tests/model tests/conformance tests/crash lab/powerloss tests/queue tests/simulation tests/store \
 	  $(PYTEST_ARGS)
 	$(BIN)/python -m tests.live.faults
 
 fuzz: EXTRAS := $(EXTRAS),fuzz
 fuzz: $(STAMP) ## Mutate inputs by coverage, SECONDS=60 for each target, or for some: FUZZ="page claim" (Linux on x86_64)
 	$(install)
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(FUZZ)
+	$(BIN)/python -m lab.fuzz --seconds $(SECONDS) $(FUZZ)
 
 quick: $(STAMP) ## The tests that are not slow, on SQLite, without Airflow, Spark and Kafka
 	$(BIN)/python -m pytest -m "not slow and not postgres and not airflow and not spark and not kafka" -n $(JOBS) $(PYTEST_ARGS)
@@ -87,7 +87,7 @@ quick: $(STAMP) ## The tests that are not slow, on SQLite, without Airflow, Spar
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)
 	$(install)
-	$(BIN)/python -m tests.benchmarks $(BENCH)
+	$(BIN)/python -m lab.benchmarks $(BENCH)
 
 page: $(STAMP) ## Build the page in Airflow's UI from its sources and the API's description (needs Node 18 or later)
 	@home=$$(mktemp -d); AIRFLOW_HOME=$$home $(BIN)/python -m airflow_mq.api > airflow_mq/page/openapi.json; \

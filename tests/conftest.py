@@ -45,8 +45,8 @@ TOGETHER = (
 #: `make soak` runs what `make test` leaves out to save time.
 SOAK = bool(os.environ.get("MQ_SOAK"))
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
-#: Folders whose tests run on the system's own, older server, too: statements, migrations and the queue.
-#: All other tests, slow ones and those marked `one_postgres` have one store of each kind.
+#: Tests that run on the system's own, older server, too, in `make soak`: statements, migrations and the queue.
+#: `make test` runs those of the server itself there. All other tests have one store of each kind.
 ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/test_postgres_server.py")
 
 
@@ -68,9 +68,7 @@ def _is_left_out(item: pytest.Item) -> bool:
         return True
     if "postgres-system" not in item.nodeid:
         return False
-    is_long = item.nodeid.startswith("tests/queue/") and item.get_closest_marker("slow")
-    is_repeated = bool(is_long or item.get_closest_marker("one_postgres")) and not SOAK
-    return is_repeated or not item.nodeid.startswith(ON_EVERY_SERVER)
+    return not item.nodeid.startswith(ON_EVERY_SERVER if SOAK else ON_EVERY_SERVER[-1])
 
 
 @pytest.hookimpl(optionalhook=True)

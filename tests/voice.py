@@ -55,7 +55,7 @@ ALLOWED: list[tuple[str, str, str]] = [
 ]
 
 # Generated from docstrings, or from measurements.
-SKIPPED = ("docs/reference/*", "tests/benchmarks/report/*", "airflow_mq/page/dist/*", "*/node_modules/*")
+SKIPPED = ("docs/reference/*", "lab/benchmarks/report/*", "airflow_mq/page/dist/*", "*/node_modules/*")
 HASHED = {".sh", ".toml", ".yaml", ".yml"}
 
 

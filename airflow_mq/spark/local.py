@@ -1,7 +1,7 @@
 """Fast start of Spark on one machine: settings for `local[*]`, and an archive of its classes.
 
 A small block takes a second or two; starting a JVM with Spark takes ten times that. Measurements
-(`tests/benchmarks/report/spark.md`) show what helps: fewer compilations, a simple collector, and most of all an archive
+(`lab/benchmarks/report/spark.md`) show what helps: fewer compilations, a simple collector, and most of all an archive
 of the classes that Spark loads, made once for this Java and this Spark.
 """
 

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.store import parse, upgrade
-from tests.chaos.proxy import FaultyProxy
+from lab.chaos.proxy import FaultyProxy
 from tests.terminal.emulator import Emulated
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,103 @@
+"""Scenarios with real faults of PostgreSQL: short runs of three, and all of them in `make soak`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import Event
+from airflow_mq.core.events import Fate
+from airflow_mq.core.message import message_id
+from tests.postgres_programs import find_bindirs
+
+from .journal import Entry, Journal, read_journals
+from .letters import Call
+from .scenarios import SCENARIOS
+from .table import append, read, table
+from .verdict import Fault, Verdict, compare, recovery
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.crash
+@pytest.mark.parametrize("store", sorted(find_bindirs()))
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_run_loses_nothing(name: str, store: str) -> None:
+    kind = SCENARIOS[name]
+    if not kind.is_possible():
+        pytest.skip(f"{name} needs {kind.requirement}")
+    verdict = kind(store, 20).run()
+    assert verdict.is_clean, (verdict, verdict.examples)
+
+
+def test_a_journal_keeps_whole_lines(tmp_path: Path) -> None:
+    call = Call(1, 7, "many", "acme", 2)
+    Journal(tmp_path, "sender-1").write("intent", sender=1, number=7, way="many", origin="acme", parts=2)
+    Journal(tmp_path, "sender-0").write("started")
+    intent, started = read_journals(tmp_path)
+    assert (intent.client, Call.of(intent), started.kind) == ("sender-1", call, "started")
+    assert [letter.key for letter in call.letters] == ["1-7-0", "1-7-1"]
+
+
+def test_recovery_waits_for_each_kind_of_progress(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "sender-0")
+    fault = Fault("fault", time.monotonic(), time.monotonic())
+    journal.write("progress", of="send")
+    assert recovery(journal.entries(), [fault]) == 0.0
+    before = Fault("before", 0.0, journal.entries()[0].at - 5)
+    assert recovery(journal.entries(), [before]) == 5.0
+    after = Fault("after", 0.0, time.monotonic())
+    assert recovery(journal.entries(), [after]) is None
+
+
+def test_the_verdict_counts_what_is_wrong() -> None:
+    calls = [Call(1, number, "key", "acme", 1) for number in range(4)]
+    entries = [Entry(0.0, kind, "sender-1", asdict(call)) for call in calls for kind in ("intent", "accepted")]
+    # The first message ends twice, the second is stored twice and behind the third, and the fourth is lost.
+    places = [(0, 0), (0, 0), (1, 2), (2, 1), (3, 1)]
+    events = [
+        Event("Processed", Fate.PROCESSED, "acme", page, 0, message_id(calls[number].letters[0].payload))
+        for page, number in places
+    ]
+    verdict = Verdict()
+    compare(verdict, entries, events, set())
+    assert (verdict.accepted, verdict.lost, verdict.settled_twice) == (4, 1, 1)
+    assert (verdict.stored_twice, verdict.order_broken, verdict.is_clean) == (1, 1, False)
+
+
+def test_forgotten_acknowledgements_do_not_count() -> None:
+    call = Call(1, 0, "key", "acme", 1)
+    entries = [Entry(5.0, kind, "sender-1", asdict(call)) for kind in ("intent", "accepted")]
+    verdict = Verdict()
+    compare(verdict, entries, [], set(), forgotten=(4.0, 6.0))
+    assert (verdict.accepted, verdict.lost) == (0, 0)
+
+
+def test_order_counts_transferred_messages_where_they_left() -> None:
+    calls = [Call(1, number, "key", "acme", 1) for number in range(2)]
+    entries = [Entry(0.0, "intent", "sender-1", asdict(call)) for call in calls]
+    first, second = (message_id(call.letters[0].payload) for call in calls)
+    fates = [
+        ("acme", 0, Fate.PROCESSED, second),
+        ("acme", 1, Fate.TRANSFERRED, first),
+        ("archive", 0, Fate.PROCESSED, first),
+    ]
+    events = [Event(fate.name, fate, origin, 0, index, identity) for origin, index, fate, identity in fates]
+    verdict = Verdict()
+    compare(verdict, entries, events, set())
+    assert (verdict.order_broken, verdict.stored_twice) == (1, 0)
+
+
+def test_rows_sum_the_runs_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "build" / "runs.jsonl"
+    for recovered_in in (1.0, 4.0, 2.0):
+        verdict = Verdict(accepted=500, recovered_in=recovered_in, recoveries=[0.5, recovered_in])
+        append(path, "disk-full", "embedded", 18, 3, verdict)
+    append(path, "failover", "system", 15, 3, Verdict(accepted=5, lost=1, recovered_in=None))
+    _, _, full, failover = table(read(path)).splitlines()
+    assert full.endswith("| 18 | 3 | 6 | 1,500 | 0 | 0 | 0.8 s, 4.0 s | `--scenario disk-full --store embedded` |")
+    assert failover.endswith("| 15 | 1 | 0 | 5 | 1 | 0 | never | `--scenario failover --store system` |")
