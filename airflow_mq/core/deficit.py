@@ -80,7 +80,7 @@ class DeficitRounds:
         self.met: dict[str, None] = {}
         #: Queues whose next message is covered and did not fit: first in the next block.
         self.owed: dict[str, None] = {}
-        #: Of these, queues that had their owed turn in this block, and the next one was cut off: behind the others.
+        #: Queues that had their owed turn in this block, and began the next one: it is owed behind the others.
         self.ahead: list[str] = []
         #: Queues whose next message does not fit the rest of the block and is not covered yet.
         self.saving: dict[str, None] = {}
@@ -152,6 +152,10 @@ class DeficitRounds:
         Where a block reaches only a part of the ring, a queue that got messages of it keeps what it is owed until its
         turn comes: else it would be in the next part as well.
         """
+        for origin in self.ahead:
+            # All others of this round come first: else a queue whose turn is longer than a block starves them.
+            if origin in self.owed:
+                self.owed[origin] = self.owed.pop(origin)
         first = {**self.owed, **self.undecided}
         most = self.ladder.most_queues
         if self.is_part or (most is not None and len(self.met) > most):
@@ -178,9 +182,6 @@ class DeficitRounds:
         self.is_part = self.ladder.is_full and origin is not None and origin not in self.met
         if unfit == LOOK_PAST and not self.ladder.is_worn:
             self._look_on(LOOK_PAST)
-        for origin in self.ahead:
-            # All others of this round come first: else a queue whose turn is longer than a block starves them.
-            self.owed[origin] = self.owed.pop(origin)
         return [origin for origin in self.met if self._may_go_on(origin)]
 
     def _passes_over(self, origin: str) -> bool:
@@ -222,8 +223,7 @@ class DeficitRounds:
         if resumed and entry.reason == "spent":
             self._earn(book)
             served |= self._service(book, self._purse(book))
-            if origin in self.owed:
-                self.ahead.append(origin)
+            self.ahead.append(origin)
         return served
 
     def _earn(self, book: Book) -> None:

@@ -19,7 +19,7 @@ from .config import BLOCK_PARTS
 from .deficit import DeficitRounds
 from .orders import MOST_LOOKS, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
 from .paths import PathRounds
-from .priority import MARK
+from .priority import MARK, is_high
 from .ring import Ring
 from .service import Ladder
 from .weight import Meter, Weight
@@ -98,7 +98,9 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
         regular.start()
         _owe(working_set, 0)
         return
-    kept = int(working_set.config.kept_for_regular * BLOCK_PARTS) + _owed(working_set)
+    # A later part of a call divides what the first one left of its shares.
+    share = 0 if ladder.is_resumed else int(working_set.config.kept_for_regular * BLOCK_PARTS)
+    kept = share + _owed(working_set)
     if kept < BLOCK_PARTS:
         meter.limit = _part(ladder, high, BLOCK_PARTS - kept)
         ladder.most_queues = places
@@ -108,10 +110,16 @@ def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | Non
     ladder.most_queues = most if most is None or places is None or high.started else max(most - places, 1)
     regular.start()
     used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
-    _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if not ladder.is_full and regular.is_stopped() else 0)
+    is_owed = regular.is_stopped() and (not ladder.is_full or ladder.has_parts or places == most)
+    _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if is_owed or _left_regular(working_set) else 0)
     ladder.most_queues = most
     if high.is_stopped():
         high.go_on()
+
+
+def _left_regular(working_set: WorkingSet) -> bool:
+    """Return whether earlier parts of this call left regular queues that are ready."""
+    return any(not is_high(name) for name in working_set.left_out)
 
 
 def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:

@@ -185,7 +185,11 @@ class PathRounds:
             queue = self.tree.queues.get(origin)
             if queue is None or queue.state is not State.OPEN:
                 continue
-            self._give_turn(queue, 1)
+            if self.ladder.is_full:
+                # It stays owed.
+                self.owed.append(origin)
+            else:
+                self._give_turn(queue, 1)
 
     def _grant(self, path: str) -> None:
         """Service the guarantee of a queue or a group, without a charge."""

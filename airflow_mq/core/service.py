@@ -104,6 +104,8 @@ class Ladder:
         self.givers: set[str] = set()
         #: Whether it goes on with a call, of which an earlier walk has moved the head.
         self.is_resumed = False
+        #: Whether another walk goes on with the call if this one services as many queues as it may.
+        self.has_parts = False
         #: Whether to look only at queues that earlier walks of this call did not come to.
         self.looks_only = False
         #: Whether ready queues are left at which this walk did not look.

@@ -7,7 +7,7 @@ a ring is stored.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
 from .blob import Reference
@@ -133,7 +133,7 @@ class WorkingSet:
         self.patterns: OriginPatterns | None = None
         self.own_debt: int | None = None
         #: Books that this walk does not service, because an earlier walk of the same call did.
-        self.left_out: Container[str] = ()
+        self.left_out: Collection[str] = ()
         self.changes = Changes()
         self._hooks: list[tuple[str, Footprint]] = []
         self._next_posted = POSTED
@@ -181,7 +181,7 @@ class WorkingSet:
 
     # The ring.
 
-    def only(self, patterns: OriginPatterns | None, debt: int | None, *, but: Container[str] = ()) -> None:
+    def only(self, patterns: OriginPatterns | None, debt: int | None, *, but: Collection[str] = ()) -> None:
         """Service only the origins that match: for this walk, the others are in no ring.
 
         :param debt: what high messages of these origins owe to regular ones; None if the ring keeps that.

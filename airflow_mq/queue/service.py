@@ -229,6 +229,7 @@ class Service:
             working_set.loader.reach.meter = self.meter
         ladder = Ladder(working_set, self.meter, overweight_limit(working_set, self.meter.limit), attempt)
         ladder.most_queues, ladder.is_resumed = working_set.config.max_block_queues, not self.is_first
+        ladder.has_parts = self.tenure is None
         return ladder
 
     def _goes_on(self, ladder: Ladder) -> bool:

@@ -246,6 +246,35 @@ def test_busy_queues_share_alike_however_few_a_block_reaches(
 
 
 @pytest.mark.one_postgres
+def test_a_block_gives_owed_turns_to_as_many_queues_as_it_may(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", paths=True, max_block_queues=2, service_weight=RING)
+    queue.enqueue_messages([(origin, b"x") for origin in "abcdef" * 4], weight=HEAVY)
+    assert run_block(queue) == ["a"]
+    wide = Weight(5_000, 1 << 30)
+    served = [set(run_block(queue, wide)) for _ in range(3)]
+    assert all(len(some) <= 2 for some in served) and len(set().union(*served)) >= 5, served
+
+
+@pytest.mark.one_postgres
+@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize("way", ["service", "block"])
+@pytest.mark.parametrize("order", ["deficit", "rotation"])
+def test_both_levels_are_serviced_however_few_queues_a_block_reaches(
+    make_queue: Maker, order: str, way: str, most: int
+) -> None:
+    """A block carries one of these messages. The parts of a call divide the shares of the levels once."""
+    queue = make_queue(order=order, max_block_queues=most, service_weight=BLOCK)
+    for priority in ("high", "regular"):
+        queue.enqueue_messages(
+            [(f"{priority}-{at}", b"x") for at in (1, 2) for _ in range(24)], weight=Weight(600, 1), priority=priority
+        )
+    served = Counter[str]()
+    for _ in range(24):
+        served.update(run_and_name(queue, way))
+    assert len(served) == 4 and min(served.values()) >= 2, served
+
+
+@pytest.mark.one_postgres
 @pytest.mark.parametrize("heavy", ["a", "abcd"])
 @pytest.mark.parametrize("way", ["service", "block"])
 def test_a_rotation_beside_high_messages_passes_over_no_head(make_queue: Maker, way: str, heavy: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from .edges import EDGES
 from .ends import ENDS
+from .parts import PARTS
 from .planting import PACKAGE, Mutation
 from .planting import bug as _bug
 
@@ -188,27 +189,28 @@ MUTATIONS: Sequence[Mutation] = (
     _bug(
         "no look past queues that do not fit", "core/deficit.py",
         "            self._look_on(LOOK_PAST)\n", "            pass\n",
-        crowd=True,
+        runs="crowd",
     ),
     _bug(
         "no look past queues that do not fit, with paths", "core/paths.py",
         "self._service_found(look_on(self.ladder, self.ring, LOOK_PAST, ()))", "self._service_found(())",
-        crowd=True,
+        runs="crowd",
     ),
     _bug(
         "place of the last look not remembered", "queue/walk.py",
         "    guaranteed: list[str] = []\n", "    working_set.loader.ring.look_anew()\n    guaranteed: list[str] = []\n",
-        crowd=True,
+        runs="crowd",
     ),
     _bug(
         "queues that give nothing count as queues of the block", "core/service.py",
         "len(self.givers) >= most or len(self.serviced) >= most + IN_VAIN", "len(self.serviced) >= most",
-        crowd=True,
+        runs="crowd",
     ),
     _bug(
         "block that took nothing does not look further", "queue/blocks/plan.py",
         "self.goes_on = ladder.is_cut_short and not took", "self.goes_on = False",
-        crowd=True,
+        runs="crowd",
     ),
+    *PARTS,
     *EDGES,
 )  # fmt: skip

@@ -32,9 +32,8 @@ def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
         (folder / "airflow_mq" / mutation.file).write_text(mutation.apply(), "utf-8")
         if mutation.test:
             return run_test(mutation.test, folder)
-        command = [sys.executable, "-m", "tests.simulation.mutations.hunt", mutation.store, str(first), str(most)]
-        if mutation.crowd:
-            command.append("crowd")
+        module = "tests.simulation.mutations.hunt"
+        command = [sys.executable, "-m", module, mutation.runs, mutation.store, str(first), str(most)]
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if result.returncode:
         lines = result.stderr.strip().splitlines()

@@ -9,24 +9,30 @@ from pathlib import Path
 import airflow_mq
 from airflow_mq.core.errors import MessageQueueError
 
+from ..busy import run_busy
 from ..crowd import run_crowd
 from ..messages import Violation
 from ..places import open_stores
 from ..run import run_seed
+from ..world import Stores
 
 
-def main(store: str, first: int, most: int, *, crowd: bool) -> None:
+def run_ring(seed: int, stores: Stores, store: str) -> BaseException | None:
+    """Run a ring with all actors."""
+    return run_seed(seed, stores, store).failure
+
+
+RUNS = {"ring": run_ring, "crowd": run_crowd, "busy": run_busy}
+
+
+def main(runs: str, store: str, first: int, most: int) -> None:
     """Hunt on a store, from a seed on."""
     assert Path(airflow_mq.__file__).is_relative_to(Path.cwd()), airflow_mq.__file__
     with open_stores([store]) as stores:
         for number in range(most):
             try:
-                failure: BaseException | None
-                if crowd:
-                    failure = run_crowd(first + number, stores, store)
-                else:
-                    failure = run_seed(first + number, stores, store).failure
-            except (AssertionError, MessageQueueError) as error:
+                failure = RUNS[runs](first + number, stores, store)
+            except (AssertionError, KeyError, MessageQueueError) as error:
                 failure = error
             if failure is not None:
                 name = failure.invariant if isinstance(failure, Violation) else type(failure).__name__
@@ -37,4 +43,4 @@ def main(store: str, first: int, most: int, *, crowd: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), crowd="crowd" in sys.argv[4:])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -19,8 +19,8 @@ class Mutation:
     #: Pairs of the exact text of today and the text that replaces it. Each text occurs once.
     changes: Sequence[tuple[str, str]]
     store: str = "sqlite"
-    #: Whether the runs are those of a ring of many queues.
-    crowd: bool = False
+    #: What runs: `ring`, the `crowd` of many queues, or `busy` queues.
+    runs: str = "ring"
     #: The test that finds it where no run of the simulation can: it needs real processes, Spark or many messages.
     test: str = ""
 
@@ -34,6 +34,6 @@ class Mutation:
         return text
 
 
-def bug(name: str, file: str, *texts: str, store: str = "sqlite", crowd: bool = False, test: str = "") -> Mutation:
+def bug(name: str, file: str, *texts: str, store: str = "sqlite", runs: str = "ring", test: str = "") -> Mutation:
     """Return a planted bug: texts of today, each followed by the text that replaces it."""
-    return Mutation(name, file, list(zip(texts[::2], texts[1::2])), store, crowd, test)
+    return Mutation(name, file, list(zip(texts[::2], texts[1::2])), store, runs, test)

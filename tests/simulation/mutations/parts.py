@@ -1,0 +1,69 @@
+"""Planted bugs of blocks and calls that reach a part of the busy queues: each is a line of the rules that share alike."""
+
+from __future__ import annotations
+
+from .planting import Mutation, bug
+
+
+def _bug(name: str, file: str, *texts: str) -> Mutation:
+    return bug(name, file, *texts, runs="busy")
+
+
+PARTS = (
+    # Deficit order.
+    _bug(
+        "queue of a later round does not count", "core/deficit.py",
+        "        if self._may_go_on(origin):\n            # A later", "        if False:\n            # A later",
+    ),
+    _bug(
+        "later part visits queues that it cannot pay", "core/deficit.py",
+        "return self.ladder.is_resumed and not is_servable", "return False and not is_servable",
+    ),
+    _bug(
+        "queues that no part reached take what is owed", "core/deficit.py",
+        "            if not (self.owed or self.saving):\n", "            if True:\n",
+    ),
+    _bug(
+        "served queue comes first for its next turn", "core/deficit.py",
+        "if not self.ledger.entry(origin).messages}", "if True}",
+    ),
+    _bug(
+        "served queue keeps its place before others", "core/deficit.py",
+        "            for origin in got:\n                self.ring.bump(origin)\n", "",
+    ),
+    _bug(
+        "queue that saves up loses its place", "core/deficit.py",
+        "for origin in {**first, **self.saving} if", "for origin in first if",
+    ),
+    _bug(
+        "turn longer than a block is followed by the next one", "core/deficit.py",
+        "            self.owed[origin] = self.owed.pop(origin)\n", "            pass\n",
+    ),
+    _bug(
+        "order of owed turns forgotten between levels", "core/deficit.py",
+        "for origin in {**self.owed, **self.purses} if", "for origin in self.purses if",
+    ),
+    _bug(
+        "queue leaves the ring while it is read", "core/deficit.py",
+        "fresh = list(islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST))",
+        "fresh = islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST)",
+    ),
+    # Paths.
+    _bug(
+        "served queue of a path is owed its next turn", "core/paths.py",
+        "if self.is_part and self.ledger.entry(origin).messages}", "if False}",
+    ),
+    _bug(
+        "turn of a path is owed by a later part", "core/paths.py",
+        "        if self.ladder.is_resumed:\n            return\n", "",
+    ),
+    _bug(
+        "queues of earlier parts are absent", "core/tree.py",
+        "line = working_set.loader.line()", "line = [one for one in working_set.loader.line() if working_set.takes(one[0])]",
+    ),
+    # Rotation and levels.
+    _bug("each part moves the head", "core/orders.py", "if not (ladder.is_resumed or (", "if not (False or ("),
+    _bug("head moves that the other level left too little", "core/orders.py", "(is_second and _waits", "(False and _waits"),
+    _bug("each part keeps a share for regular", "core/levels.py", "share = 0 if ladder.is_resumed else", "share ="),
+    _bug("only place of a block is always high's", "core/levels.py", " or places == most)", ")"),
+)  # fmt: skip
