@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from tests.live.conftest import World
 
 #: Where pictures for the docs are to be put, if they are to be made anew.
 PICTURES = os.environ.get("AIRFLOW_MQ_PICTURES")
 PATIENCE = 90_000
+#: Airflow's own dashboard asks for asset events. Airflow 3.3.2 answers 500 as long as a run that an event created has not
+#: started.
+OF_AIRFLOW = "/api/v2/assets/events"
 
 
 @dataclass
@@ -62,14 +65,18 @@ def signed_in(chromium: Browser, world: World, user: str = "admin", **how: Any) 
     context.add_cookies([{"name": "_token", "value": token, "url": airflow.url, "httpOnly": True}])
     seen = Seen(context.new_page(), airflow.url)
     seen.page.on("pageerror", lambda error: seen.wrong.append(str(error)))
-    seen.page.on("console", lambda said: seen.wrong.append(said.text) if said.type == "error" else None)
+    seen.page.on("console", lambda said: seen.wrong.append(said.text) if _is_error(said) else None)
     own = (airflow.url, "data:", "blob:")
     seen.page.on("request", lambda asked: None if asked.url.startswith(own) else seen.wrong.append(asked.url))
     try:
         yield seen
-        assert seen.wrong == []
+        assert seen.wrong == [], seen.wrong
     finally:
         context.close()
+
+
+def _is_error(said: ConsoleMessage) -> bool:
+    return said.type == "error" and OF_AIRFLOW not in said.location["url"]
 
 
 def assert_accessible(page: Page, what: str) -> None:

@@ -116,7 +116,9 @@ class Busy:
             self.given[name] += served[name]
             self.waited[name] = 0 if served[name] else self.waited[name] + 1
             if self.waited[name] > self._most_waiting():
-                raise Violation("I11 starvation", f"{name} waits for {self.waited[name]} calls of {way}: {self._told()}")
+                raise Violation(
+                    "I11 starvation", f"{name} waits for {self.waited[name]} calls of {way}: {self._told()}"
+                )
 
     def _service(self, limit: Weight) -> list[tuple[Name, int]]:
         seen: list[tuple[Name, int]] = []
