@@ -20,16 +20,8 @@ PARTS = (
         "return self.ladder.is_resumed and not is_servable", "return False and not is_servable",
     ),
     _bug(
-        "queues that no part reached take what is owed", "core/deficit.py",
-        "            if not (self.owed or self.saving):\n", "            if True:\n",
-    ),
-    _bug(
         "served queue comes first for its next turn", "core/deficit.py",
         "if not self.ledger.entry(origin).messages}", "if True}",
-    ),
-    _bug(
-        "served queue keeps its place before others", "core/deficit.py",
-        "            for origin in got:\n                self.ring.bump(origin)\n", "",
     ),
     _bug(
         "queue that saves up loses its place", "core/deficit.py",
@@ -57,12 +49,7 @@ PARTS = (
         "turn of a path is owed by a later part", "core/paths.py",
         "        if self.ladder.is_resumed:\n            return\n", "",
     ),
-    _bug(
-        "queues of earlier parts are absent", "core/tree.py",
-        "line = working_set.loader.line()", "line = [one for one in working_set.loader.line() if working_set.takes(one[0])]",
-    ),
     # Rotation and levels.
-    _bug("each part moves the head", "core/orders.py", "if not (ladder.is_resumed or (", "if not (False or ("),
     _bug("head moves that the other level left too little", "core/orders.py", "(is_second and _waits", "(False and _waits"),
     _bug("each part keeps a share for regular", "core/levels.py", "share = 0 if ladder.is_resumed else", "share ="),
     _bug("only place of a block is always high's", "core/levels.py", " or places == most)", ")"),
