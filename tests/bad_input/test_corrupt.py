@@ -149,6 +149,7 @@ HARMLESS = {
 }  # fmt: skip
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("place", BYTES)
 def test_damaged_bytes_are_noticed(fresh: Callable[[], MessageQueue], place: str) -> None:
     silent = set()
@@ -162,6 +163,7 @@ def test_damaged_bytes_are_noticed(fresh: Callable[[], MessageQueue], place: str
     assert silent <= HARMLESS.get(place, set()), f"unnoticed damage {silent} in {place}"
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("place", NUMBERS)
 def test_damaged_numbers_raise_named_errors(fresh: Callable[[], MessageQueue], place: str) -> None:
     for value in (0, 1, 3, 1_000, 1 << 30, -1):

@@ -53,7 +53,7 @@ def peak_of(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.one_postgres
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("backoff", [0.0, 60.0], ids=["goes back", "waits aside"])
 @pytest.mark.parametrize("how", [end_at_once, apply_alone, apply_in_a_service])
 def test_the_memory_of_an_end_does_not_grow_with_its_bytes(

@@ -61,19 +61,17 @@ def test_long_runs_replay_on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (replay(differences, LONG), differences) == ((40, 0), [])
 
 
-# The parts let test processes share the runs: each run as recorded, and a sixth of the other modes, which all run on
-# SQLite. `make soak` runs each part.
-PLAIN_PARTS = [("plain", first) for first in range(1, 301, 50)]
-OTHER_PARTS = [
+# The parts let test processes share the runs: a sixth of each way, of which all run on SQLite. `make soak` runs each part.
+PARTS = [
     pytest.param(way, first, marks=[] if first == kept else pytest.mark.soak)
-    for way, kept in (("sparse", 151), ("blocks", 101))
+    for way, kept in (("plain", 1), ("sparse", 151), ("blocks", 101))
     for first in range(1, 301, 50)
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.parametrize(("way", "first"), [*PLAIN_PARTS, *OTHER_PARTS])
+@pytest.mark.parametrize(("way", "first"), PARTS)
 def test_runs_replay_on_postgresql(pg_uri: str, way: str, first: int) -> None:
     differences: list[str] = []
     assert (replay(differences, store=pg_uri, first=first, limit=50, **WAYS[way]), differences) == ((50, 0), [])
@@ -126,6 +124,7 @@ def test_long_runs_replay_on_postgresql(pg_uri: str, first: int) -> None:
     assert (replay(differences, LONG, store=pg_uri, first=first, limit=10), differences) == ((10, 0), [])
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("way", WAYS)

@@ -177,7 +177,6 @@ def fairness_by_queue(queue: MessageQueue) -> Fairness:
         return together(judged)
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("seed", (0, 2, 3))
 @pytest.mark.parametrize("order", ["deficit", "rotation"])
 def test_fairness_equals_fairness_computed_queue_by_queue(make_queue: Maker, order: str, seed: int) -> None:

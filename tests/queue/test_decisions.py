@@ -70,7 +70,6 @@ def test_the_work_for_a_message_does_not_grow_with_its_page(
     assert sum(weighed) < count * 4 * 64
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_a_walk_decides_about_a_bounded_number_of_messages(
     make_queue: Maker, monkeypatch: pytest.MonkeyPatch, order: str
@@ -155,7 +154,6 @@ def fill(queue: MessageQueue, rng: random.Random) -> None:
         queue.enqueue_messages(origin, [bytes(length)] * rng.randrange(1, 12), **options)
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_stretches_of_any_length_take_the_same_messages(
     make_queue: Maker, monkeypatch: pytest.MonkeyPatch, order: str

@@ -145,7 +145,6 @@ def make_random_wide_ring(make_queue: Maker, order: str, number: int) -> Message
     return queue
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 def test_dry_run_equals_the_next_block(make_queue: Maker, order: str) -> None:
     for number in range(25):
@@ -165,7 +164,6 @@ def moves(queue: MessageQueue, limit: Weight, origins: list[str]) -> bool:
     return False
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_look_for_work_finds_what_the_next_blocks_take(make_queue: Maker, order: str) -> None:
     found = set()
@@ -180,7 +178,6 @@ def test_a_look_for_work_finds_what_the_next_blocks_take(make_queue: Maker, orde
     assert found == {True, False}
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 def test_forecast_equals_the_next_blocks(make_queue: Maker, order: str) -> None:
     for number in range(100, 120):
@@ -231,7 +228,6 @@ def check_explanations(queue: MessageQueue, dice: random.Random, ahead: int = 8)
         )
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_explain_names_the_block_of_a_message(make_queue: Maker, order: str) -> None:
     # In ring 5497, two queues with a least change places from block to block.
@@ -252,7 +248,6 @@ def test_explain_names_the_block_of_a_message_in_1000_rings(sqlite_uri: str, par
         queue.close()
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("then", ORDERS)
 def test_dry_run_applies_other_settings(make_queue: Maker, order: str, then: str) -> None:
@@ -290,7 +285,6 @@ def condition(kind: str, value: str, origin: str) -> dict[str, Any]:
 REASONS_WITHOUT_REMEDY = ("next", "gone", "empty", "nowhere")
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
 def test_remedies_have_their_stated_effect(make_queue: Maker, order: str) -> None:
     """An explanation is one sentence after what is overdue, and each remedy in it has the stated effect."""

@@ -61,7 +61,6 @@ def run_random_steps(queue: MessageQueue, rng: random.Random, at_once: list[int]
     return record
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("kind", KINDS)
 def test_newcomers_met_in_parts_get_the_same_turns(kind: str, make_queue: Maker, clock: Clock) -> None:
     for seed in range(2):

@@ -407,7 +407,6 @@ def test_seed_determines_the_shuffled_order(queue: MessageQueue) -> None:
     assert run(queue, seed) == [f"{origin}!" for origin in high] + regular
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [3, 14])
 def test_reserve_is_kept_for_messages_of_any_weight(make_queue: MakeQueue, order: str, seed: int) -> None:

@@ -61,7 +61,6 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     return settings if "max_block_queues" in settings else {**settings, "max_block_queues": 100}
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("high", [False, True], ids=["regular", "high"])
 @pytest.mark.parametrize("how", ["plan", "weigher", "service"])
 def test_each_block_takes_a_message_behind_queues_it_cannot_serve(
@@ -81,7 +80,6 @@ def test_each_block_takes_a_message_behind_queues_it_cannot_serve(
             assert run_block(queue) == [f"light-{at}"]
 
 
-@pytest.mark.one_postgres
 def test_a_quiet_queue_behind_many_heavy_ones_waits_a_few_blocks(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=BLOCK)
     fill(queue, 200, HEAVY, 3)
@@ -170,7 +168,6 @@ def test_a_planted_bug_breaks_the_bound(make_queue: Maker, monkeypatch: pytest.M
 # A service in place.
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("kind", ["deficit", "paths", "rotation", "shuffle"])
 def test_a_call_services_all_queues_and_tries_each_message_once(make_queue: Maker, kind: str) -> None:
     queue = make_queue(**{**KINDS[kind], "max_block_queues": 7}, service_weight=RING)
@@ -196,7 +193,6 @@ def test_a_call_services_all_queues_and_tries_each_message_once(make_queue: Make
     assert queue.service_queues(lambda delivery: None).origins == 0
 
 
-@pytest.mark.one_postgres
 def test_parts_of_a_call_share_its_limit(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", max_block_queues=7, service_weight=RING)
     queue.enqueue_messages([(f"o{at:02}", b"x") for at in range(40)], weight=Weight(100, 1))
@@ -207,7 +203,6 @@ def test_parts_of_a_call_share_its_limit(make_queue: Maker) -> None:
     assert done.weight == Weight(1_000, 10)
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("most", [2, 100])
 def test_a_call_moves_the_head_of_a_rotation_once(make_queue: Maker, most: int) -> None:
     """A part of a call that moved it as well would pass over queues that it cannot pay for, again and again."""
@@ -222,7 +217,6 @@ def test_a_call_moves_the_head_of_a_rotation_once(make_queue: Maker, most: int) 
     assert served == dict.fromkeys("abcdef", 20)
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("priority", ["regular", "high"])
 @pytest.mark.parametrize(("most", "cost"), [(2, 100), (4, 33), (5, 70), (4, 1_000)])
 @pytest.mark.parametrize("way", ["service", "block"])
@@ -245,7 +239,6 @@ def test_busy_queues_share_alike_however_few_a_block_reaches(
     assert all(abs(count - each) <= 1_000 // cost for count in served.values()), served
 
 
-@pytest.mark.one_postgres
 def test_a_block_gives_owed_turns_to_as_many_queues_as_it_may(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", paths=True, max_block_queues=2, service_weight=RING)
     queue.enqueue_messages([(origin, b"x") for origin in "abcdef" * 4], weight=HEAVY)
@@ -255,7 +248,6 @@ def test_a_block_gives_owed_turns_to_as_many_queues_as_it_may(make_queue: Maker)
     assert all(len(some) <= 2 for some in served) and len(set().union(*served)) >= 5, served
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("most", [1, 2, 4])
 @pytest.mark.parametrize("way", ["service", "block"])
 @pytest.mark.parametrize("order", ["deficit", "rotation"])
@@ -274,7 +266,6 @@ def test_both_levels_are_serviced_however_few_queues_a_block_reaches(
     assert len(served) == 4 and min(served.values()) >= 2, served
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("heavy", ["a", "abcd"])
 @pytest.mark.parametrize("way", ["service", "block"])
 def test_a_rotation_beside_high_messages_passes_over_no_head(make_queue: Maker, way: str, heavy: str) -> None:
@@ -291,7 +282,6 @@ def test_a_rotation_beside_high_messages_passes_over_no_head(make_queue: Maker, 
     assert min(served[origin] for origin in "abcd") >= 2, served
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("way", ["service", "block"])
 def test_high_queues_that_a_block_reaches_later_may_leave_the_ring(make_queue: Maker, way: str) -> None:
     """After regular's turn, high queues get what is left: also those that the first part of the block did not reach."""
@@ -301,7 +291,6 @@ def test_high_queues_that_a_block_reaches_later_may_leave_the_ring(make_queue: M
     assert run_and_name(queue, way) == ["a", "b", "regular", "c", "d"]
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("priority", ["regular", "high"])
 @pytest.mark.parametrize("way", ["service", "block"])
 def test_a_queue_whose_turn_is_longer_than_a_block_starves_no_other(make_queue: Maker, way: str, priority: str) -> None:
@@ -328,7 +317,6 @@ def run_and_name(queue: MessageQueue, way: str) -> list[str]:
     return names
 
 
-@pytest.mark.one_postgres
 def test_a_call_ends_when_another_process_takes_the_ring_between_two_parts(make_queue: Maker) -> None:
     queue, other = make_queue(order="deficit", max_block_queues=7, service_weight=RING, patience=0.05), make_queue()
     queue.enqueue_messages([(f"o{at:02}", b"x") for at in range(20)])
@@ -347,7 +335,7 @@ def test_a_call_ends_when_another_process_takes_the_ring_between_two_parts(make_
     assert queue.service_queues(lambda delivery: None).processed == 13
 
 
-@pytest.mark.one_postgres
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("kind", ["deficit", "paths", "rotation"])
 @pytest.mark.parametrize("serves", [True, False], ids=["served", "stuck"])
 def test_the_memory_of_a_call_does_not_grow_with_the_number_of_queues(
@@ -385,7 +373,6 @@ def test_the_memory_of_a_call_does_not_grow_with_the_number_of_queues(
     assert peaks[1] < 1.3 * peaks[0] + names, peaks
 
 
-@pytest.mark.one_postgres
 @pytest.mark.parametrize("kind", ["deficit", "paths", "rotation", "shuffle"])
 def test_a_heavy_high_message_behind_queues_that_are_skipped_runs(make_queue: Maker, kind: str) -> None:
     """It takes more than the part of high messages, beside regular ones that would use all the rest."""

@@ -355,7 +355,6 @@ def test_recorded_end(make_queue: Maker, clock: Clock) -> None:
 # Cost.
 
 
-@pytest.mark.one_postgres
 def test_a_message_that_waits_aside_takes_few_calls(make_queue: Maker) -> None:
     """A release writes each message once more. It calls no function for that twice where once is enough."""
     found = []
