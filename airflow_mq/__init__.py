@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 __version__ = "0.3.0.dev0"
 
 if TYPE_CHECKING:
-    from .core.config import RingConfig
-    from .core.events import Event
-    from .core.invariants import Violation
-    from .core.message import Address, Footprint, Message
-    from .core.outcome import (
+    from .engine.rules.config import RingConfig
+    from .engine.rules.events import Event
+    from .engine.rules.invariants import Violation
+    from .engine.rules.message import Address, Footprint, Message
+    from .engine.rules.outcome import (
         BadFormat,
         Corrupt,
         Done,
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         Unsupported,
         Yield,
     )
-    from .core.weigher import LinearWeigher
-    from .core.weight import Costs, Weight
+    from .engine.rules.weigher import LinearWeigher
+    from .engine.rules.weight import Costs, Weight
     from .processors import Part, Processor, Processors
-    from .queue import (
+    from .engine.queue import (
         Batch,
         Block,
         Delivery,

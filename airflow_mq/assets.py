@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from airflow.sdk import Asset
 
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset

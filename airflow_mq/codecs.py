@@ -20,8 +20,8 @@ import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from .core.errors import InvalidInput, InvalidMessage
-from .core.outcome import BadFormat, Corrupt, Outcome, StackLimitReached, Unsupported
+from .engine.rules.errors import InvalidInput, InvalidMessage
+from .engine.rules.outcome import BadFormat, Corrupt, Outcome, StackLimitReached, Unsupported
 from .loading import load_named
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A connection names a store by its fields, and nothing but a store. Forms are used inside the API server, where a person
 with access to connections must be able neither to run code nor to read a secret. So the drivers and the keys of `extra`
-are closed sets, and every address is checked (`airflow_mq.store.address`).
+are closed sets, and every address is checked (`airflow_mq.engine.store.address`).
 
     PostgreSQL   host, port, login, password, schema (the database); extra: db_schema, sslmode, and time-outs
     SQLite       extra: path
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_mq import settings
-from airflow_mq.core.errors import AddressRefused
+from airflow_mq.engine.rules.errors import AddressRefused
 from airflow_mq.provider import DRIVERS
-from airflow_mq.store.address import DEFAULT_PORT, DEFAULT_SCHEMA, NUMBERS, PERMITTED, StoreAddress, sqlite_address
+from airflow_mq.engine.store.address import DEFAULT_PORT, DEFAULT_SCHEMA, NUMBERS, PERMITTED, StoreAddress, sqlite_address
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

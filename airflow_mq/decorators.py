@@ -31,14 +31,14 @@ from airflow_mq.operators.base import open_queue
 from airflow_mq.operators.blocks.service import Servicing, serviced_as_xcom
 from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.processors import Part, Processors
-from airflow_mq.queue.calls import KNOWN, processor_of
+from airflow_mq.engine.queue.calls import KNOWN, processor_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import Delivery
     from airflow_mq.operators.base import GivenWeight
-    from airflow_mq.queue.attempts import Answer, Processor
+    from airflow_mq.engine.queue.attempts import Answer, Processor
 
 
 class MessageProcessorOperator(Servicing, DecoratedOperator):

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from .core.errors import *  # noqa: F403
+from .engine.rules.errors import *  # noqa: F403

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .core.errors import (
+from .engine.rules.errors import (
     BlobMissing,
     DeliverySealed,
     EmptyMessage,

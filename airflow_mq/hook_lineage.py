@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
-from airflow_mq.queue import MessageQueue
+from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.tracing import harmless
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook
 
-    from airflow_mq.queue import Enqueued, Serviced
+    from airflow_mq.engine.queue import Enqueued, Serviced
 
 #: Scheme of the assets that are queues (`airflow_mq.assets`).
 _SCHEME = "airflow-mq"

@@ -18,7 +18,7 @@ from airflow.sdk import BaseHook
 
 from airflow_mq import failures, settings, tracing
 from airflow_mq.connections import Target, target_of
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
     MessageQueueError,
@@ -28,9 +28,9 @@ from airflow_mq.core.errors import (
     StoreUnreachable,
 )
 from airflow_mq.provider import BEHAVIOUR, CONNECTION_TYPE, FIELDS, HOOK_NAME
-from airflow_mq.store.address import StoreAddress, refuse_network_file_system
-from airflow_mq.store.bounded import within
-from airflow_mq.store.postgres_errors import is_own_text
+from airflow_mq.engine.store.address import StoreAddress, refuse_network_file_system
+from airflow_mq.engine.store.bounded import within
+from airflow_mq.engine.store.postgres_errors import is_own_text
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from airflow_mq import MessageQueue
-    from airflow_mq.queue import Commands
-    from airflow_mq.store.version import SchemaStatus
+    from airflow_mq.engine.queue import Commands
+    from airflow_mq.engine.store.version import SchemaStatus
 
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
@@ -113,7 +113,7 @@ class MessageQueueHook(BaseHook):
         if address.path is not None:
             return create_engine("sqlite:///a file", creator=partial(_open_file, address), **(engine_kwargs or {}))
 
-        from airflow_mq.store.postgres import plain_connection
+        from airflow_mq.engine.store.postgres import plain_connection
 
         return create_engine(
             "postgresql+psycopg://", creator=partial(plain_connection, address), **(engine_kwargs or {})
@@ -189,7 +189,7 @@ def object_storage(address: str) -> tuple[Any, str]:
     """Return the file system of external payloads, by Airflow's object storage: `s3://connection@bucket/folder`."""
     from airflow.sdk import ObjectStoragePath
 
-    from airflow_mq.store.blob_files import by_fsspec
+    from airflow_mq.engine.store.blob_files import by_fsspec
 
     try:
         path = ObjectStoragePath(address)
@@ -201,7 +201,7 @@ def object_storage(address: str) -> tuple[Any, str]:
 
 def _open_file(address: StoreAddress) -> sqlite3.Connection:
     """Open a connection to a store that exists; do not create one."""
-    from airflow_mq.store.files import refuse_foreign_log
+    from airflow_mq.engine.store.files import refuse_foreign_log
 
     assert address.path is not None
     refuse_foreign_log(address.path)
@@ -239,7 +239,7 @@ def kafka_consumer(kafka_config_id: str, topics: Sequence[str], group: str | Non
 
 def _look(address: StoreAddress, ring: str) -> tuple[bool, str]:
     """Return whether the store can be used, and what it holds, without changing it."""
-    from airflow_mq.store import schema_status
+    from airflow_mq.engine.store import schema_status
 
     if address.path is not None:
         refuse_network_file_system(address.path)

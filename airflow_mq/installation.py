@@ -11,8 +11,8 @@ import secrets
 
 from airflow.sdk import Variable
 
-from airflow_mq.core.characters import shown
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.characters import shown
+from airflow_mq.engine.rules.errors import InvalidInput
 
 #: The variable; a person may set it, such as by the environment (`AIRFLOW_VAR_AIRFLOW_MQ_INSTALLATION`).
 VARIABLE = "airflow_mq_installation"

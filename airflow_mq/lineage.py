@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_mq import MessageQueue
-    from airflow_mq.store import StoreAddress
+    from airflow_mq.engine.store import StoreAddress
 
 #: Queues that a task names.
 MOST = 100

@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from .core.nearest import nearest
+from .engine.rules.nearest import nearest
 
 
 def load_named(name: str) -> object:

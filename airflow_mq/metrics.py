@@ -20,10 +20,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_mq import settings
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.weight import Weight
 
 if TYPE_CHECKING:
-    from airflow_mq.queue import Backlog, MessageQueue, Serviced
+    from airflow_mq.engine.queue import Backlog, MessageQueue, Serviced
 
 log = logging.getLogger("airflow_mq.metrics")
 

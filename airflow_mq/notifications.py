@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.store.bounded import within
+from airflow_mq.engine.store.bounded import within
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import MessageQueue
-    from airflow_mq.queue import QueueState
+    from airflow_mq.engine.queue import QueueState
 
 #: Seconds after which a read of the store is abandoned.
 READ_SECONDS = 60.0

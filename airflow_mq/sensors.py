@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
 
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger, read_ring
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_mq import metrics
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
     LoginRefused,
@@ -36,13 +36,13 @@ from airflow_mq.core.errors import (
     UnknownRing,
 )
 from airflow_mq.hooks import MessageQueueHook, told_safely
-from airflow_mq.store.bounded import within
+from airflow_mq.engine.store.bounded import within
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from airflow_mq import MessageQueue
-    from airflow_mq.store import StoreAddress
+    from airflow_mq.engine.store import StoreAddress
 
 log = logging.getLogger("airflow_mq.triggers")
 T = TypeVar("T")
@@ -278,7 +278,7 @@ class Poller:
     async def _subscribed(self, address: StoreAddress) -> AsyncConnection:
         import psycopg
 
-        from airflow_mq.store.postgres import SEARCH_PATH, conninfo, wake_channel
+        from airflow_mq.engine.store.postgres import SEARCH_PATH, conninfo, wake_channel
 
         channel = wake_channel(address.schema, self.queue.session.ring_id)
         connection = await psycopg.AsyncConnection.connect(autocommit=True, **conninfo(address))

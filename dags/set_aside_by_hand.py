@@ -12,7 +12,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Param, task
 
-from airflow_mq.core.judging import REASONS
+from airflow_mq.engine.rules.judging import REASONS
 from airflow_mq.operators.forms import refuse_unknown_params
 from airflow_mq.operators.set_aside import DiscardSetAsideOperator, RequeueSetAsideOperator
 

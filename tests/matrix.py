@@ -33,7 +33,7 @@ FOR_LIVE = ["axe-playwright-python", "playwright", "schemathesis>=4"]
 LIVE = ["tests/airflow/page", "tests/live/test_page.py", "tests/live/test_traces.py"]
 # Airflow versions that do not start with later releases of a dependency, and the bounds that they need.
 HELD_BACK = {"3.2": ["cadwyn<7", "fastapi<0.137"]}
-WITHOUT_AIRFLOW = ["airflow_mq", "airflow_mq.cli", "airflow_mq.queue", "airflow_mq.store"]
+WITHOUT_AIRFLOW = ["airflow_mq", "airflow_mq.cli", "airflow_mq.engine.queue", "airflow_mq.engine.store"]
 WITH_AIRFLOW = [
     *WITHOUT_AIRFLOW,
     *(f"airflow_mq.{name}" for name in ("block", "hooks", "links", "notifications", "plugin", "queues", "sensors")),

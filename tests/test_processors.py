@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Processor, Processors
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.processors import part_of
 
 ORDERS = Processor("orders", "shop.orders:process", origins=("*/orders",), split=4)

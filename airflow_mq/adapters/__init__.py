@@ -28,16 +28,16 @@ from functools import partial
 from operator import add
 from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
-from ..core.blob import MOST_BLOB_BYTES
-from ..core.errors import EmptyMessage, InvalidInput, KeyConflict, NotPermitted, TooManyOrigins
-from ..core.message import MOST_KEY_BYTES, Message, message_id
-from ..core.priority import REGULAR, check_priority
-from ..core.weight import Weight
+from ..engine.rules.blob import MOST_BLOB_BYTES
+from ..engine.rules.errors import EmptyMessage, InvalidInput, KeyConflict, NotPermitted, TooManyOrigins
+from ..engine.rules.message import MOST_KEY_BYTES, Message, message_id
+from ..engine.rules.priority import REGULAR, check_priority
+from ..engine.rules.weight import Weight
 from ..words import many
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
-    from ..queue.values import Enqueued
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.values import Enqueued
 
     Enqueue = Callable[[Sequence[tuple[str, bytes | Message]]], Enqueued]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..core.errors import InvalidInput, MessageQueueError
+from ..engine.rules.errors import InvalidInput, MessageQueueError
 from . import Arrived, key_for, log
 
 if TYPE_CHECKING:

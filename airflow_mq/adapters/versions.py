@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from ..core.errors import InvalidInput
+from ..engine.rules.errors import InvalidInput
 
 #: Answers of S3 if the object has another version.
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")

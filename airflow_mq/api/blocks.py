@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from airflow_mq import queue as values
-from airflow_mq.core import weight as core
-from airflow_mq.core.orders import Entry
-from airflow_mq.store.rows import LATEST
+from airflow_mq.engine.rules import weight as core
+from airflow_mq.engine.rules.orders import Entry
+from airflow_mq.engine.store.rows import LATEST
 
 from .access import Reader
 from .guard import same_site_only

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from airflow_mq.core import events as core
+from airflow_mq.engine.rules import events as core
 
 from .access import Reader
 from .schemas import Priority, Schema, Weight

@@ -15,13 +15,13 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import Field, WithJsonSchema, WrapValidator
 from sqlalchemy.exc import OperationalError
 
-from airflow_mq.core import message as core
-from airflow_mq.core.errors import InvalidInput, Refused
-from airflow_mq.core.weight import ZERO
-from airflow_mq.core.weight import Weight as CoreWeight
-from airflow_mq.queue import MessageQueue, SetAside
+from airflow_mq.engine.rules import message as core
+from airflow_mq.engine.rules.errors import InvalidInput, Refused
+from airflow_mq.engine.rules.weight import ZERO
+from airflow_mq.engine.rules.weight import Weight as CoreWeight
+from airflow_mq.engine.queue import MessageQueue, SetAside
 from airflow_mq.settings import text
-from airflow_mq.store.rows import LATEST
+from airflow_mq.engine.store.rows import LATEST
 
 from . import schemas
 from .access import Reader, Writer

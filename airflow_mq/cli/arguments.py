@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS
 
-from ..core.priority import PRIORITIES, REGULAR
+from ..engine.rules.priority import PRIORITIES, REGULAR
 from .command import Option, option
 from .values import address, positive, seed, weight, words
 

@@ -6,8 +6,8 @@ from argparse import ArgumentTypeError, Namespace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..core.config import ORDERS, RingConfig
-from ..core.priority import PRIORITIES, queue_name
+from ..engine.rules.config import ORDERS, RingConfig
+from ..engine.rules.priority import PRIORITIES, queue_name
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, limit
 from .command import Group, command, option
 from .output import Columns
@@ -18,7 +18,7 @@ from .session import Session, store_now
 from .values import positive, setting, words
 
 if TYPE_CHECKING:
-    from ..queue import Block, ForecastBlock, ForecastQueue, MessageQueue
+    from ..engine.queue import Block, ForecastBlock, ForecastQueue, MessageQueue
 
 _STATES = ("planned", "settled", "released")
 _EMPTY = "no blocks here; each DAG run with block() plans one, and so does MessageQueue.blocks.plan"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from ..core.priority import told
+from ..engine.rules.priority import told
 from ..words import many
 from .command import command, option
 from .errors import UsageError

@@ -10,7 +10,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..core.errors import MessageQueueError
+from ..engine.rules.errors import MessageQueueError
 from .command import PROGRAM_NAME, command, option
 from .errors import UsageError
 from .session import Session
@@ -82,7 +82,7 @@ def _blocks(session: Session, prefix: str) -> dict[str, str]:
 
 
 def _settings(session: Session, prefix: str) -> list[str]:
-    from ..core.config import RingConfig
+    from ..engine.rules.config import RingConfig
 
     return [f"{name}=" for name in RingConfig().to_json()]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
-from ..core.errors import InvalidInput
-from ..core.message import check_origin
+from ..engine.rules.errors import InvalidInput
+from ..engine.rules.message import check_origin
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT
 from .command import command, option
@@ -21,7 +21,7 @@ from .session import Session
 from .values import header, when, words
 
 if TYPE_CHECKING:
-    from ..queue import Enqueued
+    from ..engine.queue import Enqueued
 
 #: The number of messages between two updates of the progress.
 _STEP = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 
-from ..core.priority import PRIORITIES
+from ..engine.rules.priority import PRIORITIES
 from .arguments import BLOCK_LIMIT, BLOCK_SEED
 from .command import command, option
 from .near import near_origin

@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from .. import words
-from ..core.priority import queue_name
+from ..engine.rules.priority import queue_name
 from .output import shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from ..queue import Block, QueueState
+    from ..engine.queue import Block, QueueState
     from .watching import Look
 
 #: Colours of the states of a block.

@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..core.blob import extent
-from ..core.events import NAMES, Event
-from ..core.message import read_number
+from ..engine.rules.blob import extent
+from ..engine.rules.events import NAMES, Event
+from ..engine.rules.message import read_number
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, ORIGIN, WEIGHT, limit
 from .command import Group, command, option
@@ -26,7 +26,7 @@ from .values import message as message_value
 
 if TYPE_CHECKING:
     from ..adapters import Adapter
-    from ..queue import MessageQueue, Peeked, Step
+    from ..engine.queue import MessageQueue, Peeked, Step
 
 
 @command(
@@ -234,7 +234,7 @@ def _report(session: Session, what: str, number: int) -> None:
 
 def _ring_of(tokens: Sequence[str]) -> str:
     """Return the ring that the tokens name."""
-    from ..queue import ReferenceToken
+    from ..engine.queue import ReferenceToken
 
     rings = {ReferenceToken.parse(token).ring for token in tokens}
     if len(rings) > 1:

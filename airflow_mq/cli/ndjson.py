@@ -7,10 +7,10 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..core.errors import InvalidInput, InvalidMessage
-from ..core.message import Message, check_origin
-from ..core.priority import check_priority
-from ..core.weight import Weight
+from ..engine.rules.errors import InvalidInput, InvalidMessage
+from ..engine.rules.message import Message, check_origin
+from ..engine.rules.priority import check_priority
+from ..engine.rules.weight import Weight
 from .errors import UsageError
 
 _KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers", "priority"}

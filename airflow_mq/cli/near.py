@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..core.errors import NotFound
-from ..core.nearest import nearest
+from ..engine.rules.errors import NotFound
+from ..engine.rules.nearest import nearest
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
+    from ..engine.queue import MessageQueue
 
 #: Origins that are compared with one that has no messages.
 NEAR = 1_000

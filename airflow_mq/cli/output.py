@@ -11,8 +11,8 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
-from ..core.blob import Reference
-from ..core.characters import visible
+from ..engine.rules.blob import Reference
+from ..engine.rules.characters import visible
 from ..words import when
 from .progress import Tell, progress, silent
 from .serialisation import to_json

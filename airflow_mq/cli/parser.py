@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ..core.nearest import nearest, suggestion
+from ..engine.rules.nearest import nearest, suggestion
 from .arguments import COMMON
 from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, example_text
 from .errors import UsageError

@@ -19,7 +19,7 @@ from .session import Session
 from .values import message_id, words
 
 if TYPE_CHECKING:
-    from ..queue import Enqueued, MessageQueue
+    from ..engine.queue import Enqueued, MessageQueue
 
 _PIECE = 1 << 20
 _EMPTY = "no external payloads; send one: airflow-mq enqueue acme --blob orders.parquet"

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from urllib.parse import quote
 
 from .. import failures
-from ..core.errors import InvalidInput, MessageQueueError, StoreError
+from ..engine.rules.errors import InvalidInput, MessageQueueError, StoreError
 from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE
 from .completion import add_completers
 from .errors import UsageError
@@ -98,7 +98,7 @@ def _unexpected(error: Exception) -> str:
 
 def _secrets() -> list[str]:
     """Return passwords that an error of another library could repeat, quoted and unquoted."""
-    from ..store import parse
+    from ..engine.store import parse
 
     found = []
     for word in [os.environ.get(VARIABLE, ""), *sys.argv[1:]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from ..core.message import Footprint
-from ..core.nearest import nearest
-from ..core.priority import HIGH, PRIORITIES, REGULAR, queue_name
+from ..engine.rules.message import Footprint
+from ..engine.rules.nearest import nearest
+from ..engine.rules.priority import HIGH, PRIORITIES, REGULAR, queue_name
 from .arguments import ORIGIN, PRIORITY, limit, why
 from .command import Group, command, option
 from .errors import UsageError
@@ -18,7 +18,7 @@ from .session import Session
 from .values import count, positive, weight, when, words
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
+    from ..engine.queue import MessageQueue
 
 HOW_TO_BEGIN = "no messages here; send one: airflow-mq enqueue acme 'an order'"
 NOTHING_READY = "nothing is ready; send something: airflow-mq enqueue acme 'an order'"

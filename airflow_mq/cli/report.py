@@ -6,8 +6,8 @@ import re
 from argparse import ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING
 
-from ..core.fairness import Fairness
-from ..core.priority import queue_name
+from ..engine.rules.fairness import Fairness
+from ..engine.rules.priority import queue_name
 from ..words import many, percent
 from .arguments import limit
 from .command import Group, command, option
@@ -18,8 +18,8 @@ from .values import count, positive, words
 from .weights import FITS, NOTHING, WHICH, fit_fields, formula, is_off, read_fits, warn_of_drift
 
 if TYPE_CHECKING:
-    from ..core.orders import Entry
-    from ..queue import LedgerBlock
+    from ..engine.rules.orders import Entry
+    from ..engine.queue import LedgerBlock
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 
-from ..core.config import ORDERS, RingConfig, difference
-from ..core.nearest import suggestion
-from ..core.priority import PRIORITIES, REGULAR
+from ..engine.rules.config import ORDERS, RingConfig, difference
+from ..engine.rules.nearest import suggestion
+from ..engine.rules.priority import PRIORITIES, REGULAR
 from ..words import many
 from .arguments import limit
 from .command import Group, command, option

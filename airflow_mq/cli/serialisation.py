@@ -10,10 +10,10 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from ..core.blob import Reference
-from ..core.config import BLOCK_PARTS
-from ..core.message import Address
-from ..core.weight import Weight
+from ..engine.rules.blob import Reference
+from ..engine.rules.config import BLOCK_PARTS
+from ..engine.rules.message import Address
+from ..engine.rules.weight import Weight
 
 
 def to_json(value: object) -> str:

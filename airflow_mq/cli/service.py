@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.weight import ZERO
+from ..engine.rules.weight import ZERO
 from .arguments import PROCESSOR, TRACEBACK
 from .command import command, option
 from .processors import load, load_callable, stdout_kept_clean
@@ -18,8 +18,8 @@ from .signals import event_on_sigterm
 from .values import positive, weight
 
 if TYPE_CHECKING:
-    from ..queue import BatchProcessor, MessageQueue, Serviced
-    from ..queue.attempts import Processor
+    from ..engine.queue import BatchProcessor, MessageQueue, Serviced
+    from ..engine.queue.attempts import Processor
 
 
 @command(
@@ -77,7 +77,7 @@ def _failed(total: Serviced, raised: list[str]) -> bool:
 
 def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Processor | BatchProcessor:
     """Return the processor; the latest error that it raises is noted."""
-    from ..queue import BatchProcessor
+    from ..engine.queue import BatchProcessor
 
     def noting(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def called(tried: object) -> Any:
@@ -97,8 +97,8 @@ def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Process
 def _service(
     queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
-    from ..queue import Serviced
-    from ..queue.worker import is_productive, sum_of
+    from ..engine.queue import Serviced
+    from ..engine.queue.worker import is_productive, sum_of
 
     total, calls = Serviced(weight=ZERO), 0
     while True:
@@ -118,7 +118,7 @@ def _follow(queue: MessageQueue, processor: Processor | BatchProcessor, options:
 
 
 def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
-    from ..queue.worker import sum_of
+    from ..engine.queue.worker import sum_of
 
     told(summary(sum_of(before, now)))
 
@@ -133,8 +133,8 @@ def summary(done: Serviced) -> str:
 
 
 def _processor(name: str, batch: bool) -> Processor | BatchProcessor:
-    from ..queue import BatchProcessor, batch_processor
-    from ..queue.calls import processor_of
+    from ..engine.queue import BatchProcessor, batch_processor
+    from ..engine.queue.calls import processor_of
 
     found = load(name)
     if isinstance(found, BatchProcessor):

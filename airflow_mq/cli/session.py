@@ -10,13 +10,13 @@ from contextlib import redirect_stdout
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..core.errors import AddressRefused, MessageQueueError
+from ..engine.rules.errors import AddressRefused, MessageQueueError
 from .errors import UsageError
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
-    from ..store import StoreAddress
+    from ..engine.queue import MessageQueue
+    from ..engine.store import StoreAddress
 
 DEFAULT_RING = "default"
 VARIABLE = "AIRFLOW_MQ_STORE"
@@ -42,7 +42,7 @@ class Session:
         return address
 
     def _named(self) -> StoreAddress:
-        from ..store import parse
+        from ..engine.store import parse
 
         if self.store and self.conn_id:
             raise UsageError("specify --store or --conn-id, not both")
@@ -60,8 +60,8 @@ class Session:
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the named queue; a context manager."""
-        from ..queue import MessageQueue
-        from ..store import open_store
+        from ..engine.queue import MessageQueue
+        from ..engine.store import open_store
 
         store = open_store(self.address())
         try:
@@ -106,7 +106,7 @@ def _keep_logs_off_stdout() -> None:
 
 def store_now(queue: MessageQueue) -> datetime:
     """Return the time of the store's clock."""
-    from ..queue.values import moment
+    from ..engine.queue.values import moment
 
     with queue.store.loose() as unit:
         return moment(unit.now())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from ..core.judging import REASONS
-from ..core.weight import UNLIMITED
+from ..engine.rules.judging import REASONS
+from ..engine.rules.weight import UNLIMITED
 from ..words import many
 from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
 from .command import Group, command, option
@@ -19,7 +19,7 @@ from .session import Session
 from .values import address, age, count, weight, words
 
 if TYPE_CHECKING:
-    from ..queue import SetAside
+    from ..engine.queue import SetAside
 
 _FILTERS = (
     option("--origin ORIGIN", "only messages of this origin", words),

@@ -69,7 +69,7 @@ def top(session: Session, args: Namespace) -> None:
 
 def _stream(session: Session, watcher: Watcher, args: Namespace) -> None:
     """Print a frame per line, and a line with an error while the store does not answer."""
-    from ..core.errors import MessageQueueError
+    from ..engine.rules.errors import MessageQueueError
 
     with suppress(KeyboardInterrupt):
         while True:
@@ -106,7 +106,7 @@ def _watch(watcher: Watcher, store: str, interval: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from ..core.errors import MessageQueueError
+    from ..engine.rules.errors import MessageQueueError
     from .frame import Frame
 
     frame = Frame(store, watcher.look(), interval)

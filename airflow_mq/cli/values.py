@@ -7,9 +7,9 @@ import re
 from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
 
-from ..core.errors import InvalidInput
-from ..core.message import Address
-from ..core.weight import Weight
+from ..engine.rules.errors import InvalidInput
+from ..engine.rules.message import Address
+from ..engine.rules.weight import Weight
 from .errors import UsageError
 
 _CENTURY = 100 * 366 * 86400

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ..core.errors import MessageQueueError
-from ..core.weight import Weight
-from ..queue import Backlog, Block, MessageQueue, QueueState
-from ..queue.inspect.servicing import Overdue, Servicing
-from ..store import open_store
-from ..store.bounded import within
-from ..store.files import identity
+from ..engine.rules.errors import MessageQueueError
+from ..engine.rules.weight import Weight
+from ..engine.queue import Backlog, Block, MessageQueue, QueueState
+from ..engine.queue.inspect.servicing import Overdue, Servicing
+from ..engine.store import open_store
+from ..engine.store.bounded import within
+from ..engine.store.files import identity
 
 #: Time-out of one reading, in seconds.
 LOOK_SECONDS = 30.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..core.weigher import LinearWeigher
+from ..engine.rules.weigher import LinearWeigher
 from .command import option
 from .output import Columns
 from .serialisation import picked
@@ -14,8 +14,8 @@ from .session import Session
 from .values import words
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
-    from ..queue.blocks.measures import Fit
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.blocks.measures import Fit
 
 #: The largest drift without a warning.
 DRIFT = 0.25
@@ -36,8 +36,8 @@ class Measured:
 
 def read_fits(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
     """Return the measured weights by processor and origin, and all together."""
-    from ..queue.blocks import measures
-    from ..store import codec
+    from ..engine.queue.blocks import measures
+    from ..engine.store import codec
 
     sums: dict[str, int] = {}
     found = []
@@ -56,7 +56,7 @@ def read_fits(queue: MessageQueue, processor: str | None, origin: str | None) ->
 
 def drift_of(weigher: LinearWeigher, sums: Mapping[str, int]) -> float | None:
     """Return the excess of used over predicted time: 0.3 is 30 % more, -0.3 less."""
-    from ..core.weigher import PER
+    from ..engine.rules.weigher import PER
 
     predicted = weigher.base.time * sums["count"] + weigher.per_byte.time * sums["length"] / PER
     return sums["time"] / predicted - 1 if predicted else None

@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ProcessorError
-from ..core.message import Message
-from ..core.weight import Weight
+from ..engine.rules.errors import ProcessorError
+from ..engine.rules.message import Message
+from ..engine.rules.weight import Weight
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..queue import Enqueued, MessageQueue
+    from ..engine.queue import Enqueued, MessageQueue
 
 #: Variable with the folder of the example, which Airflow's tasks and Spark's executors share.
 VARIABLE = "AIRFLOW_MQ_ORDERS"

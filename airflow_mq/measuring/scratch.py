@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 from psycopg import errors, sql
 
-from ..core.errors import Refused
-from ..core.message import MOST_PID, read_number
-from ..store import StoreAddress, upgrade
-from ..store.postgres import connect, translated
-from ..store.sqlite import translated as translated_sqlite
+from ..engine.rules.errors import Refused
+from ..engine.rules.message import MOST_PID, read_number
+from ..engine.store import StoreAddress, upgrade
+from ..engine.store.postgres import connect, translated
+from ..engine.store.sqlite import translated as translated_sqlite
 
 _SCHEMA = "airflow_mq_measure_"
 _FILE = ".measure-"

@@ -14,13 +14,13 @@ from math import ceil
 from statistics import median, quantiles
 from time import perf_counter
 
-from ..core.config import RingConfig
-from ..core.errors import InvalidInput
-from ..core.message import Address, Message
-from ..core.weigher import LinearWeigher
-from ..core.weight import Costs, Weight
-from ..queue import Block, MessageQueue, Report
-from ..store import Store, StoreAddress, open_store
+from ..engine.rules.config import RingConfig
+from ..engine.rules.errors import InvalidInput
+from ..engine.rules.message import Address, Message
+from ..engine.rules.weigher import LinearWeigher
+from ..engine.rules.weight import Costs, Weight
+from ..engine.queue import Block, MessageQueue, Report
+from ..engine.store import Store, StoreAddress, open_store
 from .scratch import beside
 
 #: Numbers of queues, pages and messages per block, so that a single one is measurable.

@@ -11,9 +11,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_mq import tracing
 from airflow_mq.block_keys import Run, block_key, run_of, task_actor
-from airflow_mq.core.characters import shown
-from airflow_mq.core.errors import InvalidWeight, MessageQueueError
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.characters import shown
+from airflow_mq.engine.rules.errors import InvalidWeight, MessageQueueError
+from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.installation import installation
 from airflow_mq.operators import telemetry

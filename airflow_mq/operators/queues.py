@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import metrics
-from airflow_mq.core.characters import quoted
+from airflow_mq.engine.rules.characters import quoted
 from airflow_mq.operators.base import QueueOperator, number_of, release_finished, whole_of
 
 if TYPE_CHECKING:

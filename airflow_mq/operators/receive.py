@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
 from airflow_mq import lineage
 from airflow_mq.adapters import BATCH, Received, receive
-from airflow_mq.core.errors import InvalidInput, NotPermitted
-from airflow_mq.core.priority import REGULAR
+from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
+from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, weight_of, whole_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_mq.adapters import Adapter, Arrived
     from airflow_mq.operators.base import GivenWeight
-    from airflow_mq.queue import MessageQueue
+    from airflow_mq.engine.queue import MessageQueue
 
 
 class ReceiveMessagesOperator(QueueOperator):

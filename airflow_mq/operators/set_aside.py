@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.core.characters import shown, visible
-from airflow_mq.core.errors import InvalidInput
-from airflow_mq.core.message import Address
-from airflow_mq.core.weight import UNLIMITED, Weight
+from airflow_mq.engine.rules.characters import shown, visible
+from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.message import Address
+from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators.base import (
     QueueOperator,

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 
 from .. import failures
-from ..core.outcome import Outcome
+from ..engine.rules.outcome import Outcome
 from .items import Item
 
 Outcomes = Iterator[tuple[Item, Outcome]]

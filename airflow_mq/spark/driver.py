@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..codecs import load_codec
-from ..core.errors import TokenRefused
+from ..engine.rules.errors import TokenRefused
 from ..processors import Part, Processors
 from .arguments import Arguments, print_line
 from .lease import keeping_lease

@@ -30,17 +30,17 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from ..core.claims import Claim
-from ..core.errors import InvalidInput, StoreCorrupt, UnknownBlock
-from ..core.outcome import BEGUN, DONE, Begun, Mark, Outcome
-from ..core.permit import Permit
-from ..core.priority import signed
-from ..core.settle import Answers
-from ..core.weight import Weight
+from ..engine.rules.claims import Claim
+from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
+from ..engine.rules.outcome import BEGUN, DONE, Begun, Mark, Outcome
+from ..engine.rules.permit import Permit
+from ..engine.rules.priority import signed
+from ..engine.rules.settle import Answers
+from ..engine.rules.weight import Weight
 from ..processors import Part, Processors
-from ..queue import Batch, MessageQueue, Report
-from ..queue.blocks.reports import Entry, collected, ids_fit
-from ..store import codec
+from ..engine.queue import Batch, MessageQueue, Report
+from ..engine.queue.blocks.reports import Entry, collected, ids_fit
+from ..engine.store import codec
 from .items import Item, Place, batch_of, groups_of, neighbours_of
 from .reports import patiently
 from .share import Tally, Task, left_of

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..core.errors import MessageQueueError
+from ..engine.rules.errors import MessageQueueError
 
 LEAST_VERSION = 17
 MODULE = "--add-modules=jdk.incubator.vector"

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..core.errors import MessageQueueError
+from ..engine.rules.errors import MessageQueueError
 from .java import cache_folder, java_home, spark_environment, spark_home
 
 #: Options for a driver that lives for seconds: quick compilation, and a collector with one thread.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from .. import tracing
-from ..core.errors import MessageQueueError, TokenRefused
+from ..engine.rules.errors import MessageQueueError, TokenRefused
 from ..processors import Part, Processors
 from .arguments import MARK, REFUSED, Arguments, print_line
 from .cause import cause_of

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from .. import failures
-from ..core.blob import Reference
-from ..core.claims import Claim, ClaimRun
-from ..core.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
-from ..core.judging import bounds_of
-from ..core.outcome import Unsupported
-from ..core.settle import Answers
-from ..core.weight import ZERO, max_message_weight
+from ..engine.rules.blob import Reference
+from ..engine.rules.claims import Claim, ClaimRun
+from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
+from ..engine.rules.judging import bounds_of
+from ..engine.rules.outcome import Unsupported
+from ..engine.rules.settle import Answers
+from ..engine.rules.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
-from ..queue import Batch, Block, MessageQueue, Report
-from ..queue.packed import Packed
+from ..engine.queue import Batch, Block, MessageQueue, Report
+from ..engine.queue.packed import Packed
 from .arguments import BLOCK, STORE
 from .attempts import Function
 from .lease import keeping_lease

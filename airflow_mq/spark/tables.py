@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..core.errors import InvalidInput
-from ..core.message import message_ids
-from ..core.outcome import (
+from ..engine.rules.errors import InvalidInput
+from ..engine.rules.message import message_ids
+from ..engine.rules.outcome import (
     DONE,
     BadFormat,
     Corrupt,
@@ -23,10 +23,10 @@ from ..core.outcome import (
     Unsupported,
     Yield,
 )
-from ..core.priority import HIGH, signed
-from ..core.weight import Weight
-from ..queue import Batch
-from ..queue.packed import lengths_of, pieces_of
+from ..engine.rules.priority import HIGH, signed
+from ..engine.rules.weight import Weight
+from ..engine.queue import Batch
+from ..engine.queue.packed import lengths_of, pieces_of
 from .items import GROUP_MESSAGES, Item, Place
 
 #: Bytes of payload after which a record batch is full: larger ones take fresh memory each time.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..core.config import MOST_HEADERS
-from ..core.outcome import Outcome, Overweight, Yield, is_tried_alone
-from ..core.permit import OPEN, Permit
-from ..core.weight import Weight
+from ..engine.rules.config import MOST_HEADERS
+from ..engine.rules.outcome import Outcome, Overweight, Yield, is_tried_alone
+from ..engine.rules.permit import OPEN, Permit
+from ..engine.rules.weight import Weight
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Terms:
     largest_of: Mapping[str, Weight] = field(default_factory=dict)
     #: Attempts after which a message is set aside.
     max_attempts: int | None = None
-    #: Name of the ring and its store, by which a processor's own queues are recognized (`airflow_mq.queue.hold`).
+    #: Name of the ring and its store, by which a processor's own queues are recognized (`airflow_mq.engine.queue.hold`).
     place: str = ""
 
     def is_alone(self, attempt: int) -> bool:

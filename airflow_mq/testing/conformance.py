@@ -17,18 +17,18 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
-from ..core.config import RingConfig
-from ..core.errors import MessageQueueError
-from ..core.events import ERRORS, NAMES, Event, Fate
-from ..core.message import Address, Footprint
-from ..core.page import PROCESSED, Page
-from ..core.weight import Costs, Meter, Weight
-from ..queue import MessageQueue, Report
-from ..queue.admin import insert_ring
-from ..queue.inspect.order import all_origins
-from ..store import open_store
-from ..store.rows import LATEST
-from ..store.store import Store
+from ..engine.rules.config import RingConfig
+from ..engine.rules.errors import MessageQueueError
+from ..engine.rules.events import ERRORS, NAMES, Event, Fate
+from ..engine.rules.message import Address, Footprint
+from ..engine.rules.page import PROCESSED, Page
+from ..engine.rules.weight import Costs, Meter, Weight
+from ..engine.queue import MessageQueue, Report
+from ..engine.queue.admin import insert_ring
+from ..engine.queue.inspect.order import all_origins
+from ..engine.store import open_store
+from ..engine.store.rows import LATEST
+from ..engine.store.store import Store
 from .processor import RecordingProcessor, Script
 from .scratch import scratch_store
 from .traces import Run, Step, read_runs

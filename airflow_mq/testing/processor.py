@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.errors import MessageQueueError
-from ..core.message import Address
-from ..core.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackLimitReached, Unsupported, Yield
-from ..core.weigher import Weighed
-from ..core.weight import UNLIMITED, ZERO, Weight
-from ..queue.values import Delivery
+from ..engine.rules.errors import MessageQueueError
+from ..engine.rules.message import Address
+from ..engine.rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackLimitReached, Unsupported, Yield
+from ..engine.rules.weigher import Weighed
+from ..engine.rules.weight import UNLIMITED, ZERO, Weight
+from ..engine.queue.values import Delivery
 
 if TYPE_CHECKING:
-    from ..queue import MessageQueue
+    from ..engine.queue import MessageQueue
 
 _WRONG: dict[str, type[BadFormat | Corrupt | Unsupported | StackLimitReached]] = {
     "bad": BadFormat,

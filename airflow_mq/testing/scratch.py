@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.config import RingConfig
-from ..queue import MessageQueue
-from ..store import parse, upgrade
-from ..store.postgres import connect
+from ..engine.rules.config import RingConfig
+from ..engine.queue import MessageQueue
+from ..engine.store import parse, upgrade
+from ..engine.store.postgres import connect
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_mq import LinearWeigher, MessageQueue, RingConfig, Weight
-from airflow_mq.core.orders import parts_of
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.orders import parts_of
+from airflow_mq.engine.store import parse, upgrade
 
 from .canvas import Canvas
 

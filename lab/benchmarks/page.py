@@ -28,7 +28,7 @@ TARGET = 200
 def build(path: Path, *, singles: bool) -> None:
     """Send a million messages of a hundred thousand origins, without servicing any."""
     from airflow_mq import MessageQueue
-    from airflow_mq.store import parse, upgrade
+    from airflow_mq.engine.store import parse, upgrade
 
     uri = f"sqlite:///{path}"
     upgrade(parse(uri))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 from tests.postgres_programs import find_bindirs
 from tests.scenarios import scenario_parser
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, cast
 import psycopg
 
 from airflow_mq import Message
-from airflow_mq.core.errors import CommitInDoubt, MessageQueueError
-from airflow_mq.store import parse
+from airflow_mq.engine.rules.errors import CommitInDoubt, MessageQueueError
+from airflow_mq.engine.store import parse
 
 from .letters import KEYLESS, STORM, Call, Letter
 from .workload import Desk, Workload

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import Event
-from airflow_mq.core.events import Fate
-from airflow_mq.core.message import message_id
+from airflow_mq.engine.rules.events import Fate
+from airflow_mq.engine.rules.message import message_id
 from tests.postgres_programs import find_bindirs
 
 from .journal import Entry, Journal, read_journals

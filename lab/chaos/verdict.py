@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 
 from airflow_mq import Delivery, Done, Event, MessageQueue, Outcome, Weight
-from airflow_mq.core.errors import MessageQueueError
-from airflow_mq.core.events import Fate
-from airflow_mq.core.message import message_id
+from airflow_mq.engine.rules.errors import MessageQueueError
+from airflow_mq.engine.rules.events import Fate
+from airflow_mq.engine.rules.message import message_id
 
 from .journal import Entry, read_journals
 from .letters import ARCHIVE, CHILDREN, MOVED, Call, Letter, read_letter

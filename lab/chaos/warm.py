@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import postgres
+from airflow_mq.engine.store import postgres
 from tests import postgres_server
 
 from . import client, scenarios, table

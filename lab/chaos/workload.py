@@ -14,7 +14,7 @@ import psutil
 import psycopg
 
 from airflow_mq import Done, MessageQueue, Outcome, Yield
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 
 from .journal import Journal
 from .letters import CHILDREN, read_letter

@@ -7,7 +7,7 @@ import os
 import time
 
 from airflow_mq import Batch, Delivery, Done, MessageQueue, Outcome, Weight, batch_processor
-from airflow_mq.core.errors import MessageQueueError, TokenRefused, UnknownBlock
+from airflow_mq.engine.rules.errors import MessageQueueError, TokenRefused, UnknownBlock
 
 from .letters import ARCHIVE, CHILDREN, MOVED, PUBLISHED, read_letter
 from .senders import ParentSender, Sender, Storm

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 from lab.chaos.journal import read_journals
 from lab.chaos.verdict import Verdict, judge
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from lab.chaos.letters import ARCHIVE
 
 #: Folders of the store and of the clients' journals.

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
-from airflow_mq.store import sqlite as store
+from airflow_mq.engine.store import sqlite as store
 from lab.chaos.letters import Call
 from lab.chaos.senders import Sender
 from lab.chaos.workload import Desk, Workload

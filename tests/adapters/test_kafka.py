@@ -18,8 +18,8 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.kafka import KafkaFailed, KafkaTopics, UnfitRecord, consumer, origin_of, settings_for
-from airflow_mq.core.errors import InvalidInput
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.store import parse, upgrade
 from tests.adapters.broker import broker
 from tests.adapters.conftest import contents, die_in
 

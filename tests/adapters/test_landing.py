@@ -19,8 +19,8 @@ from airflow_mq.adapters import Adapter, Arrived, Changed, Received, key_for, re
 from airflow_mq.adapters.landing import LandingFolder, LandingPrefix, origin_pattern
 from airflow_mq.adapters.landing.folder import LocalPlace
 from airflow_mq.adapters.landing.lines import INLINE
-from airflow_mq.core.blob import Reference
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.rules.errors import InvalidInput
 from tests.adapters.conftest import contents, die_in
 
 
@@ -150,7 +150,7 @@ def test_what_can_never_be_a_message_is_moved_aside(make: Any, folder: Path) -> 
 
 @pytest.fixture
 def make(store_uri: str) -> Any:
-    from airflow_mq.store import parse, upgrade
+    from airflow_mq.engine.store import parse, upgrade
 
     upgrade(parse(store_uri))
     opened = []

@@ -15,7 +15,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput
 from tests.adapters.conftest import contents
 
 #: What a landing calls of a file system.

@@ -39,7 +39,7 @@ def prepare(home: Path, uri: str) -> None:
 def fill(uri: str) -> None:
     """A ring with a loud tenant, quiet ones, high messages, something set aside, paused, and in flight."""
     from airflow_mq import MessageQueue, RingConfig, Weight
-    from airflow_mq.store import parse, upgrade
+    from airflow_mq.engine.store import parse, upgrade
 
     upgrade(parse(uri))
     with MessageQueue(uri) as queue:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 _HOME = tempfile.mkdtemp(prefix="mq-airflow-home-")
 atexit.register(shutil.rmtree, _HOME, ignore_errors=True)

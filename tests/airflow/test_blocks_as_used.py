@@ -224,7 +224,7 @@ def test_a_task_that_is_deferred(
     """Messages come while its trigger waits, and are gone before the next task looks."""
     import airflow_mq.sensors  # noqa: F401 - it reads by itself before it defers
     from airflow_mq import Weight, triggers
-    from airflow_mq.core.errors import UnknownRing
+    from airflow_mq.engine.rules.errors import UnknownRing
 
     for ring in ("night", "lost"):
         sqlite_queue.admin.create_ring(ring)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-import airflow_mq.store as store
+import airflow_mq.engine.store as store
 from airflow_mq import failures
-from airflow_mq.core.errors import AddressRefused, NotPermitted, StoreUnreachable, UnknownRing
-from airflow_mq.core.permit import Permit
+from airflow_mq.engine.rules.errors import AddressRefused, NotPermitted, StoreUnreachable, UnknownRing
+from airflow_mq.engine.rules.permit import Permit
 
 pytestmark = pytest.mark.airflow
 
@@ -347,7 +347,7 @@ def black_hole() -> Iterator[int]:
 
 
 def fields_of(uri: str) -> dict[str, Any]:
-    from airflow_mq.store.address import parse
+    from airflow_mq.engine.store.address import parse
 
     address = parse(uri)
     if address.path is not None:
@@ -376,7 +376,7 @@ def test_a_wrong_password_is_not_repeated(hook: Hook, pg_uri: str) -> None:
 @pytest.mark.empty_store
 def test_the_check_shows_schema_ring_and_footprint(hook: Hook, store_uri: str) -> None:
     import airflow_mq
-    from airflow_mq.store.address import parse
+    from airflow_mq.engine.store.address import parse
 
     made = hook(**fields_of(store_uri))
     assert made.test_connection()[0] is False
@@ -396,7 +396,7 @@ def test_the_check_shows_schema_ring_and_footprint(hook: Hook, store_uri: str) -
 
 def everything(uri: str) -> dict[str, bytes]:
     """The files beside a SQLite store."""
-    from airflow_mq.store.address import parse
+    from airflow_mq.engine.store.address import parse
 
     path = parse(uri).path
     return {file.name: file.read_bytes() for file in path.parent.iterdir() if file.is_file()} if path else {}

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_mq import MessageQueue, lineage
 from airflow_mq.processors import Processor, Processors
-from airflow_mq.store import parse
+from airflow_mq.engine.store import parse
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place
 
 pytestmark = pytest.mark.airflow
@@ -240,7 +240,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_hook_reports_what_a_task_did_with_it(sqlite_queue: MessageQueue, collected: Any) -> None:
-    from airflow_mq.core.errors import InvalidInput
+    from airflow_mq.engine.rules.errors import InvalidInput
     from airflow_mq.hooks import MessageQueueHook
 
     with MessageQueueHook(CONN_ID).queue() as queue:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
-from airflow_mq.queue.inspect.inspect import Inspect
+from airflow_mq.engine.queue.inspect.inspect import Inspect
 from tests.airflow.receivers import Lines
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill
 

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
-from airflow_mq.store.address import NUMBERS
+from airflow_mq.engine.store.address import NUMBERS
 
 pytestmark = pytest.mark.airflow
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Delivery, Done, MessageQueue, Serviced, Weight
-from airflow_mq.core.message import Address
+from airflow_mq.engine.rules.message import Address
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place, processed
 

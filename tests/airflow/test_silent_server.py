@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import StoreUnreachable
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store import postgres_errors as known
+from airflow_mq.engine.rules.errors import StoreUnreachable
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store import postgres_errors as known
 from tests.airflow.conftest import connection_of
 from tests.crash.proxy import Proxy
 from tests.waiting import eventually

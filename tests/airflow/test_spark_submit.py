@@ -148,7 +148,7 @@ def test_a_message_reaches_nothing_but_its_processor(queue: MessageQueue, run: R
 def test_secrets_travel_by_environment_alone(
     pg_uri: str, monkeypatch: pytest.MonkeyPatch, run: Run, submitted: Submitted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from airflow_mq.store import parse, upgrade
+    from airflow_mq.engine.store import parse, upgrade
     from tests.airflow.conftest import connection_of
 
     upgrade(parse(pg_uri))
@@ -381,7 +381,7 @@ def test_the_cause_of_an_error_of_spark_is_its_root() -> None:
 Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "/x/worker.py", line 1985, in main
     process()
-airflow_mq.core.errors.InvalidInput: the function shop:f cannot be loaded (ModuleNotFoundError: No module named 'shop')
+airflow_mq.engine.rules.errors.InvalidInput: the function shop:f cannot be loaded (ModuleNotFoundError: No module named 'shop')
 
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
 """

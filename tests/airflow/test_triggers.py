@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.queue.inspect.inspect import Inspect
-from airflow_mq.store import parse
+from airflow_mq.engine.queue.inspect.inspect import Inspect
+from airflow_mq.engine.store import parse
 from tests.airflow.conftest import connection_of
 from tests.airflow.stage import CONN_ID, Airflow, fill
 from tests.model.clock import stopped_clock
@@ -147,7 +147,7 @@ def test_set_aside_messages_fire(queue: MessageQueue) -> None:
 def test_a_lost_connection_is_made_again(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
-    from airflow_mq.store import parse, upgrade
+    from airflow_mq.engine.store import parse, upgrade
     from tests.airflow.conftest import connection_of
 
     upgrade(parse(pg_uri))
@@ -250,7 +250,7 @@ def test_the_scheme_leads_to_the_trigger() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_an_error_that_lasts_ends_a_wait_and_no_watch(sqlite_queue: MessageQueue, shared: bool) -> None:
-    from airflow_mq.core.errors import MessageQueueError
+    from airflow_mq.engine.rules.errors import MessageQueueError
 
     async def told(seconds: float, **kwargs: Any) -> Any:
         trigger = ready(ring="deleted", poll_interval=0.05, **kwargs)
@@ -275,7 +275,7 @@ def test_each_error_that_a_person_has_to_correct_ends_a_wait(
     sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, kind: str, error: str
 ) -> None:
     from airflow_mq import triggers
-    from airflow_mq.core import errors
+    from airflow_mq.engine.rules import errors
 
     def refuse(*args: object) -> None:
         raise getattr(errors, error)("it is wrong")
@@ -288,7 +288,7 @@ def test_each_error_that_a_person_has_to_correct_ends_a_wait(
 @pytest.mark.postgres
 @pytest.mark.parametrize("wrong", [{"password": "wrong"}, {"schema": "no_such_database"}, {"login": "nobody"}])
 def test_a_login_that_is_refused_ends_a_wait(pg_uri: str, monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
-    from airflow_mq.store import upgrade
+    from airflow_mq.engine.store import upgrade
 
     upgrade(parse(pg_uri))
     fields = json.loads(connection_of(pg_uri))
@@ -350,7 +350,7 @@ def listened(uri: str, channel: str, scene: Callable[[], None]) -> int:
 
 @pytest.mark.postgres
 def test_the_connection_that_listens_looks_names_up_in_the_catalog_alone(pg_uri: str) -> None:
-    from airflow_mq.store import parse, upgrade
+    from airflow_mq.engine.store import parse, upgrade
     from airflow_mq.triggers import Poller
 
     upgrade(parse(pg_uri))
@@ -366,8 +366,8 @@ def test_the_connection_that_listens_looks_names_up_in_the_catalog_alone(pg_uri:
 
 @pytest.mark.postgres
 def test_a_burst_fires_once_and_the_next_one_again(pg_uri: str) -> None:
-    from airflow_mq.store import parse, upgrade
-    from airflow_mq.store.postgres import WAKE_EVERY, wake_channel
+    from airflow_mq.engine.store import parse, upgrade
+    from airflow_mq.engine.store.postgres import WAKE_EVERY, wake_channel
 
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
@@ -388,8 +388,8 @@ def test_a_burst_fires_once_and_the_next_one_again(pg_uri: str) -> None:
 
 @pytest.mark.postgres
 def test_a_wake_up_that_fails_fails_no_send(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import airflow_mq.store.postgres as postgres
-    from airflow_mq.store import parse, upgrade
+    import airflow_mq.engine.store.postgres as postgres
+    from airflow_mq.engine.store import parse, upgrade
 
     upgrade(parse(pg_uri))
     monkeypatch.setattr(postgres, "wake_channel", lambda schema, ring: "x" * 100)

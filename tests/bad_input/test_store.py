@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import StoreFull, StoreReadOnly
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.errors import StoreFull, StoreReadOnly
+from airflow_mq.engine.store import parse, upgrade
 from tests.crash.states import everything
 
 PLENTY = Weight(1 << 40, 1 << 40)

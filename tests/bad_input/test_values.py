@@ -22,7 +22,7 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     ConfigRefused,
     EmptyMessage,
     InvalidInput,
@@ -35,8 +35,8 @@ from airflow_mq.core.errors import (
     UnknownBlock,
     UnknownRing,
 )
-from airflow_mq.queue.values import Batch, Delivery, Report
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue.values import Batch, Delivery, Report
+from airflow_mq.engine.store import parse, upgrade
 from tests.crash.states import everything
 
 

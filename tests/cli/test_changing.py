@@ -7,8 +7,8 @@ import json
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.core.config import DAY
-from airflow_mq.core.errors import ConfigRefused, UnknownBlock
+from airflow_mq.engine.rules.config import DAY
+from airflow_mq.engine.rules.errors import ConfigRefused, UnknownBlock
 from tests.cli.conftest import Terminal
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_mq.cli import dev
-from airflow_mq.store import parse
+from airflow_mq.engine.store import parse
 from airflow_mq.testing.live import LiveAirflow
 from airflow_mq.testing.loopback import is_free
 from tests.cli.conftest import Terminal

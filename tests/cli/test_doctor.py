@@ -14,7 +14,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.cli import doctor
 from airflow_mq.cli.doctor import postgres as doctor_postgres
 from airflow_mq.cli.doctor import sqlite as doctor_sqlite
-from airflow_mq.store import grant, parse
+from airflow_mq.engine.store import grant, parse
 from tests.cli.conftest import Terminal
 from tests.model.clock import SECOND, stopped_clock
 

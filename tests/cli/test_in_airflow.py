@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 

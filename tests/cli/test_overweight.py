@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_mq.core.message import message_id
+from airflow_mq.engine.rules.message import message_id
 from tests.cli.conftest import Terminal
 
 HERE = "tests.cli.answers"

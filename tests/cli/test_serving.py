@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq.cli import main
-from airflow_mq.queue.service import SLICE
+from airflow_mq.engine.queue.service import SLICE
 from tests.cli.conftest import Terminal
 
 HERE = "tests.cli.answers"

@@ -9,7 +9,7 @@ import pytest
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.cli import watching
 from airflow_mq.cli.watching import Look, Watcher
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 
 @pytest.fixture

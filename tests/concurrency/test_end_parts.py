@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_mq import BadFormat, Done, MessageQueue, Outcome, Overweight, RingConfig, Weight, Yield
-from airflow_mq.queue.blocks import settlement
-from airflow_mq.queue.blocks.block import Block
-from airflow_mq.queue.blocks.settlement import BlockSettler
-from airflow_mq.queue.values import Report
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks.block import Block
+from airflow_mq.engine.queue.blocks.settlement import BlockSettler
+from airflow_mq.engine.queue.values import Report
+from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = pytest.mark.concurrency
 
@@ -225,7 +225,7 @@ def test_a_service_applies_ends_no_longer_than_a_slice_takes(store_uri: str, mon
     with MessageQueue(store_uri, "r") as queue, MessageQueue(store_uri, "r") as other:
         blocks = blocks_of(queue, 10)
         queue.enqueue_messages("served", [b"served %d" % n for n in range(6)])
-        monkeypatch.setattr("airflow_mq.queue.service.time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr("airflow_mq.engine.queue.service.time", SimpleNamespace(monotonic=lambda: now))
         assert serve_and_end(queue, other, blocks, 1, Done()) == [10, 7, 4, 1, 0, 0]
         assert_done_once(queue, 26)
 

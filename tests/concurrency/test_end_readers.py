@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
-from airflow_mq.queue.blocks.settlement import BlockSettler
-from airflow_mq.queue.inspect.queues import QueueState
-from airflow_mq.queue.values import Report
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue.blocks.settlement import BlockSettler
+from airflow_mq.engine.queue.inspect.queues import QueueState
+from airflow_mq.engine.queue.values import Report
+from airflow_mq.engine.store import parse, upgrade
 from tests.model.clock import Clock
 
 from .test_end_parts import LIMIT, RINGS, TOKEN, ends, reports

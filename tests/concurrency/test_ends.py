@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_mq import BadFormat, Done, MessageQueue, Outcome, Overweight, RingConfig, Weight, Yield
-from airflow_mq.core.errors import InFlight
-from airflow_mq.queue.blocks.block import Block
-from airflow_mq.queue.blocks.settlement import BlockSettler
-from airflow_mq.queue.values import Delivery, Report
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.errors import InFlight
+from airflow_mq.engine.queue.blocks.block import Block
+from airflow_mq.engine.queue.blocks.settlement import BlockSettler
+from airflow_mq.engine.queue.values import Delivery, Report
+from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = pytest.mark.concurrency
 
@@ -372,7 +372,7 @@ def _use_beside_a_completing_transaction(queue: MessageQueue, other: MessageQueu
     queue.enqueue_messages("a", [b"a %d" % n for n in range(2)])
     token = queue.leases.next()
     assert token is not None
-    from airflow_mq.queue.tokens import complete_in
+    from airflow_mq.engine.queue.tokens import complete_in
 
     with queue.session.store.writing() as unit:
         complete_in(unit, queue.session.ring_id, token, Done())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import StoreForked
-from airflow_mq.store import forks, parse, upgrade
+from airflow_mq.engine.rules.errors import StoreForked
+from airflow_mq.engine.store import forks, parse, upgrade
 from tests.crash.children import end_child, start_child
 
 pytestmark = pytest.mark.concurrency

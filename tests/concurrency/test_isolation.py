@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, statements, upgrade
-from airflow_mq.store.postgres import PostgresStore
+from airflow_mq.engine.store import parse, statements, upgrade
+from airflow_mq.engine.store.postgres import PostgresStore
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.store import Outgoing, parse, upgrade
-from airflow_mq.store.unit import Unit
-from airflow_mq.store.working_set import inboxes
+from airflow_mq.engine.store import Outgoing, parse, upgrade
+from airflow_mq.engine.store.unit import Unit
+from airflow_mq.engine.store.working_set import inboxes
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 

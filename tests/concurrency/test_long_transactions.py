@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.core.outcome import DONE
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.working_set import writer
+from airflow_mq.engine.rules.outcome import DONE
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.working_set import writer
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 MANY = 16

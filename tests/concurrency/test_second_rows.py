@@ -9,9 +9,9 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.errors import Busy, StoreCorrupt
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.rows import BookRow
-from airflow_mq.store.unit import Unit
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.rows import BookRow
+from airflow_mq.engine.store.unit import Unit
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]

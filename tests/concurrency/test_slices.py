@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.working_set import books
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.working_set import books
 from airflow_mq.testing.conformance import observe
 from tests.concurrency.test_late import send
 

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from airflow_mq.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settlement
 from airflow_mq.testing.conformance import Replay, replay_files
 from tests.conformance.traces import LONG, TRACES
 from tests.memory import in_memory

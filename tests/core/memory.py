@@ -6,25 +6,25 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
-from airflow_mq.core import orders
-from airflow_mq.core.blob import Reference
-from airflow_mq.core.book import Book, Standing
-from airflow_mq.core.changes import Changes, Posted
-from airflow_mq.core.claims import Claim, Claiming, Scales
-from airflow_mq.core.config import RingConfig
-from airflow_mq.core.deficit import DeficitRounds
-from airflow_mq.core.errors import BlobMissing
-from airflow_mq.core.events import Event
-from airflow_mq.core.invariants import check_book
-from airflow_mq.core.message import Address
-from airflow_mq.core.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
-from airflow_mq.core.overweight import find_set_aside, settle_execution
-from airflow_mq.core.page import Note, Page, Rows
-from airflow_mq.core.service import Ladder, OneByOne, overweight_limit
-from airflow_mq.core.settle import Answers, ClaimSettler, Settlement
-from airflow_mq.core.weigher import LinearWeigher
-from airflow_mq.core.weight import UNLIMITED, Meter, Weight
-from airflow_mq.core.working_set import WorkingSet
+from airflow_mq.engine.rules import orders
+from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.rules.book import Book, Standing
+from airflow_mq.engine.rules.changes import Changes, Posted
+from airflow_mq.engine.rules.claims import Claim, Claiming, Scales
+from airflow_mq.engine.rules.config import RingConfig
+from airflow_mq.engine.rules.deficit import DeficitRounds
+from airflow_mq.engine.rules.errors import BlobMissing
+from airflow_mq.engine.rules.events import Event
+from airflow_mq.engine.rules.invariants import check_book
+from airflow_mq.engine.rules.message import Address
+from airflow_mq.engine.rules.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
+from airflow_mq.engine.rules.overweight import find_set_aside, settle_execution
+from airflow_mq.engine.rules.page import Note, Page, Rows
+from airflow_mq.engine.rules.service import Ladder, OneByOne, overweight_limit
+from airflow_mq.engine.rules.settle import Answers, ClaimSettler, Settlement
+from airflow_mq.engine.rules.weigher import LinearWeigher
+from airflow_mq.engine.rules.weight import UNLIMITED, Meter, Weight
+from airflow_mq.engine.rules.working_set import WorkingSet
 
 
 class MemoryLoader:

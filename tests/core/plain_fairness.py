@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.core.fairness import Fairness, OriginFairness, Promise, Takes, jain, ratios_of
-from airflow_mq.core.groups import SEPARATOR
-from airflow_mq.core.orders import Entry, lines_of, wanting_in
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.fairness import Fairness, OriginFairness, Promise, Takes, jain, ratios_of
+from airflow_mq.engine.rules.groups import SEPARATOR
+from airflow_mq.engine.rules.orders import Entry, lines_of, wanting_in
+from airflow_mq.engine.rules.weight import Weight
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.core.claims import ClaimRun
-from airflow_mq.core.outcome import DONE, BadFormat, Begun, Done, NotBegun, Outcome, Yield
-from airflow_mq.core.settle import Answers
+from airflow_mq.engine.rules.claims import ClaimRun
+from airflow_mq.engine.rules.outcome import DONE, BadFormat, Begun, Done, NotBegun, Outcome, Yield
+from airflow_mq.engine.rules.settle import Answers
 
 OUTCOMES: list[Outcome] = [DONE, Done(success=False), BadFormat(), Yield("later")]
 

@@ -7,10 +7,10 @@ from math import inf
 
 import pytest
 
-from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.core.fairness import Asks, Fairness, Promise, jain, judge
-from airflow_mq.core.orders import Entry
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, jain, judge
+from airflow_mq.engine.rules.orders import Entry
+from airflow_mq.engine.rules.weight import Weight
 from tests.core import plain_fairness as plain
 from tests.core.plain_fairness import Round
 

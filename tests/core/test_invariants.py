@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.core.book import Book
-from airflow_mq.core.config import RingConfig
-from airflow_mq.core.errors import ConfigRefused
-from airflow_mq.core.invariants import check_book, check_slices
-from airflow_mq.core.page import ASIDE, PROCESSED, Page, Rows
-from airflow_mq.core.weigher import LinearWeigher
-from airflow_mq.core.weight import Costs, Weight
+from airflow_mq.engine.rules.book import Book
+from airflow_mq.engine.rules.config import RingConfig
+from airflow_mq.engine.rules.errors import ConfigRefused
+from airflow_mq.engine.rules.invariants import check_book, check_slices
+from airflow_mq.engine.rules.page import ASIDE, PROCESSED, Page, Rows
+from airflow_mq.engine.rules.weigher import LinearWeigher
+from airflow_mq.engine.rules.weight import Costs, Weight
 
 
 def sound() -> tuple[Book, dict[int, Page]]:

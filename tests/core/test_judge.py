@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.core.fairness import Asks, Fairness, Promise, Takes, judge
-from airflow_mq.core.groups import names_above
-from airflow_mq.core.orders import Entry
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, Takes, judge
+from airflow_mq.engine.rules.groups import names_above
+from airflow_mq.engine.rules.orders import Entry
+from airflow_mq.engine.rules.weight import Weight
 from tests.core import plain_fairness as plain
 
 REASONS = ("limit", "spent", "emptied", "yielded", "paused", "in flight", "backoff")

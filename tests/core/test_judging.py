@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import RingConfig, Weight
-from airflow_mq.core.events import Event, EventRun, Fate, decided, with_arrival, with_untried
-from airflow_mq.core.judging import REASONS, Bounds, bounds_of, in_words
-from airflow_mq.core.weight import LARGEST, UNLIMITED
+from airflow_mq.engine.rules.events import Event, EventRun, Fate, decided, with_arrival, with_untried
+from airflow_mq.engine.rules.judging import REASONS, Bounds, bounds_of, in_words
+from airflow_mq.engine.rules.weight import LARGEST, UNLIMITED
 
 FULL = Weight(100, 1_000)
 

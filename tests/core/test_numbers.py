@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_mq.core.errors import InvalidOrigin
-from airflow_mq.core.events import Event, Fate
-from airflow_mq.core.message import MOST_NUMBER, Address, read_number
+from airflow_mq.engine.rules.errors import InvalidOrigin
+from airflow_mq.engine.rules.events import Event, Fate
+from airflow_mq.engine.rules.message import MOST_NUMBER, Address, read_number
 
 STRANGE = ["²", "٣", "\uff13", "", "-1", "+1", " 1", "1_0", "1" * 20, "1" * 5_000, str(MOST_NUMBER + 1)]
 

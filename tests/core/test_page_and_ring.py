@@ -7,12 +7,12 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_mq.core.book import Book
-from airflow_mq.core.config import HEADER_SIZE
-from airflow_mq.core.message import Footprint
-from airflow_mq.core.overweight import watermark
-from airflow_mq.core.page import ASIDE, PROCESSED, Note, Page, Rows, Slices
-from airflow_mq.core.ring import Ring
+from airflow_mq.engine.rules.book import Book
+from airflow_mq.engine.rules.config import HEADER_SIZE
+from airflow_mq.engine.rules.message import Footprint
+from airflow_mq.engine.rules.overweight import watermark
+from airflow_mq.engine.rules.page import ASIDE, PROCESSED, Note, Page, Rows, Slices
+from airflow_mq.engine.rules.ring import Ring
 
 
 def cut(calls: list[list[int]], heap: int) -> list[Page]:

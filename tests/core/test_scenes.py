@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_mq.core.claims import Verdict
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.claims import Verdict
+from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
     InsufficientWeight,
     NoMessage,
@@ -15,10 +15,10 @@ from airflow_mq.core.errors import (
     QueuePaused,
     TemporarilyUnprocessable,
 )
-from airflow_mq.core.message import Address
-from airflow_mq.core.orders import shuffled
-from airflow_mq.core.overweight import discard, reap_page
-from airflow_mq.core.weight import Costs, Weight
+from airflow_mq.engine.rules.message import Address
+from airflow_mq.engine.rules.orders import shuffled
+from airflow_mq.engine.rules.overweight import discard, reap_page
+from airflow_mq.engine.rules.weight import Costs, Weight
 from tests.core.memory import Scene
 
 # Servicing.

@@ -17,8 +17,8 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.queue import Inline
-from airflow_mq.queue.values import Batch, Delivery, Report
+from airflow_mq.engine.queue import Inline
+from airflow_mq.engine.queue.values import Batch, Delivery, Report
 
 from .aftermath import child_of, processor
 

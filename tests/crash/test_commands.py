@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.testing import assert_sound
 from tests.queue.callers import STYLES, Caller, calling
 

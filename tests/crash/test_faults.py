@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import Busy, CommitInDoubt, StoreError, StoreFull, StoreUnreachable
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreError, StoreFull, StoreUnreachable
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.testing import assert_sound
 from tests.interruption import before_statement
 from tests.postgres_server import Server, running_postgres

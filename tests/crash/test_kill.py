@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.changes import POSTED
-from airflow_mq.store import open_store, parse, upgrade
-from airflow_mq.store.working_set import source
+from airflow_mq.engine.rules.changes import POSTED
+from airflow_mq.engine.store import open_store, parse, upgrade
+from airflow_mq.engine.store.working_set import source
 from airflow_mq.testing import assert_sound
 
 from .aftermath import assert_conserved, finish, processor

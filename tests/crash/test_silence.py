@@ -15,11 +15,11 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.cli import main
-from airflow_mq.core.errors import Busy, CommitInDoubt, StoreBusy, StoreUnreachable
-from airflow_mq.core.message import Message
-from airflow_mq.store import parse
-from airflow_mq.store import postgres_errors as known
-from airflow_mq.store.bounded import within
+from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreBusy, StoreUnreachable
+from airflow_mq.engine.rules.message import Message
+from airflow_mq.engine.store import parse
+from airflow_mq.engine.store import postgres_errors as known
+from airflow_mq.engine.store.bounded import within
 from tests.crash.children import end_child, start_child
 from tests.crash.proxy import Proxy
 from tests.waiting import eventually

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.core.message import Address
+from airflow_mq.engine.rules.message import Address
 
 REPOSITORY = Path(__file__).parents[2]
 DAGS = REPOSITORY / "dags"

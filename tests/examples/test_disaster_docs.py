@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from tests.postgres_server import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "disaster.md"

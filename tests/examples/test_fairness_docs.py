@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_mq.cli import main
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 PAGE = Path(__file__).parents[2] / "docs" / "fairness.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from tests.examples.test_docs import run_console
 
 PAGE = Path(__file__).parents[2] / "docs" / "paths.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 PAGE = Path(__file__).parents[2] / "docs" / "priorities.md"
 

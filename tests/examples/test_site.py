@@ -145,7 +145,7 @@ def test_the_reference_has_what_people_use(site: Path) -> None:
     airflow = Page((site / "reference" / "airflow.html").read_text("utf-8")).anchors
     commands = Page((site / "reference" / "commands.html").read_text("utf-8")).anchors
     settings = (site / "reference" / "settings.html").read_text("utf-8")
-    assert {"airflow_mq.queue.MessageQueue.enqueue_message", "airflow_mq.core.outcome.Done"} <= python
+    assert {"airflow_mq.engine.queue.MessageQueue.enqueue_message", "airflow_mq.engine.rules.outcome.Done"} <= python
     assert {"airflow_mq.block.block", "airflow_mq.operators.blocks.SettleBlockOperator"} <= airflow
     assert {"airflow-mq-store-upgrade", "airflow-mq-set-aside-execute"} <= commands
     assert "Bytes that a page may hold" in settings, "comments above attributes are documented"

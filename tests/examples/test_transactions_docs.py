@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy
 
 from airflow_mq import MessageQueue
-from airflow_mq.queue import Commands
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue import Commands
+from airflow_mq.engine.store import parse, upgrade
 from tests.queue.callers import STYLES, calling
 
 PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"

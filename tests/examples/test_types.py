@@ -12,7 +12,7 @@ PROGRAM = """
 from __future__ import annotations
 
 from airflow_mq import BadFormat, Delivery, Done, MessageQueue, Outcome, Processor, Processors, RingConfig, Weight
-from airflow_mq.queue import TypedQueue
+from airflow_mq.engine.queue import TypedQueue
 
 
 def process(delivery: Delivery) -> Outcome:
@@ -55,7 +55,7 @@ def test_the_wheel_declares_its_types_and_contains_the_files_that_are_read_at_ru
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     tracked = subprocess.run(["git", "ls-files", "airflow_mq"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    assert {"airflow_mq/py.typed", "airflow_mq/store/sql/ring.sql"} <= names
+    assert {"airflow_mq/py.typed", "airflow_mq/engine/store/sql/ring.sql"} <= names
     assert {name for name in tracked if name.endswith((".py", ".sql"))} <= names
     # And nothing else: of the page what is built, and who wrote what is in it.
     built = {f"airflow_mq/page/dist/{path.name}" for path in (ROOT / "airflow_mq" / "page" / "dist").iterdir()}

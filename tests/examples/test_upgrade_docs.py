@@ -12,7 +12,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.cli import main
-from airflow_mq.store import StoreAddress, parse, schema_status, upgrade
+from airflow_mq.engine.store import StoreAddress, parse, schema_status, upgrade
 from tests.postgres_server import Server
 from tests.store import killed_upgrades
 from tests.store.successor import NUMBER, fill, next_version

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_mq import Block, LinearWeigher, MessageQueue, RingConfig, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 #: A message costs its declared weight, and one unit without one.
 UNIT = LinearWeigher(Weight(1, 1), Weight(0, 0))

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from airflow_mq.queue.inspect.fairness import without_collector
+from airflow_mq.engine.queue.inspect.fairness import without_collector
 
 
 def test_the_collector_goes_on_after_an_error() -> None:

@@ -11,8 +11,8 @@ import random
 import pytest
 
 from airflow_mq import Message, Weight
-from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.core.orders import shuffled
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.orders import shuffled
 
 from .conftest import Record
 from .lab import Measured, complete_block, fifo_waits, jain, mean, ring, run_blocks, run_until_empty, send

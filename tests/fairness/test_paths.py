@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, MessageQueue, Weight
-from airflow_mq.core.groups import groups_of
+from airflow_mq.engine.rules.groups import groups_of
 from airflow_mq.errors import ConfigRefused
 
 from .conftest import Record

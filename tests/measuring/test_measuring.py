@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from airflow_mq import Costs, MessageQueue, RingConfig, Weight
-from airflow_mq.core.errors import InvalidInput, Refused
+from airflow_mq.engine.rules.errors import InvalidInput, Refused
 from airflow_mq.measuring import METHODS, Measured, beside, costs_of, measure, steps
-from airflow_mq.store import StoreAddress, parse, upgrade
-from airflow_mq.store.postgres import conninfo
+from airflow_mq.engine.store import StoreAddress, parse, upgrade
+from airflow_mq.engine.store.postgres import conninfo
 from tests.crash.states import everything
 from tests.waiting import eventually
 
@@ -74,7 +74,7 @@ HOLD = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 from airflow_mq.measuring import beside
-from airflow_mq.store import parse
+from airflow_mq.engine.store import parse
 with beside(parse(sys.argv[1])) as made:
     print(made.schema, flush=True)
     time.sleep(600)

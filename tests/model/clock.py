@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from airflow_mq.store.postgres import PostgresUnit
-from airflow_mq.store.rings import Rings
-from airflow_mq.store.sqlite import SqliteUnit
+from airflow_mq.engine.store.postgres import PostgresUnit
+from airflow_mq.engine.store.rings import Rings
+from airflow_mq.engine.store.sqlite import SqliteUnit
 
 SECOND = 1_000_000
 

@@ -12,7 +12,7 @@ from airflow_mq import (
     StackLimitReached,
     Weight,
 )
-from airflow_mq.core.weight import Meter as RealMeter
+from airflow_mq.engine.rules.weight import Meter as RealMeter
 from airflow_mq.testing import RecordingProcessor, Script
 
 from .clock import SECOND

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from airflow_mq import Done, Overweight, Report, Weight, Yield
-from airflow_mq.core.outcome import Outcome
+from airflow_mq.engine.rules.outcome import Outcome
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import StoreSide, live_block, tasks_of, terms_of

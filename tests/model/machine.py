@@ -12,8 +12,8 @@ from airflow_mq import (
     RingConfig,
     Weight,
 )
-from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.core.orders import parts_of
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.orders import parts_of
 
 from .drawn import ORIGINS, configs, limits, origins, standings, troubled
 from .ending import Ending

@@ -29,10 +29,10 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.core.blob import Reference
-from airflow_mq.core.errors import MessageQueueError
-from airflow_mq.core.message import header_bytes, message_id
-from airflow_mq.core.priority import HIGH, book_name, books_of, origin_of, priority_of
+from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.rules.errors import MessageQueueError
+from airflow_mq.engine.rules.message import header_bytes, message_id
+from airflow_mq.engine.rules.priority import HIGH, book_name, books_of, origin_of, priority_of
 from tests.queue.callers import Caller
 
 from .clock import SECOND, Clock

@@ -12,7 +12,7 @@ from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from airflow_mq.core.groups import is_below
+from airflow_mq.engine.rules.groups import is_below
 
 HEADER = 5
 WAITING, GONE, ASIDE = "waiting", "gone", "set aside"

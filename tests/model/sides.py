@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from airflow_mq import Block, MessageQueue, RingConfig
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.testing.conformance import observe
 
 from .plain import Event

@@ -17,8 +17,8 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.core.config import BLOCK_PARTS
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.testing import assert_sound
 
 ONE = LinearWeigher(Weight(1, 1), Weight(0, 0))

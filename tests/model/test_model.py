@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store import sqlite as sqlite_store
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store import sqlite as sqlite_store
 from tests.model.clock import Clock
 from tests.model.machine import QueueMachine
 from tests.postgres_server import Server

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import sqlalchemy
 
-from airflow_mq.store import parse
+from airflow_mq.engine.store import parse
 
 #: Kinds of connections that a caller can hold.
 STYLES = ("driver", "sqlalchemy")

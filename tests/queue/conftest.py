@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 
 def in_airflow(title: str | None) -> str | None:

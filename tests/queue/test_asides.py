@@ -18,7 +18,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
     ConfigRefused,
     InFlight,
@@ -27,7 +27,7 @@ from airflow_mq.core.errors import (
     Queued,
     QueuePaused,
 )
-from airflow_mq.core.message import message_id
+from airflow_mq.engine.rules.message import message_id
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 
@@ -226,7 +226,7 @@ def test_requeue_of_many_is_all_or_nothing(queue: MessageQueue) -> None:
 def test_requeue_all_and_discard_all_work_in_several_transactions(
     make_queue: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_mq.queue.set_aside.AT_ONCE", 7)
+    monkeypatch.setattr("airflow_mq.engine.queue.set_aside.AT_ONCE", 7)
     queue = make_queue(heap_size=60)
     queue.enqueue_messages([(f"o{number % 3}", b"%02d" % number) for number in range(30)], weight=HEAVY)
     first = settle(queue)

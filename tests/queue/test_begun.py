@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_mq import Address, Done, MessageQueue, Processor, Processors, Report, Yield
-from airflow_mq.core.errors import InvalidInput
-from airflow_mq.core.outcome import BEGUN, NotBegun
+from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.outcome import BEGUN, NotBegun
 from airflow_mq.processors import Part
 from airflow_mq.spark.store_side import reporting_failure, run_in_place
 from tests.queue.conftest import Maker

@@ -17,8 +17,8 @@ import pytest
 from upath import UPath
 
 from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
-from airflow_mq.core.blob import MAGIC, REFERENCE_BYTES, Reference
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
+from airflow_mq.engine.rules.errors import (
     BlobMissing,
     ConfigRefused,
     EmptyMessage,
@@ -27,10 +27,10 @@ from airflow_mq.core.errors import (
     StoreCorrupt,
     UploadGivenUp,
 )
-from airflow_mq.core.message import message_id
-from airflow_mq.queue import Enqueued
-from airflow_mq.store.blob_files import BlobFile, by_fsspec
-from airflow_mq.store.blobs import CHUNK, TOGETHER, Upload
+from airflow_mq.engine.rules.message import message_id
+from airflow_mq.engine.queue import Enqueued
+from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
+from airflow_mq.engine.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
 from tests.model.clock import Clock
 from tests.postgres_server import Servers
@@ -398,7 +398,7 @@ def test_check_reports_violations_of_payload_tables(make_queue: Maker) -> None:
         try:
             with queue.store.writing() as unit:
                 unit.connection.execute(statement.replace("mq_", prefix))
-                from airflow_mq.queue.inspect.check.payloads import check_blobs
+                from airflow_mq.engine.queue.inspect.check.payloads import check_blobs
 
                 violations = list(check_blobs(queue.session, unit, {}))
                 raise Back

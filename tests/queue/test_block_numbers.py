@@ -9,10 +9,10 @@ import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
 from airflow_mq.cli import main
-from airflow_mq.core.errors import TokenRefused
-from airflow_mq.queue import Block
-from airflow_mq.queue.blocks import plan as planning
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.errors import TokenRefused
+from airflow_mq.engine.queue import Block
+from airflow_mq.engine.queue.blocks import plan as planning
+from airflow_mq.engine.store import parse, upgrade
 from tests.store.test_migrations import run, table
 
 RINGS = ("east", "west")

@@ -23,7 +23,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     Busy,
     InFlight,
     InvalidInput,
@@ -31,9 +31,9 @@ from airflow_mq.core.errors import (
     TokenRefused,
     UnknownBlock,
 )
-from airflow_mq.core.message import message_id
-from airflow_mq.queue.blocks import settlement
-from airflow_mq.store.working_set.source import Source
+from airflow_mq.engine.rules.message import message_id
+from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.store.working_set.source import Source
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 from tests.waiting import eventually

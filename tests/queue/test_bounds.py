@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig
-from airflow_mq.core.errors import ConfigRefused, TooManyOrigins
+from airflow_mq.engine.rules.errors import ConfigRefused, TooManyOrigins
 from tests.queue.conftest import serve
 
 

@@ -19,7 +19,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
     ConfigRefused,
     InsufficientWeight,
@@ -35,7 +35,7 @@ from airflow_mq.core.errors import (
     TemporarilyUnprocessable,
     UnknownRing,
 )
-from airflow_mq.store.working_set import books
+from airflow_mq.engine.store.working_set import books
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core import claims, orders
-from airflow_mq.core.claims import Scales
-from airflow_mq.core.page import Note, Page
+from airflow_mq.engine.rules import claims, orders
+from airflow_mq.engine.rules.claims import Scales
+from airflow_mq.engine.rules.page import Note, Page
 from tests.queue.conftest import Maker
 
 LIMIT = Weight(10_000, 1 << 20)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Footprint, Message, MessageQueue, Weight
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     EmptyMessage,
     InvalidInput,
     InvalidMessage,
@@ -21,8 +21,8 @@ from airflow_mq.core.errors import (
     KeyConflict,
     MessageTooLong,
 )
-from airflow_mq.queue import Enqueued
-from airflow_mq.store.inbox import MOST_DUE
+from airflow_mq.engine.queue import Enqueued
+from airflow_mq.engine.store.inbox import MOST_DUE
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 
@@ -248,7 +248,7 @@ def test_delayed_messages_join_in_order(queue: MessageQueue, clock: Clock) -> No
 def test_due_messages_join_in_parts(
     queue: MessageQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch, most: dict[str, int]
 ) -> None:
-    monkeypatch.setattr("airflow_mq.store.inbox.MOST_DUE", MOST_DUE | most)
+    monkeypatch.setattr("airflow_mq.engine.store.inbox.MOST_DUE", MOST_DUE | most)
     for payload in b"12345":
         queue.enqueue_message("acme", bytes([payload]), not_before=0.5)
     clock.advance(0.5)

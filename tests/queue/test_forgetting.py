@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
-from airflow_mq.queue import session
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.events import Events
+from airflow_mq.engine.queue import session
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.events import Events
 from tests.model.clock import Clock
 
 HOUR = 3_600_000_000

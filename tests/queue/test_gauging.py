@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import LinearWeigher, Message, MessageQueue, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
-from airflow_mq.queue.inspect import queues
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue.inspect import queues
+from airflow_mq.engine.store import parse, upgrade
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, LinearWeigher, Message, MessageQueue, Weight, Yield
-from airflow_mq.core.errors import ConfigRefused, InvalidMessage
+from airflow_mq.engine.rules.errors import ConfigRefused, InvalidMessage
 from tests.queue.conftest import Maker
 
 #: Ten and eleven bytes in UTF-8.

@@ -14,11 +14,11 @@ from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder
 from airflow_mq.cli.output import shown
-from airflow_mq.core.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
-from airflow_mq.core.characters import quoted, visible
-from airflow_mq.core.errors import ConfigRefused, InvalidOrigin
-from airflow_mq.core.message import Message
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
+from airflow_mq.engine.rules.characters import quoted, visible
+from airflow_mq.engine.rules.errors import ConfigRefused, InvalidOrigin
+from airflow_mq.engine.rules.message import Message
+from airflow_mq.engine.store import parse, upgrade
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import StoreCorrupt
-from airflow_mq.core.outcome import Yield
-from airflow_mq.queue import Batch, batches
-from airflow_mq.queue.packed import Packed, lengths_of, pieces_of
-from airflow_mq.store import codec
-from airflow_mq.store.rows import Heap
+from airflow_mq.engine.rules.errors import StoreCorrupt
+from airflow_mq.engine.rules.outcome import Yield
+from airflow_mq.engine.queue import Batch, batches
+from airflow_mq.engine.queue.packed import Packed, lengths_of, pieces_of
+from airflow_mq.engine.store import codec
+from airflow_mq.engine.store.rows import Heap
 
 
 def fill(queue: MessageQueue) -> None:

@@ -17,8 +17,8 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.core.errors import ConfigRefused, QueuePaused
-from airflow_mq.core.groups import groups_of, is_below
+from airflow_mq.engine.rules.errors import ConfigRefused, QueuePaused
+from airflow_mq.engine.rules.groups import groups_of, is_below
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
 from tests.queue.test_foreseeing import (

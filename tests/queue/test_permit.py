@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from airflow_mq import Done, Message, MessageQueue, Report, Yield, batch_processor
-from airflow_mq.core.errors import AddressRefused, InvalidInput, NotPermitted
-from airflow_mq.core.permit import OPEN, Permit
-from airflow_mq.store import parse
+from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, NotPermitted
+from airflow_mq.engine.rules.permit import OPEN, Permit
+from airflow_mq.engine.store import parse
 
 ACME = "origins=" + quote("acme|acme/*")
 

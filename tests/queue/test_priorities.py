@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, Message, MessageQueue, RingConfig, Weight, Yield
-from airflow_mq.core.config import ORDERS
-from airflow_mq.core.errors import ConfigRefused, InFlight, InvalidInput, InvalidOrigin
-from airflow_mq.core.message import Address, Footprint
-from airflow_mq.core.weigher import LinearWeigher
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.config import ORDERS
+from airflow_mq.engine.rules.errors import ConfigRefused, InFlight, InvalidInput, InvalidOrigin
+from airflow_mq.engine.rules.message import Address, Footprint
+from airflow_mq.engine.rules.weigher import LinearWeigher
+from airflow_mq.engine.store import parse, upgrade
 
 from .conftest import MakeQueue
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_mq import Block, Delivery, MessageQueue, Serviced, Weight, Yield
-from airflow_mq.core import orders, service
-from airflow_mq.queue import blocks
-from airflow_mq.queue.service import Service
-from airflow_mq.queue.session import RingSession
-from airflow_mq.store.working_set.ring import RingLoader
+from airflow_mq.engine.rules import orders, service
+from airflow_mq.engine.queue import blocks
+from airflow_mq.engine.queue.service import Service
+from airflow_mq.engine.queue.session import RingSession
+from airflow_mq.engine.store.working_set.ring import RingLoader
 from tests.queue.conftest import Maker, serve
 
 RING, BLOCK = Weight(600_000, 1 << 30), Weight(1_000, 1 << 30)
@@ -56,7 +56,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the settings of a ring; a walk visits 50 queues in vain."""
-    monkeypatch.setattr("airflow_mq.core.service.IN_VAIN", 50)
+    monkeypatch.setattr("airflow_mq.engine.rules.service.IN_VAIN", 50)
     settings = KINDS[request.param]
     return settings if "max_block_queues" in settings else {**settings, "max_block_queues": 100}
 
@@ -341,10 +341,10 @@ def test_a_call_ends_when_another_process_takes_the_ring_between_two_parts(make_
 def test_the_memory_of_a_call_does_not_grow_with_the_number_of_queues(
     make_queue: Maker, kind: str, monkeypatch: pytest.MonkeyPatch, serves: bool
 ) -> None:
-    monkeypatch.setattr("airflow_mq.core.service.IN_VAIN", 50)
-    monkeypatch.setattr("airflow_mq.core.orders.MOST_LOOKS", 100)
-    monkeypatch.setattr("airflow_mq.core.deficit.MOST_LOOKS", 100)
-    monkeypatch.setattr("airflow_mq.core.paths.MOST_LOOKS", 100)
+    monkeypatch.setattr("airflow_mq.engine.rules.service.IN_VAIN", 50)
+    monkeypatch.setattr("airflow_mq.engine.rules.orders.MOST_LOOKS", 100)
+    monkeypatch.setattr("airflow_mq.engine.rules.deficit.MOST_LOOKS", 100)
+    monkeypatch.setattr("airflow_mq.engine.rules.paths.MOST_LOOKS", 100)
     load = Service._load
 
     def collected(self: Service, *given: Any) -> None:

@@ -29,8 +29,8 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.core.errors import Busy, InvalidInput, RecursiveDisallowed
-from airflow_mq.store import sqlite
+from airflow_mq.engine.rules.errors import Busy, InvalidInput, RecursiveDisallowed
+from airflow_mq.engine.store import sqlite
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 
@@ -40,7 +40,7 @@ from tests.queue.conftest import Maker, logged_events, serve
 def test_a_service_forgets_the_payloads_of_queues_that_went_back(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("airflow_mq.queue.service.HELD", 2 << 20)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.HELD", 2 << 20)
     count = (16 << 20) // size
     queue.enqueue_messages((f"o{number:05}", bytes(size)) for number in range(count))
     tries = 0

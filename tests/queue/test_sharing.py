@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Block, MessageQueue, Weight
-from airflow_mq.core.errors import InvalidInput
-from airflow_mq.core.taking import OriginPatterns
+from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.taking import OriginPatterns
 from airflow_mq.words import when
 from tests.model.clock import stopped_clock
 from tests.queue.conftest import Maker, in_airflow

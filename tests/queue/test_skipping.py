@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from airflow_mq import Block, Costs, LinearWeigher, MessageQueue, Weight
-from airflow_mq.core.fairness import Fairness
-from airflow_mq.store.working_set import books, skips
+from airflow_mq.engine.rules.fairness import Fairness
+from airflow_mq.engine.store.working_set import books, skips
 from tests.queue.conftest import Maker, serve
 
 UNIT = LinearWeigher(Weight(1, 0), Weight(0, 0))

@@ -11,9 +11,9 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, Processor, batch_processor
 from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
-from airflow_mq.core.errors import InvalidInput, InvalidMessage
-from airflow_mq.core.outcome import BadFormat, Corrupt, Unsupported, Yield
-from airflow_mq.queue import TypedBatch, TypedDelivery, TypedMessage
+from airflow_mq.engine.rules.errors import InvalidInput, InvalidMessage
+from airflow_mq.engine.rules.outcome import BadFormat, Corrupt, Unsupported, Yield
+from airflow_mq.engine.queue import TypedBatch, TypedDelivery, TypedMessage
 from tests.queue.conftest import Maker, logged_events
 
 
@@ -205,7 +205,7 @@ def test_codecs_are_loaded_by_name() -> None:
 
 
 def test_pydantic_is_imported_only_if_used() -> None:
-    code = "import sys, airflow_mq.codecs, airflow_mq.queue; assert 'pydantic' not in sys.modules"
+    code = "import sys, airflow_mq.codecs, airflow_mq.engine.queue; assert 'pydantic' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -14,15 +14,15 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import Busy, CommitInDoubt, StoreUnreachable
-from airflow_mq.core.message import MOST_PID
-from airflow_mq.queue import Delivery, Serviced, walk
-from airflow_mq.queue.service import service_ring
-from airflow_mq.queue.session import RingSession, holder_name
-from airflow_mq.queue.tenure import Tenure
-from airflow_mq.store.rings import Rings
-from airflow_mq.store.rows import Locked
-from airflow_mq.store.working_set import FEW_ROWS
+from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
+from airflow_mq.engine.rules.message import MOST_PID
+from airflow_mq.engine.queue import Delivery, Serviced, walk
+from airflow_mq.engine.queue.service import service_ring
+from airflow_mq.engine.queue.session import RingSession, holder_name
+from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.store.rings import Rings
+from airflow_mq.engine.store.rows import Locked
+from airflow_mq.engine.store.working_set import FEW_ROWS
 from airflow_mq.ticker import Ticker
 from tests.waiting import eventually
 
@@ -123,7 +123,7 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
 
 def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "SERVICE_LEASE", 0.15)
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     started, renewed = [], []
     start, renew = Ticker.start, Rings.renew_lease
     monkeypatch.setattr(Ticker, "start", lambda ticker: (started.append(ticker), start(ticker)))
@@ -173,7 +173,7 @@ def send_until(queue: MessageQueue, worker: Running, is_done: Callable[[], bool]
 
 
 def test_a_worker_keeps_its_lease_while_messages_come(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     taken = taken_leases(monkeypatch)
     with running(queue) as worker:
         send_until(queue, worker, lambda: len(worker.seen) == 10)
@@ -189,7 +189,7 @@ def test_an_idle_worker_gives_its_lease_back(queue: MessageQueue) -> None:
 
 
 def test_a_planner_beside_a_busy_worker_gets_the_ring(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     plans: list[int] = []
 
     def plan() -> None:
@@ -207,7 +207,7 @@ def test_a_planner_beside_a_busy_worker_gets_the_ring(queue: MessageQueue, monke
 
 
 def test_a_view_asks_a_worker_for_the_ring(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
         # The view never waits. The worker reads its mark.
@@ -215,7 +215,7 @@ def test_a_view_asks_a_worker_for_the_ring(queue: MessageQueue, monkeypatch: pyt
 
 
 def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     taken = taken_leases(monkeypatch)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
@@ -227,7 +227,7 @@ def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeyp
 
 
 def test_a_ring_that_becomes_shuffled_is_serviced_on(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     with running(queue) as worker:
         send_until(queue, worker, lambda: len(worker.seen) >= 2)
         queue.admin.change_ring(order="shuffle")
@@ -291,7 +291,7 @@ def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may have serviced the ring meanwhile: the next service takes a lease of its own."""
-    monkeypatch.setattr("airflow_mq.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), Tenure.has_messages
 
     def failing(tenure: Tenure) -> bool:

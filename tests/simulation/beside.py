@@ -13,11 +13,11 @@ from unittest import mock
 
 import greenlet
 
-from airflow_mq.core.errors import Busy
-from airflow_mq.queue import service
-from airflow_mq.queue.commits import Commit, Commits
-from airflow_mq.store.rows import Locked
-from airflow_mq.store.unit import Unit
+from airflow_mq.engine.rules.errors import Busy
+from airflow_mq.engine.queue import service
+from airflow_mq.engine.queue.commits import Commit, Commits
+from airflow_mq.engine.store.rows import Locked
+from airflow_mq.engine.store.unit import Unit
 
 from .scheduler import Process, Scheduler
 
@@ -96,7 +96,7 @@ def simulated_commits(scheduler: Scheduler) -> Iterator[None]:
             super().__init__(*arguments)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("airflow_mq.queue.commits.Commit", Late))
+        stack.enter_context(mock.patch("airflow_mq.engine.queue.commits.Commit", Late))
         stack.enter_context(mock.patch.object(service, "Commits", LateCommits))
         stack.enter_context(mock.patch.object(service, "LEAST_BESIDE", LEAST_BESIDE))
         yield

@@ -12,7 +12,7 @@ from math import ceil
 from random import Random
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
-from airflow_mq.core.groups import head_of
+from airflow_mq.engine.rules.groups import head_of
 
 from .messages import Violation
 from .world import Stores

@@ -16,8 +16,8 @@ from typing import Any
 from unittest import mock
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.core import orders, service
-from airflow_mq.store.working_set import StoredSet
+from airflow_mq.engine.rules import orders, service
+from airflow_mq.engine.store.working_set import StoredSet
 
 from .messages import Violation
 from .world import Stores

@@ -19,8 +19,8 @@ from unittest import mock
 import psycopg
 from psycopg import waiting
 
-from airflow_mq.store.bounded import BoundedConnection
-from airflow_mq.store.direct import DirectConnection
+from airflow_mq.engine.store.bounded import BoundedConnection
+from airflow_mq.engine.store.direct import DirectConnection
 
 from .clock import SECOND, Clock
 from .scheduler import Process, ProcessGone, Scheduler

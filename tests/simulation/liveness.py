@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import Refused
+from airflow_mq.engine.rules.errors import Refused
 
 from .actors.ending import mended
 from .actors.processing import done

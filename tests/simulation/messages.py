@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_mq import Event
-from airflow_mq.core.events import Fate
-from airflow_mq.core.message import message_id
+from airflow_mq.engine.rules.events import Fate
+from airflow_mq.engine.rules.message import message_id
 
 #: Events after which a message is gone.
 FINAL = {

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     CommitInDoubt,
     MessageQueueError,
     Refused,

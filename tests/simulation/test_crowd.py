@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from airflow_mq.core.orders import Ledger
-from airflow_mq.core.service import Ladder
-from airflow_mq.queue.walk import walk_ring
-from airflow_mq.store.working_set import StoredSet
+from airflow_mq.engine.rules.orders import Ledger
+from airflow_mq.engine.rules.service import Ladder
+from airflow_mq.engine.queue.walk import walk_ring
+from airflow_mq.engine.store.working_set import StoredSet
 
 from .crowd import run_crowd
 from .messages import Violation
@@ -44,6 +44,6 @@ def test_a_seed_finds_that_a_look_forgets_its_place(sqlite_stores: Stores, monke
         return walk_ring(ladder, ledger, order, seed, working_set)
 
     for name in ("blocks.plan", "service"):
-        monkeypatch.setattr(f"airflow_mq.queue.{name}.walk_ring", forgetful)
+        monkeypatch.setattr(f"airflow_mq.engine.queue.{name}.walk_ring", forgetful)
     failure = run_crowd(FORGETFUL, sqlite_stores)
     assert isinstance(failure, Violation) and failure.invariant == "I6 progress"

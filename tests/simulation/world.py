@@ -16,9 +16,9 @@ from unittest import mock
 import psycopg
 
 from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
-from airflow_mq.queue.blocks import settlement
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.working_set import writer
+from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.working_set import writer
 from tests.crash.states import TABLES
 
 from .beside import simulated_commits

@@ -21,7 +21,7 @@ from airflow_mq import (
     Processors,
     batch_processor,
 )
-from airflow_mq.core.message import message_id
+from airflow_mq.engine.rules.message import message_id
 from airflow_mq.spark.exchange import FolderChannel, hand_over, take_back
 from airflow_mq.spark.frames import Shares
 from airflow_mq.spark.share import run_share

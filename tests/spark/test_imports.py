@@ -24,7 +24,7 @@ _STORE = """
 import sys
 import airflow_mq.spark.program
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 upgrade(parse("sqlite:///queue.db"))
 with MessageQueue("sqlite:///queue.db") as queue:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.spark import java
 
 NOWHERE = {"PATH": "/nonexistent"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.spark import local
 from airflow_mq.spark.java import java_home
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput
 
 
 def test_rows_are_written_and_read_with_a_priority(

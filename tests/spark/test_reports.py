@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Block, Done, MessageQueue, Processor, Weight
-from airflow_mq.core.errors import StoreUnreachable, TokenRefused
+from airflow_mq.engine.rules.errors import StoreUnreachable, TokenRefused
 from airflow_mq.spark.reports import Reporter, flushed
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of

@@ -12,7 +12,7 @@ from unittest import mock
 
 import psycopg
 
-from airflow_mq.store import StoreAddress, upgrade
+from airflow_mq.engine.store import StoreAddress, upgrade
 from tests.crash.children import run_child
 
 Probe = Callable[[str], None]

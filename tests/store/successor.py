@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from unittest import mock
 
 from airflow_mq import Delivery, MessageQueue, Weight
-from airflow_mq.core.blob import Reference
-from airflow_mq.store.statements import migrations
-from airflow_mq.store.version import expected_version
+from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.store.statements import migrations
+from airflow_mq.engine.store.version import expected_version
 
 FIRST = [name for _, name, _ in migrations("sqlite")]
 NUMBER = len(FIRST) + 1
@@ -50,8 +50,8 @@ def next_version(texts: Mapping[str, str] = SECOND) -> Iterator[None]:
         return [*migrations(dialect), (NUMBER, NAME, texts[dialect])]
 
     with (
-        mock.patch("airflow_mq.store.schema.migrations", both),
-        mock.patch("airflow_mq.store.version.migrations", both),
+        mock.patch("airflow_mq.engine.store.schema.migrations", both),
+        mock.patch("airflow_mq.engine.store.version.migrations", both),
     ):
         expected_version.cache_clear()
         try:

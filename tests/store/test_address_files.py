@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import AddressRefused, NetworkFileSystem, SchemaMissing, StoreMissing
-from airflow_mq.store import upgrade
-from airflow_mq.store.address import parse, refuse_network_file_system, sqlite_address
+from airflow_mq.engine.rules.errors import AddressRefused, NetworkFileSystem, SchemaMissing, StoreMissing
+from airflow_mq.engine.store import upgrade
+from airflow_mq.engine.store.address import parse, refuse_network_file_system, sqlite_address
 
 
 def refused(uri: str, root: Path | None = None) -> str:

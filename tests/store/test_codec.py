@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.claims import Claim, ClaimRun, Decision, Verdict
-from airflow_mq.core.errors import StoreCorrupt
-from airflow_mq.core.events import EventRun, Fate
-from airflow_mq.core.orders import Entry
-from airflow_mq.core.outcome import (
+from airflow_mq.engine.rules.claims import Claim, ClaimRun, Decision, Verdict
+from airflow_mq.engine.rules.errors import StoreCorrupt
+from airflow_mq.engine.rules.events import EventRun, Fate
+from airflow_mq.engine.rules.orders import Entry
+from airflow_mq.engine.rules.outcome import (
     BadFormat,
     Corrupt,
     Done,
@@ -28,9 +28,9 @@ from airflow_mq.core.outcome import (
     Unsupported,
     Yield,
 )
-from airflow_mq.core.page import Note, Slices
-from airflow_mq.core.weight import LARGEST, Weight
-from airflow_mq.store import codec, parse, upgrade
+from airflow_mq.engine.rules.page import Note, Slices
+from airflow_mq.engine.rules.weight import LARGEST, Weight
+from airflow_mq.engine.store import codec, parse, upgrade
 
 U64 = st.integers(0, LARGEST)
 SMALL = st.integers(0, 1 << 20)

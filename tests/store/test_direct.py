@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
-from airflow_mq.store import direct, parse, postgres
-from airflow_mq.store.direct import DirectConnection
+from airflow_mq.engine.store import direct, parse, postgres
+from airflow_mq.engine.store.direct import DirectConnection
 
 pytestmark = pytest.mark.postgres
 

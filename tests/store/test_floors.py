@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import MessageQueue, batch_processor
-from airflow_mq.queue.values import Batch
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.inbox import Inbox
-from airflow_mq.store.working_set.writer import gaps_between
+from airflow_mq.engine.queue.values import Batch
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.inbox import Inbox
+from airflow_mq.engine.store.working_set.writer import gaps_between
 
 IDS = st.integers(0, 60)
 

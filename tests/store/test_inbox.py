@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.store.horizon import horizon_of
-from airflow_mq.store.rows import StoredInboxRow
-from airflow_mq.store.working_set.inbox import Cut, Inbox
+from airflow_mq.engine.store.horizon import horizon_of
+from airflow_mq.engine.store.rows import StoredInboxRow
+from airflow_mq.engine.store.working_set.inbox import Cut, Inbox
 
 #: The step of an actor that has nothing left to do.
 ENDED = -1

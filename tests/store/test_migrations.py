@@ -11,10 +11,10 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.cli import main
-from airflow_mq.core.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
-from airflow_mq.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
-from airflow_mq.store.schema import _TABLE
-from airflow_mq.store.statements import migrations
+from airflow_mq.engine.rules.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
+from airflow_mq.engine.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
+from airflow_mq.engine.store.schema import _TABLE
+from airflow_mq.engine.store.statements import migrations
 
 pytestmark = pytest.mark.empty_store
 

@@ -13,8 +13,8 @@ import pytest
 from psycopg import sql
 
 from airflow_mq import MessageQueue, batch_processor
-from airflow_mq.queue.values import Batch
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue.values import Batch
+from airflow_mq.engine.store import parse, upgrade
 from tests.waiting import eventually
 
 ORIGINS = [f"o{number:02}" for number in range(12)]

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.queue.service import service_ring
-from airflow_mq.queue.tenure import Tenure
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.direct import DirectConnection
+from airflow_mq.engine.queue.service import service_ring
+from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.direct import DirectConnection
 
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
 HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now due"}

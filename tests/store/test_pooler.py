@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = pytest.mark.postgres
 

@@ -15,7 +15,7 @@ import pytest
 from psycopg import errors
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.errors import (
     Busy,
     CommitInDoubt,
     LoginRefused,
@@ -27,9 +27,9 @@ from airflow_mq.core.errors import (
     StoreUnreachable,
 )
 from airflow_mq.hooks import told_safely
-from airflow_mq.store import open_store, parse, upgrade
-from airflow_mq.store import postgres_errors as known
-from airflow_mq.store.postgres import connect
+from airflow_mq.engine.store import open_store, parse, upgrade
+from airflow_mq.engine.store import postgres_errors as known
+from airflow_mq.engine.store.postgres import connect
 from tests.crash.proxy import Proxy, error_response
 from tests.interruption import before_statement
 from tests.waiting import eventually

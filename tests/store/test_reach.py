@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight, batch_processor
-from airflow_mq.queue.values import Batch
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.inbox import Inbox
-from airflow_mq.store.rows import StoredInboxRow
-from airflow_mq.store.working_set.inbox import Cut
-from airflow_mq.store.working_set.inbox import Inbox as InboxRows
-from airflow_mq.store.working_set.inboxes import MOST_ROWS, InboxLoader, PayloadCache
+from airflow_mq.engine.queue.values import Batch
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.inbox import Inbox
+from airflow_mq.engine.store.rows import StoredInboxRow
+from airflow_mq.engine.store.working_set.inbox import Cut
+from airflow_mq.engine.store.working_set.inbox import Inbox as InboxRows
+from airflow_mq.engine.store.working_set.inboxes import MOST_ROWS, InboxLoader, PayloadCache
 
 ORIGINS, EACH, LIMIT = 20, 50, 10
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import StoreReadOnly, StoreUnreachable
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.errors import StoreReadOnly, StoreUnreachable
+from airflow_mq.engine.store import parse, upgrade
 from tests.crash.children import run_child
 from tests.disk import can_mount, small_disk
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import CommitInDoubt, StoreMissing, StoreReplaced
-from airflow_mq.store import parse, schema_status, upgrade
+from airflow_mq.engine.rules.errors import CommitInDoubt, StoreMissing, StoreReplaced
+from airflow_mq.engine.store import parse, schema_status, upgrade
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import airflow_mq
-from airflow_mq.store.primitives import Primitives, Repository
-from airflow_mq.store.statements import names
-from airflow_mq.store.unit import Unit, _Noun
+from airflow_mq.engine.store.primitives import Primitives, Repository
+from airflow_mq.engine.store.statements import names
+from airflow_mq.engine.store.unit import Unit, _Noun
 
 PACKAGE = Path(airflow_mq.__file__).parent
 STATEMENTS = names("sqlite") | names("postgres")

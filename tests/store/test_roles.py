@@ -14,10 +14,10 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import AddressRefused, InvalidInput, UnknownRing
-from airflow_mq.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
-from airflow_mq.store.postgres import conninfo
-from airflow_mq.store.roles import like_patterns
+from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, UnknownRing
+from airflow_mq.engine.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
+from airflow_mq.engine.store.postgres import conninfo
+from airflow_mq.engine.store.roles import like_patterns
 
 Roles = Callable[[str], StoreAddress]
 postgres = pytest.mark.postgres

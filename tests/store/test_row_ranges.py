@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.core.errors import StoreCorrupt
-from airflow_mq.store.inbox import MANY_ROWS, RowRange
-from airflow_mq.store.rows import LATEST
-from airflow_mq.store.unit import Unit
+from airflow_mq.engine.rules.errors import StoreCorrupt
+from airflow_mq.engine.store.inbox import MANY_ROWS, RowRange
+from airflow_mq.engine.store.rows import LATEST
+from airflow_mq.engine.store.unit import Unit
 
 SENT = 2 * MANY_ROWS
 

@@ -15,12 +15,12 @@ import pytest
 import airflow_mq
 from airflow_mq import Message, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.cli.doctor.postgres import look
-from airflow_mq.core.errors import MessageTooLong
+from airflow_mq.engine.rules.errors import MessageTooLong
 from airflow_mq.measuring.scratch import beside
-from airflow_mq.queue.values import Delivery
-from airflow_mq.store import parse, schema_status, upgrade, upgrade_sql
-from airflow_mq.store.schema import _TABLE
-from airflow_mq.store.statements import migrations
+from airflow_mq.engine.queue.values import Delivery
+from airflow_mq.engine.store import parse, schema_status, upgrade, upgrade_sql
+from airflow_mq.engine.store.schema import _TABLE
+from airflow_mq.engine.store.statements import migrations
 from tests.queue.callers import STYLES, Caller
 from tests.store.test_statements import NAMES
 
@@ -351,5 +351,5 @@ def test_every_connection_is_opened_in_one_place() -> None:
         return {name for name, text in texts.items() if re.search(pattern, text, re.MULTILINE)}
 
     assert using(r"connect\(.*conninfo\b|= .*psycopg\.connect\b") == {"store/postgres.py", "triggers.py"}
-    # The hook's engine is the caller's, and so is its search path: see `airflow_mq.store.guest`.
+    # The hook's engine is the caller's, and so is its search path: see `airflow_mq.engine.store.guest`.
     assert using(r"\bplain_connection\b") == {"store/postgres.py", "hooks.py"}

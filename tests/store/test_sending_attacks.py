@@ -9,7 +9,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
-from airflow_mq.store import StoreAddress, grant, revoke, sender_grants
+from airflow_mq.engine.store import StoreAddress, grant, revoke, sender_grants
 from tests.store.test_roles import Roles, connect, owner, refuses, roles
 
 __all__ = ["owner", "roles"]

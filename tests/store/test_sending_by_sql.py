@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
-from airflow_mq.core.characters import INVISIBLE
-from airflow_mq.core.errors import (
+from airflow_mq.engine.rules.characters import INVISIBLE
+from airflow_mq.engine.rules.errors import (
     EmptyMessage,
     InvalidInput,
     InvalidOrigin,
@@ -28,8 +28,8 @@ from airflow_mq.core.errors import (
     TooManyOrigins,
     UnknownRing,
 )
-from airflow_mq.store import codec, parse
-from airflow_mq.store.postgres import conninfo
+from airflow_mq.engine.store import codec, parse
+from airflow_mq.engine.store.postgres import conninfo
 
 pytestmark = pytest.mark.postgres
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"

@@ -15,8 +15,8 @@ import pytest
 from psycopg import sql
 
 import airflow_mq
-from airflow_mq.store import parse, upgrade
-from airflow_mq.store.statements import names, statement
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.statements import names, statement
 from tests.postgres_server import Server, Servers
 
 PACKAGE = Path(airflow_mq.__file__).parent

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.queue import walk as walking
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.queue import walk as walking
+from airflow_mq.engine.store import parse, upgrade
 from tests.waiting import eventually
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from tests.terminal.emulator import Emulated
 
 pytestmark = pytest.mark.slow

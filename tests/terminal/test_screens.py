@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from tests.terminal.emulator import Emulated
 from tests.terminal.tmux import TMUX, InTmux
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from lab.chaos.proxy import FaultyProxy
 from tests.terminal.emulator import Emulated
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
-from ...core.errors import InvalidInput
+from ...engine.rules.errors import InvalidInput
 from .. import Changed, log
 from .names import LONGEST_NAME, is_left_alone, shortened
 from .place import RECEIVED, Found, Place, Unreachable

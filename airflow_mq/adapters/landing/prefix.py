@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-from ...core.errors import InvalidInput
+from ...engine.rules.errors import InvalidInput
 from .. import Changed
 from ..versions import FileSystem, Versions, protocols_of, version_tag
 from .names import LONGEST_KEY, bytes_of, is_left_alone, shortened

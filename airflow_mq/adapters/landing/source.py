@@ -9,8 +9,8 @@ from contextlib import closing
 from functools import partial
 from typing import IO, TypedDict, cast
 
-from ...core.errors import InvalidInput, MessageQueueError
-from ...core.message import check_seconds
+from ...engine.rules.errors import InvalidInput, MessageQueueError
+from ...engine.rules.message import check_seconds
 from .. import BATCH_BYTES, Arrived, Changed, key_for, log
 from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
 from .listing import Listing

@@ -26,7 +26,7 @@ from ..signals import sigterm_as_interrupt
 from ..values import positive
 
 if TYPE_CHECKING:
-    from ...store import StoreAddress
+    from ...engine.store import StoreAddress
     from ...testing.live import LiveAirflow
 
 CONNECTION = "airflow_mq_default"
@@ -239,7 +239,7 @@ def connection_of(address: StoreAddress) -> dict[str, object]:
     if address.path is not None:
         extra["path"] = str(address.path)
     else:
-        from ...store.address import NUMBERS
+        from ...engine.store.address import NUMBERS
 
         extra |= {"db_schema": address.schema, "sslmode": address.sslmode}
         extra |= {name: getattr(address, name) for name in NUMBERS}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...examples import orders
-from ...queue import MessageQueue
+from ...engine.queue import MessageQueue
 from ...testing.live import LiveAirflow
 from ...testing.loopback import AirflowFailed, TooLate
 from ...words import many

@@ -13,8 +13,8 @@ from ..session import Session, store_now
 from .findings import OK, WRONG, Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
-    from ...queue import MessageQueue
-    from ...store import SchemaStatus
+    from ...engine.queue import MessageQueue
+    from ...engine.store import SchemaStatus
 
 #: Seconds by which two clocks may differ without a note, and without a problem.
 SKEW, MUCH_SKEW = 2.0, 30.0
@@ -46,7 +46,7 @@ def doctor(session: Session, args: Namespace) -> bool:
 
 
 def _look(queue: MessageQueue) -> Iterator[Finding]:
-    from ...queue import MessageQueue
+    from ...engine.queue import MessageQueue
 
     yield _clock(queue)
     for name in queue.admin.rings():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...queue.values import moment
+from ...engine.queue.values import moment
 from . import rights
 from .findings import Finding, fine, note, span, wrong
 
 if TYPE_CHECKING:
-    from ...store import Store
-    from ...store.server import Server
+    from ...engine.store import Store
+    from ...engine.store.server import Server
 
 #: Rows that are dead and not removed yet, from which on a table is called bloated.
 DEAD_ROWS, DEAD_PER_LIVE = 100_000, 2

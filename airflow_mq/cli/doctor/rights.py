@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ...store.roles import SENT, is_secret
+from ...engine.store.roles import SENT, is_secret
 from .findings import Finding, fine, note, wrong
 
 if TYPE_CHECKING:
-    from ...store.server import Right, SenderRole, Server
+    from ...engine.store.server import Right, SenderRole, Server
 
 #: Rights that let a role run code as others or fake the version of the store: `_running_code` reports them.
 _REPORTED = "TRIGGER"

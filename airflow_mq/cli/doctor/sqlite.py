@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .findings import Finding, amount, fine, note, wrong
 
 if TYPE_CHECKING:
-    from ...store import Store
+    from ...engine.store import Store
 
 MIB = 1 << 20
 #: The largest size of the write-ahead log. Without a long reader, SQLite starts it anew at about 4 MiB.

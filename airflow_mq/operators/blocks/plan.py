@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import tracing
-from airflow_mq.core.characters import quoted
-from airflow_mq.core.errors import Busy
+from airflow_mq.engine.rules.characters import quoted
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import (

@@ -11,7 +11,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseHook
 
 from airflow_mq import lineage, tracing
-from airflow_mq.core.errors import InvalidInput, TokenRefused
+from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.operators import telemetry

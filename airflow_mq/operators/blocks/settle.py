@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, Asset, AssetAlias
 
 from airflow_mq import lineage
-from airflow_mq.core.errors import TokenRefused, UnknownBlock
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
+from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, key_of, server_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_mq.core.errors import MessageQueueError, UnknownBlock
+from airflow_mq.engine.rules.errors import MessageQueueError, UnknownBlock
 from airflow_mq.links import BLOCK
 from airflow_mq.processors import Part, Processors
 

@@ -11,11 +11,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import failures, lineage
 from airflow_mq.block_keys import message_base, message_key
-from airflow_mq.core.blob import Reference
-from airflow_mq.core.errors import KeyConflict, NotPermitted
-from airflow_mq.core.groups import SEPARATOR
-from airflow_mq.core.message import Message
-from airflow_mq.core.priority import REGULAR
+from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.rules.errors import KeyConflict, NotPermitted
+from airflow_mq.engine.rules.groups import SEPARATOR
+from airflow_mq.engine.rules.message import Message
+from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, number_of, weight_of
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
     from jinja2 import Environment
 
-    from airflow_mq.core.weight import Weight
+    from airflow_mq.engine.rules.weight import Weight
     from airflow_mq.operators.base import GivenWeight
-    from airflow_mq.queue import MessageQueue
+    from airflow_mq.engine.queue import MessageQueue
 
 OriginOf = Callable[[Any], str]
 #: Scope of a message's own key: every sender to the ring, or one task of one run.

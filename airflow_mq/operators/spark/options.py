@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
-from airflow_mq.core.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.processors import Processor
 
 

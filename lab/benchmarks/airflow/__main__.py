@@ -17,8 +17,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from airflow_mq import MessageQueue, RingConfig
-from airflow_mq.core.weight import Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.rules.weight import Weight
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.testing.live import LiveAirflow
 
 HERE = Path(__file__).resolve().parent

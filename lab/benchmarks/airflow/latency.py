@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_mq import MessageQueue, RingConfig
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.testing.live import LiveAirflow
 from lab.benchmarks.about import machine
 from lab.benchmarks.airflow.__main__ import HERE, ORIGINS, PLENTY, REPOSITORY, moment, say

@@ -14,7 +14,7 @@ import psycopg
 
 import airflow_mq
 from airflow_mq import Block, MessageQueue, Report, RingConfig, Weight, Yield, batch_processor
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from lab.benchmarks.drivers import load
 from lab.benchmarks.drivers.baseline import read_and_walk
 from lab.benchmarks.drivers.common import (

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 
 ORIGINS, EACH, CALLS = 400, 4, 60
 LIMIT = Weight(1 << 40, 1 << 40)

@@ -11,13 +11,13 @@ from typing import Any
 from airflow_mq.cli import values
 from airflow_mq.cli.errors import UsageError
 from airflow_mq.codecs import json_codec
-from airflow_mq.core.characters import shown
-from airflow_mq.core.errors import InvalidInput
-from airflow_mq.core.message import Address
-from airflow_mq.core.weight import Weight
+from airflow_mq.engine.rules.characters import shown
+from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.message import Address
+from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.processors import Processors
-from airflow_mq.queue import RingConfig
-from airflow_mq.queue.values import microseconds
+from airflow_mq.engine.queue import RingConfig
+from airflow_mq.engine.queue.values import microseconds
 from airflow_mq.spark.arguments import NAMES, Arguments
 
 from ..draw import Draw
@@ -142,7 +142,7 @@ class _Named:
 ORDERS = b'{"processors":[{"name":"orders","function":"shop.orders:process","origins":["acme*","[a-c]?"],"split":4}'
 TARGETS = (
     Target(
-        "arguments", ("airflow_mq.cli.values", "airflow_mq.core.message", "airflow_mq.core.weight"),
+        "arguments", ("airflow_mq.cli.values", "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.weight"),
         "ArgumentTypeError, UsageError", "a weight or an address prints as it reads; a time can be used", check_argument,
         (
             b"\0600,000/1_073", b"\x0190s", b"\x012026-12-24T18:00:00Z", b"\x011.5h", b"\2999d", b"\3acme:1:2:high", b"\0030aff",
@@ -151,7 +151,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "settings", ("airflow_mq.core.config", "airflow_mq.core.weight", "airflow_mq.core.weigher"),
+        "settings", ("airflow_mq.engine.rules.config", "airflow_mq.engine.rules.weight", "airflow_mq.engine.rules.weigher"),
         "ConfigRefused, InvalidInput", "settings are stored and read as they are", check_settings,
         (
             json.dumps(RingConfig().to_json()).encode(), b'{"costs":{"reap_page":[1,2]},"weigher":{"base":[1,2]}}',
@@ -178,7 +178,7 @@ TARGETS = (
         (
             "airflow_mq.operators.base", "airflow_mq.operators.queues", "airflow_mq.operators.set_aside",
             "airflow_mq.operators.forms", "airflow_mq.operators.blocks.xcoms", "airflow_mq.processors",
-            "airflow_mq.core.message", "airflow_mq.core.weight",
+            "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.weight",
         ),
         "AirflowFailException, InvalidInput", "a param is used, or fails the task with a short reason", check_params,
         (

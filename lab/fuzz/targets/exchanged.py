@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from airflow_mq.core.errors import InvalidInput, StoreCorrupt
-from airflow_mq.core.message import ID_BYTES
-from airflow_mq.core.outcome import DONE, Outcome, Yield
+from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt
+from airflow_mq.engine.rules.message import ID_BYTES
+from airflow_mq.engine.rules.outcome import DONE, Outcome, Yield
 from airflow_mq.processors import Processor, Processors
-from airflow_mq.queue import Report
+from airflow_mq.engine.queue import Report
 from airflow_mq.spark.items import Item, items_of
 
 from ..draw import Draw
@@ -162,7 +162,7 @@ def _check_batch(draw: Draw) -> None:
 TARGETS = (
     Target(
         "exchange",
-        ("airflow_mq.spark.exchange", "airflow_mq.spark.tables", "airflow_mq.store.codec", "airflow_mq.spark.items"),
+        ("airflow_mq.spark.exchange", "airflow_mq.spark.tables", "airflow_mq.engine.store.codec", "airflow_mq.spark.items"),
         "InvalidInput, StoreCorrupt; damaged Parquet: OSError", "messages and outcomes are read as they were written", check_exchange,
         (
             b"\0" + json.dumps(MANIFEST).encode(), b"\0{}", b"\1\2\1\0\xff", b'\2\0\0\0\0\1["overweight",{"weight":[1,2]}]',

@@ -16,10 +16,10 @@ from airflow_mq.adapters.landing.source import origin_pattern
 from airflow_mq.block_keys import MOST_KEY, block_key, is_of_run, message_base, message_key, run_of
 from airflow_mq.connections import EXTRA_KEYS, read_connection
 from airflow_mq.connections import Target as Store
-from airflow_mq.core.errors import AddressRefused, InvalidInput
-from airflow_mq.core.message import MOST_KEY_BYTES, Address
-from airflow_mq.queue.tokens import ReferenceToken, read_tokens
-from airflow_mq.store.address import StoreAddress, parse
+from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput
+from airflow_mq.engine.rules.message import MOST_KEY_BYTES, Address
+from airflow_mq.engine.queue.tokens import ReferenceToken, read_tokens
+from airflow_mq.engine.store.address import StoreAddress, parse
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -146,7 +146,7 @@ def check_block_key(data: bytes) -> None:
 POSTGRES = b"postgresql://user:SECRET@db.example.org:5433/airflow?"
 TARGETS = (
     Target(
-        "address", ("airflow_mq.store.address", "airflow_mq.store.files", "airflow_mq.core.permit"),
+        "address", ("airflow_mq.engine.store.address", "airflow_mq.engine.store.files", "airflow_mq.engine.rules.permit"),
         "AddressRefused, without the password", "the URI of an address parses to the same address", check_store_address,
         (
             b"sqlite:///folder/store.db", b"sqlite:////nowhere/a%20b.db?origins=acme%7Cacme/*&priority=regular",
@@ -156,7 +156,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "connection", ("airflow_mq.connections", "airflow_mq.store.address", "airflow_mq.store.files"),
+        "connection", ("airflow_mq.connections", "airflow_mq.engine.store.address", "airflow_mq.engine.store.files"),
         "AddressRefused, without the password", "the URI of its address parses to the same address", check_connection,
         (
             b'\2db\4user\4base\0\1{"sslmode":"require","connect_timeout":5,"ring":"full","origins":"acme"}',
@@ -166,7 +166,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "token", ("airflow_mq.queue.tokens", "airflow_mq.core.message"), "InvalidInput",
+        "token", ("airflow_mq.engine.queue.tokens", "airflow_mq.engine.rules.message"), "InvalidInput",
         "the text of a token or an address reads to the same", check_token,
         (
             b"default/0123456789abcdef0123456789abcdef/acme%2Feu:3:14", b"acme:3:14:high", b"acme:0:9223372036854775807",

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 
 from airflow_mq.cli.ndjson import Lines
-from airflow_mq.core.config import MOST_HEADERS
-from airflow_mq.core.errors import InvalidInput, NotPermitted
-from airflow_mq.core.message import (
+from airflow_mq.engine.rules.config import MOST_HEADERS
+from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
+from airflow_mq.engine.rules.message import (
     Message,
     check_address,
     check_headers,
@@ -23,13 +23,13 @@ from airflow_mq.core.message import (
     header_bytes,
     key_digest,
 )
-from airflow_mq.core.permit import Permit
-from airflow_mq.core.priority import book_name, check_priority, origin_of, priority_of
-from airflow_mq.core.weight import LARGEST, Weight
-from airflow_mq.queue import RingConfig
-from airflow_mq.queue.sending.packing import Packed, Packer
-from airflow_mq.store import codec
-from airflow_mq.store.rows import split_heap
+from airflow_mq.engine.rules.permit import Permit
+from airflow_mq.engine.rules.priority import book_name, check_priority, origin_of, priority_of
+from airflow_mq.engine.rules.weight import LARGEST, Weight
+from airflow_mq.engine.queue import RingConfig
+from airflow_mq.engine.queue.sending.packing import Packed, Packer
+from airflow_mq.engine.store import codec
+from airflow_mq.engine.store.rows import split_heap
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -165,14 +165,14 @@ def check_sender(data: bytes) -> None:
 
 
 MESSAGE = (
-    "airflow_mq.core.message",
-    "airflow_mq.core.priority",
-    "airflow_mq.core.weight",
-    "airflow_mq.core.characters",
+    "airflow_mq.engine.rules.message",
+    "airflow_mq.engine.rules.priority",
+    "airflow_mq.engine.rules.weight",
+    "airflow_mq.engine.rules.characters",
 )
 TARGETS = (
     Target(
-        "headers", (*MESSAGE, "airflow_mq.store.codec"), "InvalidInput", "accepted headers are stored as they are",
+        "headers", (*MESSAGE, "airflow_mq.engine.store.codec"), "InvalidInput", "accepted headers are stored as they are",
         check_headers_of, (b"\2\1a\1\1b\1c\1\2dd\1\0", b"\1\4\xc3\xa4bc\1\3\xf0\x9f\x98", b"\0\0\5"),
     ),
     Target(
@@ -184,7 +184,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "permit", ("airflow_mq.core.permit", *MESSAGE), "InvalidInput, NotPermitted",
+        "permit", ("airflow_mq.engine.rules.permit", *MESSAGE), "InvalidInput, NotPermitted",
         "an origin is returned as it was given, or refused", check_permit,
         (b"\x0bacme|acme/*\7acme/eu", b"\6[a-c]?\2bx", b"\4[!a]\1b\1", b"\x09*a*a*a*b*\x08aaaaaaaa"),
     ),
@@ -198,7 +198,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "sender", ("airflow_mq.queue.sending.packing", "airflow_mq.store.codec", *MESSAGE), "InvalidInput",
+        "sender", ("airflow_mq.engine.queue.sending.packing", "airflow_mq.engine.store.codec", *MESSAGE), "InvalidInput",
         "packed rows hold the messages of the call", check_sender,
         (
             b"\1\3\0\0\5order\0\1\1\2xy\2\1a\0\0\1b\0", b"\1\2\0\0\3abc\4\1\1k\1\1\1h\1v\1", b"\0\1x\2\0\0\xfaz\0\0\xffz\0",

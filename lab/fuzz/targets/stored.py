@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from airflow_mq.core.claims import Claim, ClaimRun, Decision, Verdict
-from airflow_mq.core.errors import InvalidInput, NotPermitted, StoreCorrupt
-from airflow_mq.core.events import EventRun, Fate
-from airflow_mq.core.orders import Entry
-from airflow_mq.core.outcome import (
+from airflow_mq.engine.rules.claims import Claim, ClaimRun, Decision, Verdict
+from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted, StoreCorrupt
+from airflow_mq.engine.rules.events import EventRun, Fate
+from airflow_mq.engine.rules.orders import Entry
+from airflow_mq.engine.rules.outcome import (
     BEGUN,
     DONE,
     BadFormat,
@@ -25,14 +25,14 @@ from airflow_mq.core.outcome import (
     Yield,
     check_outcome,
 )
-from airflow_mq.core.page import Note, Slices
-from airflow_mq.core.priority import book_name
-from airflow_mq.core.weight import LARGEST, Weight
-from airflow_mq.queue import Report, RingConfig
-from airflow_mq.queue.attempts import outcome_of
-from airflow_mq.queue.blocks.reports import answers_of, pack_reports
-from airflow_mq.store import codec
-from airflow_mq.store.rows import PageRow, notes_of, page_of, standing_of
+from airflow_mq.engine.rules.page import Note, Slices
+from airflow_mq.engine.rules.priority import book_name
+from airflow_mq.engine.rules.weight import LARGEST, Weight
+from airflow_mq.engine.queue import Report, RingConfig
+from airflow_mq.engine.queue.attempts import outcome_of
+from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
+from airflow_mq.engine.store import codec
+from airflow_mq.engine.store.rows import PageRow, notes_of, page_of, standing_of
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -201,14 +201,14 @@ def _examples() -> tuple[bytes, ...]:
     )
 
 
-CODEC = ("airflow_mq.store.codec",)
+CODEC = ("airflow_mq.engine.store.codec",)
 TARGETS = (
     Target(
-        "page", (*CODEC, "airflow_mq.store.rows"), "StoreCorrupt",
+        "page", (*CODEC, "airflow_mq.engine.store.rows"), "StoreCorrupt",
         "a value packs again to the same", check_page, (*_examples(), b'\x08{"share":2,"least":[1,2],"ordered":false}'),
     ),
     Target(
-        "rows", (*CODEC, "airflow_mq.store.rows", "airflow_mq.core.message"), "StoreCorrupt",
+        "rows", (*CODEC, "airflow_mq.engine.store.rows", "airflow_mq.engine.rules.message"), "StoreCorrupt",
         "lengths, marks and slices agree with the number of items", check_rows,
         (
             b'{"all":{"weight":[1,2]},"each":{"1":{"headers":{"a":"b"},"expires":5}},"blobs":{"0":"00ff:9"}}',
@@ -222,8 +222,8 @@ TARGETS = (
     Target(
         "answers",
         (
-            *CODEC, "airflow_mq.core.outcome", "airflow_mq.core.message", "airflow_mq.core.permit",
-            "airflow_mq.queue.blocks.reports", "airflow_mq.core.settle", "airflow_mq.queue.attempts",
+            *CODEC, "airflow_mq.engine.rules.outcome", "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.permit",
+            "airflow_mq.engine.queue.blocks.reports", "airflow_mq.engine.rules.settle", "airflow_mq.engine.queue.attempts",
         ),
         "InvalidInput, NotPermitted; stored: StoreCorrupt",
         "an accepted outcome is stored and read as it was", check_answers,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from tests.airflow.conftest import connection_of
 
 ROLES = ("admin", "op", "user", "viewer")

@@ -280,8 +280,8 @@ def test_every_kind_of_event_can_be_asked_for() -> None:
 
     from airflow_mq.api.events import Kind
     from airflow_mq.api.set_aside import Reason
-    from airflow_mq.core.events import NAMES
-    from airflow_mq.core.judging import REASONS
+    from airflow_mq.engine.rules.events import NAMES
+    from airflow_mq.engine.rules.judging import REASONS
 
     assert set(get_args(Kind)) == set(NAMES.values())
     assert get_args(Reason) == REASONS
@@ -494,7 +494,7 @@ def test_only_valid_spark_jobs_are_returned(page: SimpleNamespace, said: Any, da
 
 def test_no_count_begins_while_as_many_as_are_kept_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_mq.api import counting
-    from airflow_mq.queue import Survey
+    from airflow_mq.engine.queue import Survey
 
     now = time.monotonic()
     running = {

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.queue.inspect.inspect import Inspect
+from airflow_mq.engine.queue.inspect.inspect import Inspect
 from tests.airflow.page.conftest import FORMULA, ROLES, SCRIPT, SECRET
 from tests.airflow.page.routes import MAY, OPEN, PEEK, READ, ROUTES, TRIGGER, WRITE, R, Route
 

@@ -17,7 +17,7 @@ import psycopg
 
 from airflow_mq import Block, Message, MessageQueue, RingConfig, Weight
 from airflow_mq.cli.dev import connection_of
-from airflow_mq.store import parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.testing.live import COMPONENTS, ENDED, LiveAirflow
 from tests.live import processors
 from tests.postgres_server import running_postgres

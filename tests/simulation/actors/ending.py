@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 from airflow_mq import Delivery, MessageQueue, Outcome, Weight
-from airflow_mq.core.errors import Busy, Refused, StoreBusy, StoreCorrupt
-from airflow_mq.queue.blocks.ends import FATES
-from airflow_mq.queue.hold import outside
-from airflow_mq.store.blocks import EndRow
+from airflow_mq.engine.rules.errors import Busy, Refused, StoreBusy, StoreCorrupt
+from airflow_mq.engine.queue.blocks.ends import FATES
+from airflow_mq.engine.queue.hold import outside
+from airflow_mq.engine.store.blocks import EndRow
 
 from ..messages import Violation
 from ..scheduler import Process

@@ -8,7 +8,7 @@ from random import Random
 from airflow_mq.adapters import receive as receive_all
 from airflow_mq.adapters.landing.folder import LocalPlace
 from airflow_mq.adapters.landing.source import Landing
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 
 from ..scheduler import Process
 from ..world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from airflow_mq import MessageQueue, RingConfig, Weight, store
-from airflow_mq.core.errors import ConfigRefused
+from airflow_mq.engine.rules.errors import ConfigRefused
 
 from ..scheduler import Process
 from ..world import ORIGINS, World

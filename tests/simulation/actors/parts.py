@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 
 from airflow_mq import Batch, Block, Delivery, Message, MessageQueue, Outcome, Report, Weight, Yield
-from airflow_mq.core.errors import Refused
+from airflow_mq.engine.rules.errors import Refused
 
 from ..scheduler import Process
 from ..world import ORIGINS, Expectation, World

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from airflow_mq import BadFormat, Done, Outcome, Overweight, Unsupported, Weight, Yield
-from airflow_mq.core.outcome import DONE
+from airflow_mq.engine.rules.outcome import DONE
 
 from ..messages import child_of, is_parent
 

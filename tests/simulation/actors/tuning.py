@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from airflow_mq.core.errors import Refused
+from airflow_mq.engine.rules.errors import Refused
 
 from ..registers import Register
 from ..scheduler import Process

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import airflow_mq
-from airflow_mq.core.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError
 
 from ..busy import run_busy
 from ..crowd import run_crowd

@@ -1,0 +1,264 @@
+"""Administration of a ring: pauses, origins, settings, old pages, the head and housekeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ..rules import overweight as rules
+from ..rules.book import DEFAULT_STANDING
+from ..rules.config import RingConfig, difference
+from ..rules.errors import ConfigRefused, InFlight, RingExists
+from ..rules.events import Fate, decided
+from ..rules.message import Address, check_address, check_origin, check_text
+from ..rules.nearest import suggestion
+from ..rules.priority import REGULAR, book_name, books_of, check_priority, is_high
+from ..rules.weight import Meter, Weight
+from ..store import codec
+from ..store.blobs import sweep
+from ..store.payloads import ALL
+from ..store.rows import standing_of
+from ..store.unit import Unit
+from ..store.working_set import StoredSet, level_of, ticket_of
+from .blocks.settlement import BlockSettler
+from .session import RingSession
+from .set_aside import SetAsides, refuse_claimed_page
+from .values import Paused, When, instant, moment
+
+
+class Admin:
+    """Decisions about a ring: pauses, origins, settings, old pages, the head, housekeeping."""
+
+    def __init__(self, session: RingSession, settler: BlockSettler, set_asides: SetAsides) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._settler, self._set_asides = settler, set_asides
+
+    def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
+        """Delete an old page of an origin, with its remaining messages."""
+        check_address(Address(origin, page, 0, priority))
+        check_text(why, "a reason")
+        name = book_name(origin, priority)
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            refuse_claimed_page(unit, self.ring_id, name, page)
+            rules.reap_page(working_set, name, page, why, self.session.actor)
+
+    def pause(self, origin: str, reason: str = "", until: When | None = None, *, below: bool = False) -> None:
+        """Pause an origin: services skip it, senders may enqueue. A block in flight is not stopped.
+
+        :param until: the end of the pause, or its duration.
+        :param below: in a ring with paths, also pause all present and future origins below this one.
+        """
+        self.session.refuse_nested()
+        check_text(reason, "a reason")
+        with self.store.writing() as unit:
+            now = unit.now()
+            # A change of `paths` waits for this transaction, and sees the pause.
+            if below and not self.session.remember_config(unit.rings.held_config(self.ring_id)).paths:
+                raise ConfigRefused(
+                    f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
+                    "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
+                )
+            ends = None if until is None else instant(until, lambda: now, least=0)
+            actor = self.session.actor
+            unit.origins.pause(
+                self.ring_id, check_origin(origin), reason=reason, actor=actor, now=now, until=ends, below=below
+            )
+
+    def resume(self, origin: str) -> bool:
+        """End the pause of an origin; return whether it was paused."""
+        self.session.refuse_nested()
+        with self.store.writing() as unit:
+            return unit.origins.resume(self.ring_id, check_origin(origin))
+
+    def paused(self) -> list[Paused]:
+        """Return the paused origins."""
+        with self.store.loose() as unit:
+            return [
+                Paused(origin, reason, actor, moment(at), None if until is None else moment(until), bool(below))
+                for origin, reason, actor, at, until, below in unit.origins.paused(self.ring_id, unit.now())
+            ]
+
+    def sweep_queue(self, origin: str) -> int:
+        """Move the windows of an origin past all messages: they are set aside. Return their number."""
+        check_origin(origin)
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            names = books_of(origin) if working_set.config.high else (origin,)
+            if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(working_set, origin):
+                raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
+            return sum(self._sweep(unit, working_set, name) for name in names)
+
+    def _is_in_flight(self, working_set: StoredSet, origin: str) -> bool:
+        working_set.book(origin)
+        return working_set.stored[origin].row.in_flight
+
+    def _sweep(self, unit: Unit, working_set: StoredSet, name: str) -> int:
+        book = working_set.book(name)
+        while working_set.pull(book):
+            pass
+        if not book.is_ready:
+            return 0
+        first, book.begin = book.begin, book.end
+        working_set.unknit(book)
+        swept = decided(f"pages {first} to {book.end - 1}", self.session.actor)
+        working_set.emit(Fate.SWEPT, name, first, 0, b"", detail=swept)
+        working_set.after_save.append(lambda: unit.pages.sweep(self.ring_id, name, first))
+        return book.message_count
+
+    def force_set_head(self, origin: str, meter: Meter | None = None, *, priority: str = REGULAR) -> bool | None:
+        """Make a ready origin the head of the ring; return whether it was ready, or None if the meter cannot pay.
+
+        :param priority: the priority of the book; high books come first in any case.
+        """
+        self.session.refuse_nested()
+        name = book_name(check_origin(origin), check_priority(priority))
+        if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
+            return None
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            # Books that are ordered by arrival get a ticket first: the order of the circle stays.
+            ring = working_set.circle(name)
+            found = ring.head()
+            while found is not None and found != name:
+                found = ring.next_in_line(found)
+            if found is None:
+                return False
+            if working_set.config.paths and not is_high(name):
+                # Deficits decide whose turn it is; the head decides only between equals.
+                working_set.put_first(name)
+            working_set.after_save.append(lambda: _force(unit, self.ring_id, working_set, name))
+        return True
+
+    def set_origin(
+        self,
+        origin: str,
+        *,
+        share: int | None = None,
+        least: Weight | None = None,
+        most: Weight | None = None,
+        ordered: bool | None = None,
+        unset: Iterable[str] = (),
+    ) -> dict[str, tuple[Any, Any]]:
+        """Change how an origin is serviced; return the old and the new value of each setting that changed.
+
+        :param unset: names of settings that return to the ring's; other omitted ones stay.
+        """
+        self.session.refuse_nested()
+        given = {"share": share, "least": least, "most": most, "ordered": ordered}
+        dropped = set(unset)
+        for name in dropped:
+            if name not in given:
+                raise ConfigRefused(f"unknown setting {name[:80]!r}: {suggestion(name, given)}")
+            if given[name] is not None:
+                raise ConfigRefused(f"{name} is both set and unset: specify one of them")
+        if share is not None:
+            check_share(share)
+        changes: dict[str, Any] = {
+            name: Weight.of(value) if name in ("least", "most") else value
+            for name, value in given.items()
+            if value is not None
+        }
+        with self.store.writing() as unit:
+            before = standing_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
+            after = replace(before, **{name: getattr(DEFAULT_STANDING, name) for name in dropped}, **changes)
+            if after.least is not None and after.most is not None and after.least.exceeds(after.most):
+                raise ConfigRefused(f"an origin cannot be promised {after.least} and get {after.most} at most")
+            stored = {name: value for name, value in vars(after).items() if value != getattr(DEFAULT_STANDING, name)}
+            unit.origins.set(self.ring_id, origin, stored, guaranteed=after.least is not None)
+        return difference(vars(before), vars(after))
+
+    def housekeep(self) -> int:
+        """Release dead blocks, delete expired rows and apply policies; return the number of dead blocks."""
+        self.session.refuse_nested()
+        dead = self._settler.release_dead()
+        self._settler.retry_ends()
+        self.session.forget_all_old()
+        sweep(self.store, ALL)
+        self._set_asides.expire()
+        return dead
+
+    # Rings.
+
+    def change_ring(self, **changes: Any) -> RingConfig:
+        """Change settings of the ring, checked against the stored messages; return all settings.
+
+        A dictionary of `costs` changes the costs that it names.
+        """
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            self._refuse_ends(unit)
+            config = working_set.config.changed(**changes)
+            if config.heap_size != working_set.config.heap_size:
+                # Messages sent before lie in pages of the old size, cut or not.
+                working_set.loader.inboxes.cut_everything()
+            if config.paths != working_set.config.paths:
+                unit.rings.held_config(self.ring_id)
+                self._refuse_paused_groups(unit, working_set.now)
+                # Deficits have another unit now: all origins start at zero.
+                working_set.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
+                working_set.after_save.append(partial(unit.origins.forget_groups, self.ring_id))
+            unit.rings.change(self.ring_id, config.to_json())
+        self.session.remember_config(config.to_json())
+        return config
+
+    def _refuse_ends(self, unit: Unit) -> None:
+        """Refuse a change while the recorded end of a block is not applied: its verdicts rest on the settings."""
+        ends = unit.blocks.ends(self.ring_id, failed=True)
+        if ends:
+            row = unit.blocks.by_token(self.ring_id, bytes(ends[0].token))
+            raise InFlight(
+                f"the recorded end of block {0 if row is None else row.number} is not applied: settings cannot change "
+                "before; run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
+            )
+
+    def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
+        """Refuse to remove paths while a group is paused: origins below it would resume."""
+        paused = unit.origins.paused_groups(self.ring_id, now)
+        if paused:
+            raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
+
+    def create_ring(self, name: str, config: RingConfig | None = None) -> None:
+        """Create another ring in the store."""
+        self.session.refuse_nested()
+        with self.store.writing() as unit:
+            insert_ring(unit, name, (config or RingConfig()).check())
+
+    def rings(self) -> list[str]:
+        """Return the names of all rings of the store."""
+        with self.store.loose() as unit:
+            return unit.rings.names()
+
+
+def check_share(share: object) -> None:
+    """Raise `ConfigRefused` for an invalid share."""
+    if type(share) is not int or not 1 <= share <= 1 << 20:
+        raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+
+
+def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
+    """Write a new ring."""
+    check_text(name, "the name of a ring")
+    if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
+        raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
+    if not unit.rings.insert(name, codec.write_json(config.to_json()).decode()):
+        raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
+
+
+def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
+    """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
+
+    A book that is yet to enter the ring stands behind all others and cannot move: then those before the head move.
+    """
+    ticket = working_set.stored[origin].ticket
+    low, top = level_of(origin)
+    before, count, lowest, highest = unit.books.count(ring, ticket, low, top)
+    if before <= count - before or (not is_high(origin) and working_set.loader.ring.news_left()):
+        moved = unit.books.before(ring, ticket, low)
+        if moved:
+            tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]
+            unit.books.set_tickets(ring, list(zip(moved, tickets)))
+    else:
+        assert ticket is not None and lowest is not None and highest is not None
+        shift = highest - lowest + 1
+        unit.books.advance(ring, ticket, top, shift)
+        if not is_high(origin):
+            unit.rings.lower_floor(ring, ticket - shift)

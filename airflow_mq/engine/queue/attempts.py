@@ -1,0 +1,364 @@
+"""Attempts: calls of processors in this process, for single messages or for batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Any, Protocol
+
+from ... import failures, tracing
+from ..rules.blob import Reference
+from ..rules.book import Book
+from ..rules.characters import quoted, visible
+from ..rules.claims import Decision, Scales, Stretches, Verdict
+from ..rules.errors import BlobMissing, InvalidOutcome
+from ..rules.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
+from ..rules.page import Page
+from ..rules.service import Ladder, apply_outcome, drop_expired, put_aside, record_done
+from ..rules.weigher import WeighPayloads
+from ..rules.weight import ZERO, Meter, Weight, total_weight
+from ..rules.working_set import WorkingSet
+from .hold import Hold, current_delivery
+from .values import Batch, Delivery, Facts, OpenPage, deliveries_of
+
+log = logging.getLogger("airflow_mq.service")
+
+#: Return value of a processor: an outcome, or true, false or None for done.
+Answer = Outcome | bool | None
+Processor = Callable[[Delivery], Answer]
+
+
+class Slices(Protocol):
+    """A service that commits outcomes in slices."""
+
+    #: The queue that is being serviced.
+    current: str | None
+    #: Whether a processor was interrupted: then no message is half settled.
+    at_rest: bool
+    #: The context of its processor's calls.
+    hold: Hold
+
+    def is_full(self, more: int, milliseconds: int = 0) -> bool:
+        """Return whether to commit before `more` messages, which are expected to take so long."""
+
+    def checkpoint(self, more: int, milliseconds: int = 0) -> None:
+        """Commit outcomes if the slice is full; `more` messages follow, for about so long."""
+
+    def reserve(self, most: int, milliseconds: int) -> tuple[int, float]:
+        """Reserve room in the slice for at most so many messages, each expected to take so long.
+
+        Return for how many, and until when the last of them may begin, on the monotonic clock.
+        """
+
+    def unreserve(self, count: int) -> None:
+        """Give back the room of messages that were not tried."""
+
+
+class BatchProcessor:
+    """A processor that takes neighbours of one origin together."""
+
+    def __init__(
+        self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None
+    ) -> None:
+        self.process, self.weigher = process, weigher
+
+
+def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> BatchProcessor:
+    """Return a processor that calls a function for each batch; None as its answer means that all messages are done."""
+    return BatchProcessor(process)
+
+
+def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -> Outcome:
+    """Call a processor; if the message is done, enqueue the messages that it sent."""
+    processor = traced(processor) if working_set.traces else processor
+    mark = current_delivery.set(delivery)
+    try:
+        outcome = checked(processor(delivery), delivery, working_set)
+    except Exception as error:
+        outcome = failed(delivery, error)
+    finally:
+        delivery.sealed = True
+        current_delivery.reset(mark)
+    if isinstance(outcome, Done):
+        working_set.post_all((*delivery.sent, *outcome.enqueue))
+    return outcome
+
+
+def failed(delivery: Delivery, error: Exception) -> Outcome:
+    """Return the outcome for an exception: *not now*, or *unsupported* if the external payload is missing."""
+    if isinstance(error, BlobMissing) and error.hash == delivery.id:
+        log.error("%s refers to a payload that is not there: %s", visible(str(delivery.address)), error)
+        return Unsupported()
+    loggable = failures.loggable(error)
+    address = visible(str(delivery.address))
+    log.error("the processor failed on %s; the message is kept", address, exc_info=loggable)
+    return Yield(failures.reason_of(error))
+
+
+def _of_batch(payload: bytes, error: Exception) -> Outcome:
+    gone = isinstance(error, BlobMissing) and isinstance(payload, Reference) and payload.hash == error.hash
+    return Unsupported() if gone else Yield(failures.reason_of(error))
+
+
+def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
+    """Seal a delivery and return the outcome of its answer, or raise the error that makes it impossible to store."""
+    bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
+    delivery.sent = [check_sent(entry, *bounds) for entry in delivery.seal()]
+    outcome = check_outcome(outcome_of(answer), *bounds)
+    if working_set.traces:
+        delivery.sent = tracing.handed_on(delivery.sent, delivery.headers)
+        outcome = going_on(outcome, delivery.headers)
+    return outcome
+
+
+def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
+    """Return an outcome whose new messages carry the trace of their message."""
+    if isinstance(outcome, Done) and outcome.enqueue and tracing.is_traced(headers):
+        return replace(outcome, enqueue=tracing.handed_on(outcome.enqueue, headers))
+    return outcome
+
+
+def traced(processor: Processor) -> Processor:
+    """Return a processor that runs within the trace of each message."""
+
+    def attempt(delivery: Delivery) -> Answer:
+        if not tracing.is_traced(delivery.headers):
+            return processor(delivery)
+        with tracing.within(delivery.headers):
+            return processor(delivery)
+
+    return attempt
+
+
+def outcome_of(answer: Answer) -> Outcome:
+    """Return the outcome of an answer."""
+    if answer is None or answer is True:
+        return DONE
+    if answer is False:
+        return Done(success=False)
+    if isinstance(answer, Outcome):
+        return answer
+    raise InvalidOutcome(f"invalid outcome ({type(answer).__name__}): expected an outcome, true, false or None")
+
+
+class InPlace(Stretches):
+    """Attempts in this process: decisions take effect at once."""
+
+    def __init__(self, scales: Scales, slices: Slices) -> None:
+        super().__init__(scales)
+        self.slices = slices
+
+    def begin_visit(self, book: Book) -> None:
+        """Record the book that has its turn."""
+        self.slices.current = book.origin
+
+    def begin_page(self, page: Page) -> None:
+        """Do nothing."""
+
+    def end_page(self, closed: bool) -> None:
+        """Do nothing."""
+
+    def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
+        """Carry out a decision."""
+        working_set, item = ladder.working_set, page.first_index
+        self.slices.checkpoint(1)
+        if decision.verdict is Verdict.EXPIRED:
+            drop_expired(working_set, book, page, item)
+        else:
+            exceeded = decision.reason, decision.limit
+            put_aside(working_set, book, page, item, decision.weight, exceeded, decision.id)
+        page.first_index += 1
+        return int(decision.verdict is Verdict.EXPIRED)
+
+
+class Calling(InPlace):
+    """Calls of a processor for one message after the other.
+
+    The weights of a stretch are paid together, and refunded for messages that are not tried. Plain successes are
+    recorded together, any other outcome at once.
+    """
+
+    def __init__(self, scales: Scales, slices: Slices, processor: Processor) -> None:
+        super().__init__(scales, slices)
+        self.processor = traced(processor) if scales.working_set.traces else processor
+
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Call the processor until the stretch ends or an outcome stops the queue."""
+        first, working_set, processor, slices = page.first_index, ladder.working_set, self.processor, self.slices
+        at, stop, processed = first, first + len(weights), 0
+        payloads = working_set.payloads(book.origin, page, stop)[first:stop]
+        opened, outer = OpenPage(book.origin, page, ladder.meter, working_set, slices.hold), slices.hold.outer
+        alike = weights.count(weights[0]) == len(weights)
+        longest = (weights[0] if alike else max(weights))[0]
+        mark = current_delivery.set(outer)
+        room, until = slices.reserve(len(weights), longest)
+        try:
+            for delivery in deliveries_of(opened, payloads, first):
+                at = delivery.index
+                if room and monotonic() <= until:
+                    room -= 1
+                else:
+                    slices.unreserve(room)
+                    room = 0
+                    if slices.is_full(1, weights[at - first][0]):
+                        processed += self._done(working_set, book, page, at, weights, first)
+                        slices.checkpoint(0, weights[at - first][0])
+                        room, until = slices.reserve(stop - at - 1, longest)
+                current_delivery.set(delivery)
+                try:
+                    answer = processor(delivery)
+                except Exception as error:
+                    answer = failed(delivery, error)
+                except BaseException:
+                    slices.at_rest = True
+                    raise
+                finally:
+                    delivery.sealed = True
+                if (answer is None or answer is True or answer is DONE) and not delivery.sent:
+                    continue
+                current_delivery.set(outer)
+                processed += self._done(working_set, book, page, at, weights, first)
+                count, status = self._record(ladder, book, page, at, answer, weights[at - first :], delivery)
+                processed += count
+                if status:
+                    return processed, status
+            return processed + self._done(working_set, book, page, stop, weights, first), None
+        except BaseException:
+            # Interrupted during an attempt: the successes before it count.
+            self._done(working_set, book, page, at, weights, first)
+            raise
+        finally:
+            slices.unreserve(room)
+            current_delivery.reset(mark)
+
+    def _record(
+        self, ladder: Ladder, book: Book, page: Page, at: int, answer: Answer, weights: list[Weight], delivery: Delivery
+    ) -> tuple[int, PageStatus | None]:
+        """Record an answer other than a plain success; return a status if the queue stops.
+
+        :param weights: weights of this message and of the rest of the stretch
+        """
+        try:
+            outcome = checked(answer, delivery, ladder.working_set)
+        except Exception as error:
+            outcome = failed(delivery, error)
+        verdict = self._apply(ladder, book, page, at, outcome, weights[0], delivery)
+        if verdict is None:
+            ladder.note_asked(book, outcome)
+            self._give_back(ladder, weights[1:])
+            return 0, PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
+        page.first_index = at + 1
+        return int(verdict), None
+
+    def _done(
+        self, working_set: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int
+    ) -> int:
+        """Record the plain successes since the last call."""
+        start = page.first_index
+        if stop > start:
+            record_done(working_set, book, page, start, weights[start - first : stop - first])
+            page.first_index = stop
+        return stop - start
+
+    def _apply(
+        self, ladder: Ladder, book: Book, page: Page, item: int, outcome: Outcome, weight: Weight, delivery: Delivery
+    ) -> bool | None:
+        if isinstance(outcome, Done):
+            ladder.working_set.post_all((*delivery.sent, *outcome.enqueue))
+        return apply_outcome(ladder.working_set, book, page, item, outcome, weight, ladder.bounds)
+
+    def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
+        """Refund the messages after the one that stopped the queue."""
+        total, item, count = total_weight(weights), ladder.item_cost, len(weights)
+        ladder.meter.time -= total[0] + item[0] * count
+        ladder.meter.size -= total[1] + item[1] * count
+        if ladder.credit:
+            ladder.credit.refund(total)
+
+
+def _facts_of(working_set: WorkingSet, name: str, page: Page) -> Facts:
+    attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+    return Facts(attempts, working_set.loader.sent_at(name, page))
+
+
+class Batching(InPlace):
+    """Calls of a batch processor for neighbouring messages."""
+
+    def __init__(self, scales: Scales, slices: Slices, processor: BatchProcessor) -> None:
+        super().__init__(scales, slices)
+        self.processor = processor
+
+    def take(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
+    ) -> tuple[int, PageStatus | None]:
+        """Process the next messages, and record the outcomes."""
+        first, count = page.first_index, len(weights)
+        self.slices.checkpoint(count, total[0])
+        working_set = ladder.working_set
+        payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
+        batch = Batch(
+            book.origin, payloads, page.index, first,
+            partial(working_set.loader.headers, book.origin, page, first, first + count),
+            _facts=partial(_facts_of, working_set, book.origin, page),
+        )  # fmt: skip
+        answers, sent = self._process(batch, working_set)
+        if answers and working_set.traces:
+            answers = [going_on(outcome, headers) for outcome, headers in zip(answers, batch.headers)]
+        working_set.post_all(sent)
+        if answers is None:
+            record_done(ladder.working_set, book, page, first, weights)
+            page.first_index += count
+            return count, None
+        return self._apply(ladder, book, page, weights, answers)
+
+    def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
+        hold = self.slices.hold
+        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO), hold=hold)
+        mark = current_delivery.set(delivery)
+        try:
+            answers = self.processor.process(batch)
+            if answers is not None and len(answers) != len(batch):
+                raise InvalidOutcome(f"{len(answers)} answers for {len(batch)} messages: expected one answer each")
+            bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
+            outcomes = None if answers is None else [check_outcome(outcome_of(answer), *bounds) for answer in answers]
+            sent = delivery.seal()
+            if sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
+                raise InvalidOutcome(
+                    "messages enqueued by a batch that is not done as a whole: "
+                    "enqueue them with one message, Done(enqueue=[(origin, payload)])"
+                )
+            return outcomes, [check_sent(entry, *bounds) for entry in sent]
+        except Exception as error:
+            loggable = failures.loggable(error)
+            log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=loggable)
+            return [_of_batch(payload, error) for payload in batch.payloads], []
+        except BaseException:
+            self.slices.at_rest = True
+            raise
+        finally:
+            delivery.sealed = True
+            current_delivery.reset(mark)
+
+    def _apply(
+        self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], answers: Iterable[Outcome]
+    ) -> tuple[int, PageStatus | None]:
+        working_set, processed, stopped = ladder.working_set, 0, False
+        first = page.first_index
+        for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
+            waits_aside = isinstance(outcome, Yield) and working_set.puts_off(book)
+            if stopped and isinstance(outcome, (Yield, Overweight)) and not waits_aside:
+                continue
+            verdict = apply_outcome(working_set, book, page, item, outcome, weight, ladder.bounds)
+            if verdict is None and not stopped:
+                ladder.note_asked(book, outcome)
+            stopped = stopped or verdict is None
+            processed += bool(verdict)
+            if isinstance(outcome, Done):
+                working_set.post_all(outcome.enqueue)
+        page.advance()
+        return processed, PageStatus.NO_PROGRESS if stopped else None

@@ -1,0 +1,201 @@
+"""Plan of a block: a walk claims the messages that fit, and one short transaction stores the claims."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...rules.claims import Claim, Claiming, Scales
+from ...rules.errors import InFlight
+from ...rules.orders import Ledger
+from ...rules.service import Ladder, overweight_limit
+from ...rules.taking import OriginPatterns
+from ...rules.weigher import WeighPayloads
+from ...rules.weight import ZERO, Meter, Weight, total_weight
+from ...store import codec
+from ...store.rows import PLANNED, BlockRow, Locked
+from ...store.unit import Unit
+from ...store.working_set import LoadOptions, StoredSet
+from ..servers import server_record, servers_of
+from ..session import RingSession, limit_of
+from ..walk import renewing, walk_ring, warn_of_stuck, write_ledger
+
+#: Value of `order` in the details of a block that holds one leased message (`queue.leases`).
+VIEWED = "view"
+_CHANGED = "the ring changed while the weigher ran; plan again"
+
+
+class Planned(NamedTuple):
+    """Stored row of a block, and its claims."""
+
+    row: BlockRow
+    claims: Sequence[Claim]
+
+
+class Planner:
+    """One plan: a walk that weighs and claims messages, then one short write."""
+
+    def __init__(
+        self, session: RingSession, key: str | None, limit: Weight | None, lease: float,
+        weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
+        patterns: OriginPatterns | None = None, reports_begin: bool = False,
+    ) -> None:  # fmt: skip
+        self.reports_begin = reports_begin
+        self.session, self.key, self.lease, self.weigher, self.seed = session, key, lease, weigher, seed
+        self.patterns = patterns
+        self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
+        #: Parts of a block that high messages owe to regular ones; None until it is read.
+        self.debt: int | None = None
+        self.meter = Meter(limit_of(session.config, limit))
+        self.ledger = Ledger()
+        #: Whether the walk took nothing and did not look at all ready queues: the next one only looks at further ones.
+        self.goes_on = False
+        self._looks_again = False
+
+    def plan_at_once(self) -> Planned:
+        """Plan with the ring's own weigher, in one transaction."""
+        while True:
+            with self.session.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
+                twin = planned_under(unit, self.session.ring_id, self.key)
+                if twin is not None:
+                    return twin
+                self.walk(working_set, unit)
+                if not self.goes_on:
+                    return self._write(unit, working_set)
+
+    def plan_holding(self) -> Planned:
+        """Plan with the caller's weigher, which runs outside of any transaction while the ring is held on lease."""
+        session, token = self.session, secrets.token_bytes(16)
+        locked = session.take_lease(token, "planned")
+        try:
+            with session.store.loose() as unit, renewing(session, token):
+                options = LoadOptions(skip_in_flight=False)
+                working_set = session.working_set(unit, locked, options, planning=True)
+                with session.explaining_gaps(unit, lambda: working_set, InFlight(_CHANGED)):
+                    self.walk(working_set, unit)
+                    while self.goes_on:
+                        # Each walk looks at others, and a ring may have more queues than fit in memory.
+                        with self._holding(token) as (held, locked):
+                            working_set.save_in(held, locked)
+                        locked = working_set.locked_after(locked)
+                        working_set = session.working_set(unit, locked, options, planning=True)
+                        self.walk(working_set, unit)
+            with self._holding(token) as (unit, locked):
+                twin = planned_under(unit, session.ring_id, self.key)
+                if twin is not None:
+                    return twin
+                planned = self._write(unit, working_set)
+                working_set.save_in(unit, locked)
+            session.notify(working_set.take_hooks())
+            return planned
+        finally:
+            session.release_lease(token)
+            session.apply_soon()
+
+    @contextmanager
+    def _holding(self, token: bytes) -> Iterator[tuple[Unit, Locked]]:
+        """Lock the ring, and refuse to write if another process took the lease."""
+        with self.session.hold(token=token) as (unit, locked):
+            if locked.state.lease_token != token:
+                raise InFlight(_CHANGED)
+            yield unit, locked
+
+    def walk(self, working_set: StoredSet, unit: Unit) -> None:
+        """Claim what fits, in the ring's order."""
+        config = working_set.config
+        if self.patterns is not None:
+            working_set.only(self.patterns, self._debt(unit) if config.high else None)
+        self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
+        if self.weigher is None:
+            reach = working_set.loader.reach
+            reach.meter = self.meter
+        ladder = self.ladder = Ladder(
+            working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming
+        )
+        ladder.most_queues, ladder.looks_only = config.max_block_queues, self.goes_on
+        if self.goes_on and not self._looks_again:
+            self._looks_again = True
+            working_set.loader.ring.look_anew()
+        self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, working_set)
+        if working_set.own_debt is not None:
+            self.debt = self.server["debt"] = working_set.own_debt
+        took = any(run.count for claim in self.claiming.claims for run in claim.runs)
+        self.goes_on = ladder.is_cut_short and not took
+
+    def _debt(self, unit: Unit) -> int:
+        """Return the debt that the latest block of this server recorded."""
+        if self.debt is None:
+            servers = servers_of(unit, self.session.ring_id)
+            self.debt = next((server.debt for server in servers if server.name == self.server["name"]), 0)
+        return self.debt
+
+    def claimed(self) -> tuple[list[Claim], Weight, Weight]:
+        """Return the claims of the walk, their planned weight, and the weight of servicing itself."""
+        for claim in self.claiming.claims:
+            claim.runs = [run for run in claim.runs if run.count or run.closed]
+        # A claim without runs claims no message, so its queue is not in flight.
+        claims = [claim for claim in self.claiming.claims if claim.runs]
+        planned = total_weight([claim.planned for claim in claims])
+        consumed = self.meter.consumed
+        return claims, planned, Weight(consumed[0] - planned[0], consumed[1] - planned[1])
+
+    def _write(self, unit: Unit, working_set: StoredSet) -> Planned:
+        claims, _, overhead = self.claimed()
+        details: dict[str, object] = {"order": working_set.config.order, "server": self.server}
+        if self.seed:
+            details["seed"] = self.seed.hex()
+        if self.reports_begin:
+            details["reports_begin"] = True
+        limit = self.meter.limit
+        row = new_block(self.session, unit, self.key, self.lease, working_set.now, claims, limit, overhead, details)
+        self.ledger.head = {"server": self.server}
+        write_ledger(unit, self.session.ring_id, self.ledger, working_set.now, row)
+        warn_of_stuck(self.session.ring, self.server["name"], self.ledger, self.ladder)
+        return Planned(row, claims)
+
+
+def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
+    """Return the live block with this key, or None. A repeated plan with the same key returns this block."""
+    row = None if key is None else unit.blocks.by_key(ring, key)
+    return None if row is None else Planned(row, claims_of(unit, row))
+
+
+def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
+    """Return the claims of a block."""
+    return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)]
+
+
+def new_block(
+    session: RingSession,
+    unit: Unit,
+    key: str | None,
+    lease: float,
+    now: int,
+    claims: Sequence[Claim],
+    limit: Weight,
+    overhead: Weight = ZERO,
+    details: Mapping[str, object] | None = None,
+    *,
+    by_hand: bool = False,
+) -> BlockRow:
+    """Store a block that begins now, and its claims in the order of the visits."""
+    token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
+    number = unit.blocks.next_number(session.ring_id, id_)
+    stored = {
+        **(details or {}),
+        "limit": limit,
+        "planned": total_weight([claim.planned for claim in claims]),
+        "overhead": overhead,
+        "messages": sum(claim.messages for claim in claims),
+        "by": session.actor,
+    }
+    deadline = now + int(lease * 1_000_000)
+    row = BlockRow(id_, number, key, token, PLANNED, by_hand, float(lease), deadline, now, None, stored)
+    rows = [
+        (place, claim.origin, codec.pack_claim(claim), any(run.count for run in claim.runs))
+        for place, claim in enumerate(claims)
+    ]
+    unit.blocks.insert(session.ring_id, row, rows)
+    return row

@@ -1,0 +1,153 @@
+"""Reports on messages of a block, as they are stored until the block is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from ...rules.config import RingConfig
+from ...rules.errors import InvalidInput
+from ...rules.message import ID_BYTES, check_number, check_origin
+from ...rules.outcome import DONE, Begun, Mark, NotBegun, Outcome, check_outcome
+from ...rules.permit import OPEN, Permit
+from ...rules.priority import REGULAR, book_name, check_priority
+from ...rules.service import MOST_WHY
+from ...rules.settle import Answers, Ranges
+from ...store import codec
+from ..values import Report
+
+
+def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> bytes:
+    """Return checked reports as they are stored, or nothing: an invalid report would keep its block from settling."""
+    items, bounds = config.heap_size, (config.max_message_len, permit, config.max_headers)
+    reports = list(reports)
+    plain = [_plain_report(report, items, bounds) for report in reports]
+    return codec.pack_report(plain, b"".join(report.ids for report in reports)) if plain else b""
+
+
+def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -> list[Any]:
+    if not isinstance(report, Report):
+        raise InvalidInput(f"invalid report ({type(report).__name__}): expected a Report")
+    page, first, last = report.page, report.first, report.last
+    for place in (page, first, last):
+        check_number(place, "a place in a report")
+    # No page has as many items as it has bytes.
+    if not first <= last < items:
+        raise InvalidInput(f"invalid report on messages {first} to {last}: a page of this ring has fewer messages")
+    outcome = report.outcome
+    outcome = _checked_mark(outcome) if isinstance(outcome, (Begun, NotBegun)) else check_outcome(outcome, *bounds)
+    name = check_origin(report.origin)
+    if report.priority != REGULAR:
+        name = book_name(name, check_priority(report.priority))
+    if not ids_fit(report):
+        raise InvalidInput(
+            f"invalid ids in the report on messages {first} to {last}: expected {ID_BYTES} bytes each, "
+            "with the outcome Done()"
+        )
+    plain = codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome)
+    if report.epoch:
+        # The epoch comes third, so a plain outcome gets an empty second part.
+        plain = [*[*plain, {}][:2], check_number(report.epoch, "an epoch")]
+    return [name, page, first, last, *plain]
+
+
+def ids_fit(report: Report) -> bool:
+    """Return whether a report has no ids, or one for each message of a plain `Done`."""
+    ids, count = report.ids, report.last - report.first + 1
+    return not ids or (type(ids) is bytes and report.outcome == DONE and len(ids) == count * ID_BYTES)
+
+
+def _checked_mark(mark: Mark) -> Mark:
+    if isinstance(mark, Begun):
+        return mark
+    return NotBegun(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
+
+
+class Entry(NamedTuple):
+    """A report as it was stored or exchanged, by the name of its book."""
+
+    book: str
+    page: int
+    first: int
+    last: int
+    outcome: Outcome | Mark
+    ids: bytes = b""
+    epoch: int = 0
+
+
+def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
+    """Return reported outcomes by book."""
+    kept = list(rows)
+    with codec.reading("a report"):
+        return collected(lambda: _entries(kept))
+
+
+def collected(entries: Callable[[], Iterable[Entry]]) -> dict[str, Answers]:
+    """Return the outcomes that count, by book: of a message that an epoch began, those of the largest epoch.
+
+    :param entries: called twice if any attempt has an epoch; the marks of an epoch may come after earlier outcomes
+    """
+    found, begun = _collect(entries(), {})
+    return _collect(entries(), {page: _layers(spans) for page, spans in begun.items()})[0] if begun else found
+
+
+_Spans = list[tuple[int, int, int]]
+
+
+def _collect(
+    entries: Iterable[Entry], layers: Mapping[tuple[str, int], _Spans]
+) -> tuple[dict[str, Answers], dict[tuple[str, int], _Spans]]:
+    """Return outcomes by book, and the messages that epochs began, by page.
+
+    :param layers: the largest epoch of each row of messages that an epoch began, by page
+    """
+    found: dict[str, Answers] = {}
+    begun: dict[tuple[str, int], _Spans] = {}
+    for entry in entries:
+        book, page, first, last, outcome, ids, epoch = entry
+        answers = found.setdefault(book, Answers())
+        if epoch and isinstance(outcome, Begun):
+            begun.setdefault((book, page), []).append((first, last, epoch))
+            answers.epoch = max(answers.epoch, epoch)
+        for start, stop in _standing(entry, layers.get((book, page), ())):
+            skipped = (start - first) * ID_BYTES
+            answers.add(page, start, stop, outcome, ids[skipped : skipped + (stop - start + 1) * ID_BYTES])
+    return found, begun
+
+
+def _layers(spans: _Spans) -> _Spans:
+    """Return rows of messages that do not overlap, each with the largest epoch that began it."""
+    layers: Ranges[int] = Ranges()
+    for first, last, epoch in sorted(spans, key=itemgetter(2), reverse=True):
+        layers.add(first, last, epoch)
+    return list(layers.spans())
+
+
+def _standing(entry: Entry, layers: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the rows of messages for which an entry counts."""
+    start = entry.first
+    if not isinstance(entry.outcome, (Begun, NotBegun)):
+        for first, last, epoch in layers:
+            if epoch == entry.epoch or last < start or first > entry.last:
+                continue
+            if start < first:
+                yield start, first - 1
+            start = last + 1
+    if start <= entry.last:
+        yield start, entry.last
+
+
+def _entries(rows: Iterable[bytes]) -> Iterator[Entry]:
+    for data in rows:
+        plain, ids = codec.unpack_report(data)
+        start = 0
+        for book, page, first, last, *outcome in plain:
+            epoch = int(outcome.pop()) if len(outcome) > 2 else 0
+            has_ids = outcome == codec.DONE_WITH_IDS
+            stop = start + (last - first + 1) * ID_BYTES if has_ids else start
+            answer = DONE if has_ids else codec.outcome_of(outcome)
+            if not start <= stop <= len(ids):
+                raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
+            yield Entry(book, page, first, last, answer, ids[start:stop], epoch)
+            start = stop

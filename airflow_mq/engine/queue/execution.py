@@ -1,0 +1,107 @@
+"""Execution of a set-aside message, here and now, by a person's decision."""
+
+from __future__ import annotations
+
+import secrets
+
+from ..rules import overweight as rules
+from ..rules.claims import Scales
+from ..rules.errors import InFlight, InsufficientWeight, NotFound, Refused, TemporarilyUnprocessable
+from ..rules.message import Address, check_address
+from ..rules.outcome import Outcome, Overweight
+from ..rules.page import Page
+from ..rules.weight import ZERO, Meter, Weight
+from ..store.working_set import LoadOptions, StoredSet
+from .attempts import Processor, deliver
+from .blocks.blocks import refuse_claimed_by_hand
+from .hold import Hold
+from .session import RingSession
+from .values import Delivery
+from .walk import renewing
+
+_TAKEN_OVER = "the ring was taken over while the message was executed; look before you repeat"
+
+
+class Execution:
+    """Executes set-aside messages in this process."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self.hold = Hold(session.place)
+
+    def execute(self, address: Address, processor: Processor, limit: Weight, *, for_everything: bool) -> Weight:
+        """Execute one message; see `MessageQueue.execute_overweight`."""
+        self.session.refuse_nested()
+        check_address(address)
+        limit = Weight.of(limit)
+        if not for_everything:
+            return self._execute(address, processor, limit, keep_refusal=False)
+        left = limit.minus(self.session.config.costs.execution)
+        if left is None:
+            raise InsufficientWeight(
+                f"{limit} does not even pay {self.session.config.costs.execution} for keeping the books"
+            )
+        try:
+            return self._execute(address, processor, left, keep_refusal=True)
+        except TemporarilyUnprocessable as error:
+            raise Refused(str(error)) from error
+        except NotFound as error:
+            raise NotFound(str(error)) from error
+
+    def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
+        token = secrets.token_bytes(16)
+        locked = self.session.take_lease(token, "a message executed by hand")
+        try:
+            with self.store.loose() as unit, renewing(self.session, token):
+                working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
+                with self.session.explaining_gaps(unit, lambda: working_set, InFlight(_TAKEN_OVER)):
+                    if self.session.listeners:
+                        working_set.loader.inboxes.cut_everything()
+                    _, page = rules.find_set_aside(working_set, address)
+                    refuse_claimed_by_hand(unit, self.ring_id, address)
+                    meter = Meter(limit)
+                    outcome = self._run(working_set, processor, address, page, meter)
+                    cost, refusal = self._settle_execution(
+                        working_set, address, outcome, meter.consumed, limit, keep_refusal
+                    )
+            with self.session.hold(token=token) as (unit, locked):
+                if locked.state.lease_token != token:
+                    raise InFlight(_TAKEN_OVER)
+                working_set.save_in(unit, locked)
+        finally:
+            self.session.release_lease(token)
+            self.session.apply_soon()
+        self.session.sweep_payloads(working_set)
+        self.session.notify(working_set.take_hooks())
+        if refusal:
+            raise refusal
+        return meter.consumed.plus(cost)
+
+    def _settle_execution(
+        self,
+        working_set: StoredSet,
+        address: Address,
+        outcome: Outcome,
+        used: Weight,
+        limit: Weight,
+        keep_refusal: bool,
+    ) -> tuple[Weight, Refused | None]:
+        book, page = rules.find_set_aside(working_set, address)
+        try:
+            return rules.settle_execution(
+                working_set, book, page, address.index, outcome, used, limit, self.session.actor
+            ), None
+        except TemporarilyUnprocessable as error:
+            if not (keep_refusal and working_set.changes.events):
+                raise
+            # Nothing changed, but the event that gives the reason is kept.
+            return ZERO, error
+
+    def _run(self, working_set: StoredSet, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
+        if not getattr(processor, "meters_itself", False):
+            weight = Scales(working_set).weight(address.book, page, address.index)
+            if not meter.consume(weight):
+                return Overweight(weight)
+        payload = working_set.payloads(address.book, page)[address.index]
+        delivery = Delivery(address.book, payload, page, address.index, meter, working_set, self.hold)
+        return deliver(processor, delivery, working_set)

@@ -1,0 +1,134 @@
+"""Check of external payloads: their references are counted exactly, and all bytes are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ....rules.errors import StoreCorrupt
+from ....rules.invariants import Violation
+from ....rules.page import PROCESSED
+from ....store import codec
+from ....store.blobs import stored_file
+from ....store.inbox import AttributesRow
+from ....store.unit import Unit
+from ...session import RingSession
+
+#: A message: the id of its inbox row, and its place in that row.
+Place = tuple[int, int]
+
+
+def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> Iterator[Violation]:
+    """Return the violations in the messages of one ring and in all payloads of its store.
+
+    :param missing: receives the missing files, by hash; see `confirm_missing`.
+    """
+    uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
+    rows = unit.inbox.with_blobs(session.ring_id)
+    live: dict[Place, str] = {}
+    for origin in {row.origin for row in rows}:
+        own = [row for row in rows if row.origin == origin]
+        live.update(_still_there(session, unit, origin, own))
+    delayed = unit.inbox.delayed_with_blobs(session.ring_id)
+    live.update(_named(delayed))
+    blobs = unit.payloads.checked()
+    yield from _check_references(live, uses, {blob.hash for blob in blobs})
+    ours = {row.id for row in (*rows, *delayed)}
+    yield from _check_uses(unit, uses, live, ours)
+    for hash_, size, _, path, stored, count in blobs:
+        yield from _check_bytes(session, unit, hash_, size, path, stored, missing)
+        if not count:
+            yield Violation(f"payload {hash_}", "no message refers to it, and no sweep would find it")
+    yield from _check_past_uploads(session, unit)
+
+
+def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[Violation]:
+    """Return the missing files of payloads that still exist.
+
+    Call it outside of the snapshot: a sweep may remove a payload after a snapshot began. A sweep deletes the payload
+    before it removes the file.
+    """
+    if not missing:
+        return
+    with session.store.reading() as unit:
+        blobs = unit.payloads.checked()
+    for hash_, _, _, path, _, _ in blobs:
+        if missing.get(hash_) == path:
+            yield Violation(f"payload {hash_}", f"its file {path} is missing")
+
+
+def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
+    """Return the messages of inbox rows that refer to payloads, with the hashes."""
+    found: dict[Place, str] = {}
+    for _, id_, attributes in rows:
+        with codec.reading("attributes of inbox rows"):
+            for place, reference in codec.read_json(bytes(attributes)).get("blobs", {}).items():
+                found[id_, int(place)] = reference.partition(":")[0]
+    return found
+
+
+def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[AttributesRow]) -> dict[Place, str]:
+    """Return the unprocessed messages of inbox rows that refer to payloads, with the hashes."""
+    working_set = session.stored_working_set(unit)
+    working_set.book(origin)
+    cut = working_set.stored[origin].cut
+    left: set[Place] = set()
+    for _, page in working_set.loader.pages.read_all(origin):
+        places = page.slices.places()
+        left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
+    named = _named(rows)
+    return {place: hash_ for place, hash_ in named.items() if place in left or not cut.has(place[0])}
+
+
+def _check_references(
+    live: dict[Place, str], uses: dict[Place, tuple[str, int | None]], blobs: set[str]
+) -> Iterator[Violation]:
+    for (row_id, place), hash_ in live.items():
+        if hash_ not in blobs:
+            yield Violation(f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, which is missing")
+        elif uses.get((row_id, place)) != (hash_, None):
+            yield Violation(
+                f"message {place} of inbox row {row_id}",
+                f"its reference to payload {hash_} is not counted",
+            )
+
+
+def _check_uses(
+    unit: Unit, uses: dict[Place, tuple[str, int | None]], live: dict[Place, str], ours: set[int]
+) -> Iterator[Violation]:
+    counted = sorted(place for place, (_, until) in uses.items() if until is None and place not in live)
+    if not counted:
+        return
+    there = unit.inbox.existing([row_id for row_id, _ in counted])
+    for row_id, place in counted:
+        # The check of another ring covers the inbox rows of that ring.
+        if row_id in ours or row_id not in there:
+            hash_ = uses[row_id, place][0]
+            yield Violation(
+                f"payload {hash_}", f"message {place} of inbox row {row_id} is gone, but its reference is still counted"
+            )
+
+
+def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:
+    for upload, path in unit.payloads.past_uploads(unit.now()):
+        if path:
+            try:
+                stored_file(session.store, unit, path)
+            except StoreCorrupt as error:
+                yield Violation(f"upload {upload}", str(error))
+
+
+def _check_bytes(
+    session: RingSession, unit: Unit, hash_: str, size: int, path: str, stored: int, missing: dict[str, str]
+) -> Iterator[Violation]:
+    if path:
+        try:
+            there = stored_file(session.store, unit, path).size()
+        except StoreCorrupt as error:
+            yield Violation(f"payload {hash_}", str(error))
+            return
+        if there is None:
+            missing[hash_] = path
+            return
+        stored = there
+    if stored != size:
+        yield Violation(f"payload {hash_}", f"{stored:,} of its {size:,} bytes are stored")

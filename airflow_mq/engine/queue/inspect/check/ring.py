@@ -1,0 +1,138 @@
+"""Check of a ring: its order, books, pages, groups and claims."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ....rules.book import Book
+from ....rules.claims import Claim
+from ....rules.config import BLOCK_PARTS, RingConfig
+from ....rules.invariants import Violation, check_asides, check_book, check_branches, check_slices
+from ....rules.message import Address
+from ....rules.priority import MARK, is_high, told
+from ....store import codec
+from ....store.rows import LATEST, PLANNED
+from ....store.unit import Unit
+from ....store.working_set import StoredSet, level_of
+from ...blocks.ends import Terms
+from ...session import RingSession
+from ..order import all_origins
+from .inboxes import InboxBounds, check_inbox, inbox_bounds
+from .payloads import check_blobs, confirm_missing
+
+#: Number of queues between two reports of progress.
+_PROGRESS = 50
+
+
+def check_ring(session: RingSession, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
+    """See `MessageQueue.check`."""
+    missing: dict[str, str] = {}
+    with session.snapshot(stored=True) as (unit, working_set):
+        names = list(all_origins(unit, session.ring_id))
+        bounds = inbox_bounds(unit, session.ring_id)
+        found = list(_check_rows(unit, session.ring_id))
+        found += _check_tickets(unit, session.ring_id)
+        for done, name in enumerate(names):
+            if progress is not None and done % _PROGRESS == 0:
+                progress(done, len(names))
+            found += _check_origin(session, unit, name, bounds)
+        found += _check_groups(working_set, names)
+        found += _check_claims(unit, session.ring_id)
+        found += check_blobs(session, unit, missing)
+    found += confirm_missing(session, missing)
+    return found
+
+
+def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
+    """Check that each book and the state of the ring have one row: on PostgreSQL, their keys alone do not ensure it."""
+    for origin, rows in unit.books.second_rows(ring):
+        where = "ring" if origin is None else f"book {told(origin)}"
+        what = "its state has" if origin is None else "it has"
+        yield Violation(where, f"{what} {rows} rows: expected one; only one of them is read")
+
+
+def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
+    low, top = level_of("")
+    lowest = unit.books.count(ring, 0, low, top).lowest
+    floor = unit.rings.floors(ring).ticket_floor
+    if lowest is not None and lowest < floor:
+        yield Violation(
+            "ring", f"the smallest ticket is {lowest}, below the floor of {floor}; its queue would never be serviced"
+        )
+
+
+def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBounds) -> list[Violation]:
+    working_set = session.stored_working_set(unit)
+    book, known = working_set.book(origin), working_set.stored[origin]
+    pages = dict(working_set.loader.pages.read_all(origin))
+    found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
+    found += _check_level(session.config, book, known.ticket)
+    inbox_rows = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
+    lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
+    uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
+    found += check_inbox(origin, known, uncut, bounds)
+    if session.config.paths and book.deficit > 0 and not is_high(origin):
+        found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, but paths=True allows none"))
+    rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
+    found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
+    return found + list(check_slices(origin, pages, lengths, uncut))
+
+
+def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:
+    working_set.loader.load_branches()
+    if working_set.branches and not working_set.config.paths:
+        yield Violation("ring", "it stores groups of origins, but paths=False")
+    yield from check_branches(
+        working_set.branches.values(), working_set.owed, [one for one in origins if not is_high(one)]
+    )
+
+
+def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:
+    low, top = level_of(book.origin)
+    if ticket is not None and not low <= ticket <= top:
+        yield Violation(f"book {told(book.origin)}", f"its ticket {ticket} belongs to the other priority")
+    if is_high(book.origin) and not config.high:
+        yield Violation(f"book {told(book.origin)}", "the ring has high=False; this queue would never be serviced")
+    if book.origin == MARK and not 0 <= book.deficit <= BLOCK_PARTS:
+        yield Violation("ring", f"high messages owe {book.deficit} parts of a block: expected 0 to {BLOCK_PARTS}")
+
+
+def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
+    held: dict[tuple[str, int, int], int] = {}
+    claims: dict[int, list[Claim]] = defaultdict(list)
+    for origin, data, block, state, _, is_ending in unit.blocks.in_flight(ring):
+        if state != PLANNED and not is_ending:
+            yield Violation(f"claim on {told(origin)}", f"block {block} holds it, but has ended")
+        claim = codec.unpack_claim(origin, bytes(data))
+        claims[block].append(claim)
+        for page, item in claim.places():
+            other = held.setdefault((origin, page, item), block)
+            if other != block:
+                yield Violation(f"message {Address(origin, page, item)}", f"blocks {other} and {block} both hold it")
+    yield from _check_ends(unit, ring, claims)
+
+
+def _check_ends(unit: Unit, ring: int, claims: Mapping[int, Sequence[Claim]]) -> Iterator[Violation]:
+    """Check that recorded ends are counted, and that each gives each message of its block one verdict."""
+    ends = unit.blocks.ends(ring, failed=True)
+    counted, pending = unit.rings.ends(ring), sum(not end.error for end in ends)
+    if counted != pending:
+        yield Violation("ring", f"it counts {counted} recorded ends of blocks, but {pending} are stored")
+    for end in ends:
+        row, held, terms = unit.blocks.by_token(ring, bytes(end.token)), claims.get(end.block, ()), Terms.of(end)
+        if row is None or row.state == PLANNED:
+            yield Violation(f"block {end.block}", "its end is recorded, but the block has not ended")
+        if len(held) > len(terms.verdicts):
+            yield Violation(
+                f"block {end.block}", f"its end knows {len(terms.verdicts)} claims, and {len(held)} are left"
+            )
+            continue
+        for claim, verdict in zip(held, terms.expected(held)):
+            messages = sum(run.count for run in claim.runs)
+            # In an ordered queue, a decision behind a message that went back is not carried out.
+            if not claim.messages <= sum(verdict) <= messages or min(verdict) < 0:
+                yield Violation(
+                    f"block {end.block}",
+                    f"its end gives {sum(verdict)} messages of {told(claim.origin)} a verdict, and it holds {messages}",
+                )

@@ -1,0 +1,516 @@
+"""Explanations: which case of `reasons` a message is, with its facts, and the block that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from ...rules.blob import Reference
+from ...rules.claims import Claim, ClaimRun, Scales, Verdict
+from ...rules.config import RingConfig
+from ...rules.events import NOT_TRIED, Event, Fate
+from ...rules.groups import is_below, names_above
+from ...rules.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
+from ...rules.message import Address
+from ...rules.page import ASIDE, PROCESSED, WAITING, Page
+from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
+from ...rules.service import overweight_limit
+from ...rules.weight import LARGEST, ZERO, Weight, max_message_weight
+from ...store import blobs, codec
+from ...store.rows import LATEST, PLANNED, BlockRow, standing_of
+from ...store.unit import Unit
+from ....words import capitalised, many, when
+from ..ledger import ledger_pages
+from ..servers import Server, servers_of
+from ..session import RingSession
+from ..values import moment
+from .events import latest_events
+from .forecast import Conditions, ForecastBlock, Foresight
+from .messages import in_flight, page_at
+from .order import ready_books
+from .reasons import CASES, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
+from .servicing import IsPaused, Servicing, unknown_pause
+
+#: Default number of blocks to forecast.
+AHEAD = 100
+#: Visits (`ForecastBlock.visits`) after which an explanation forecasts no further block, and those of the forecasts
+#: that look for remedies, all together: about half a second of CPU each.
+MOST_VISITS, MOST_REMEDY_VISITS = 3_000, 2_000
+#: Pages of the ledger that are searched for stuck queues.
+LEDGER_PAGES = 20
+#: Latest events of a queue that are searched for the last error of a message.
+LOOKED_AT = 1_000
+#: Reasons for which a message is set aside that a higher limit would change.
+_LIMITS = (OVERWEIGHT, MOST, FRACTION, SIZE)
+#: Factors by which a limit is raised to find a remedy.
+_WIDER = (2, 8, 64)
+#: Servers that an explanation names.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """The conditions of explanations in one ring."""
+
+    session: RingSession
+    unit: Unit
+    conditions: Conditions
+    ahead: int = 0
+    is_paused: IsPaused = unknown_pause
+
+    def of_queue(self, origin: str, priority: str | None, *, below: bool) -> Explanation:
+        """See `Inspect.explain`."""
+        if below:
+            name = _first_below(Foresight(self.session, self.unit, self.conditions), origin, self.ahead)
+            origin, priority = origin_of(name), priority_of(name)
+        name, config = book_name(origin, check_priority(priority or REGULAR)), self.config()
+        names = books_of(origin) if priority is None and config.high else [name]
+        first, *others = (_Question(self, name).of_queue() for name in names)
+        for found in others:
+            # A high message that is in flight or set aside does not hide regular ones that wait.
+            if not first.address and (found.reason != "empty" or first.reason == "empty"):
+                first = found
+        return _with_last_error(self.unit, self.session.ring_id, first)
+
+    def of_message(self, address: Address) -> Explanation:
+        """See `Inspect.explain_message`."""
+        found = _Question(self, address.book).of_message(address)
+        add = _with_fate if found.reason == "gone" else _with_last_error
+        return add(self.unit, self.session.ring_id, found)
+
+    def stuck(self, most: int) -> list[Explanation]:
+        """See `Inspect.stuck`."""
+        session, unit = self.session, self.unit
+        if not servers_of(unit, session.ring_id):
+            return []
+        working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, LEDGER_PAGES)
+        recorded = (book_name(entry.origin, entry.priority) for page in pages for entry in page.entries if entry.needs)
+        names = [*islice(recorded, most), *islice(ready_books(working_set), most)]
+        found = (_Question(self, name).stuck() for name in dict.fromkeys(names))
+        return [explanation for explanation in found if explanation is not None]
+
+    def config(self) -> RingConfig:
+        """Return the stored configuration of the ring."""
+        return self.session.remember_config(self.unit.rings.named(self.session.ring).config)
+
+
+def _first_below(future: Foresight, group: str, ahead: int) -> str:
+    """Return the book of a group that a block services first, or else the first ready one."""
+    ready = next((name for name in ready_books(future.working_set()) if is_below(origin_of(name), group)), None)
+    if ready is None:
+        return group
+    claims = (claim for block in future.blocks(ahead) for claim in block.claims if claim.messages)
+    return next((claim.origin for claim in claims if is_below(claim.whose, group)), ready)
+
+
+def _with_last_error(unit: Unit, ring: int, found: Explanation) -> Explanation:
+    """Add the number of attempts, and the reason for which the last one failed."""
+    address = found.address
+    if address is None:
+        return found
+    events = latest_events(unit, ring, LATEST, LOOKED_AT, origin=address.origin)[0]
+    event = next((event for event in events if _has_error(event, address)), None)
+    if event is None and not found.attempts:
+        return found
+    error = " ".join(event.last_error.split()) if event is not None else ""
+    clauses = [found.sentence.removesuffix(".")]
+    if found.attempts:
+        clauses.append(f"it was tried {many(found.attempts, 'time')} without success")
+    if event is not None and error.startswith(NOT_TRIED):
+        clauses.append(f"it was {error.replace(NOT_TRIED, f'not tried{_in_block(event)}:', 1)}")
+    elif error:
+        clauses.append(f"the last error: {error}")
+    return replace(found, sentence=f"{'; '.join(clauses)}.", last_error=error)
+
+
+def _with_fate(unit: Unit, ring: int, found: Explanation) -> Explanation:
+    """Add the last event of a message that is gone."""
+    before: int | None = LATEST
+    while before is not None:
+        events, before = latest_events(unit, ring, before, LOOKED_AT, origin=found.origin)
+        fate = next((event for event in events if event.address == found.address), None)
+        if fate is not None:
+            more = f" to {fate.detail}" if fate.fate is Fate.TRANSFERRED else ""
+            if fate.moved_to is not None:
+                page, index = fate.moved_to
+                more = f"; it goes on at {replace(fate.address, page=page, index=index)}"
+            sentence = f"{found.address} is gone: {fate.name}{_in_block(fate)}{more}."
+            return replace(found, sentence=sentence)
+    return found
+
+
+def _in_block(event: Event) -> str:
+    return "" if event.block is None else f" in block {event.block}"
+
+
+def _has_error(event: Event, address: Address) -> bool:
+    """Return whether an event has the error of a message, or the reason for which it was not tried."""
+    if event.fate not in (Fate.WENT_BACK, Fate.ATTEMPTS_EXHAUSTED):
+        return False
+    if event.address == address:
+        return True
+    up_to = event.untried_up_to
+    here, there = (address.page, address.index), (event.page, event.index)
+    same = event.priority == address.priority and event.why.startswith(NOT_TRIED)
+    return same and up_to is not None and there < here <= up_to
+
+
+class _Question:
+    """A question about a queue, or one of its messages."""
+
+    def __init__(self, asked: Explainer, name: str) -> None:
+        self.session, self.unit, self.name = asked.session, asked.unit, name
+        self.ahead, self.is_paused, conditions = asked.ahead, asked.is_paused, asked.conditions
+        #: The message, and the words for it.
+        self.address: Address | None = None
+        self.subject = ""
+        #: Visits that forecasts of remedies may still make.
+        self.spare_visits = MOST_REMEDY_VISITS
+        self.origin = origin_of(name)
+        self.is_known = conditions.seed is not None or asked.config().order != "shuffle"
+        #: All servers of the ring, and those that take this origin; none if the caller sets a limit.
+        self.all_servers = servers_of(self.unit, self.session.ring_id) if conditions.limit is None else []
+        self.servers = [server for server in self.all_servers if server.takes(self.origin)]
+        conditions = conditions if self.is_known else replace(conditions, seed=b"unknown")
+        self._assume(conditions, next(iter(self.servers), None))
+        self.now, self.working_set = self.future.overlay.now, self.future.working_set()
+        self.book = self.working_set.book(name)
+        self.held = list(self._held([name]))
+        self.taken = {place for _, claim in self.held for place in claim.places()}
+
+    def _assume(self, conditions: Conditions, server: Server | None) -> None:
+        """Forecast with the blocks of a server."""
+        self.server, self.conditions = server, conditions if server is None else conditions.of(server)
+        self.future = Foresight(self.session, self.unit, self.conditions)
+
+    def _answer(self, case: str, block: int | None = None, **facts: object) -> Explanation:
+        address, attempts = self.address, 0
+        page = None if address is None else self.working_set.page(self.name, address.page)
+        if page is not None and address is not None and address.index < len(page.lengths):
+            attempts = page.note(address.index).attempts
+        facts |= {"origin": self.origin, "address": address, "subject": self.subject}
+        reason, sentence, remedies = CASES[case]
+        helpful = [remedy.format(**facts) for remedy in remedies]
+        return Explanation(self.origin, address, reason, sentence.format(**facts), block, helpful, attempts)
+
+    def of_queue(self) -> Explanation:
+        """Return why the first message waits."""
+        address = self._ask_first()
+        return self._nothing_waits() if address is None else self._waits(address)
+
+    def stuck(self) -> Explanation | None:
+        """Return that no server takes the queue or carries its first message; None if one does."""
+        address = None if self.book.skipped else self._ask_first()
+        return None if address is None else self._hindered(address)
+
+    def of_message(self, address: Address) -> Explanation:
+        """Return why a message waits."""
+        self.address, self.subject = address, str(address)
+        for block, claim in self.held:
+            run = claim.run_of(address)
+            if run is not None:
+                return self._is_held(address, block, run)
+        page = page_at(self.working_set, address)
+        if page is None or address.index >= len(page.lengths):
+            return self._is_not_there(address)
+        mark = page.marks[address.index]
+        if mark == PROCESSED:
+            return self._is_gone(address)
+        if mark == ASIDE or address.page < self.book.begin:
+            return self._is_set_aside(address)
+        return self._waits(address)
+
+    def _ask_first(self) -> Address | None:
+        """Ask about the first message that waits; return it."""
+        self.address = self._first_waiting()
+        self.subject = f"the first message of {self.origin}, {self.address},"
+        return self.address
+
+    # Messages that no block takes.
+
+    def _nothing_waits(self) -> Explanation:
+        if self.held:
+            return self._answer("all in flight", holders=self._holders())
+        count, due = self._delayed()
+        if due is not None:
+            return self._answer("not due", messages=_messages(count, f" of {self.origin}"), due=when(moment(due)))
+        return self._answer("all set aside" if self.book.message_count else "empty", count=self.book.message_count)
+
+    def _is_held(self, address: Address, block: BlockRow, run: ClaimRun) -> Explanation:
+        decision, case, why = run.decisions.get(address.index), "executed" if block.by_hand else "processed", ""
+        if decision is not None and decision.verdict is Verdict.EXPIRED:
+            case = "to be dropped"
+        elif decision is not None:
+            case = "to be set aside"
+            why = in_words(decision.reason, decision.weight, decision.limit, self._extent(address))
+        elif (address.page, address.index) in in_flight(self.unit, self.working_set, self.name)[1]:
+            case = "reported"
+        return self._answer(case, held_by=_named(block), number=block.number, why=why)
+
+    def _delayed(self) -> tuple[int, int | None]:
+        """Return the number of messages of the queue that are not due, and when the first of them is."""
+        return self.future.overlay.delayed_of(self.name, self.now)
+
+    def _is_gone(self, address: Address) -> Explanation:
+        due = self.future.overlay.put_off_from(self.name, (address.page, address.index))
+        return self._answer("gone") if due is None else self._answer("waits aside", due=when(moment(due)))
+
+    def _is_not_there(self, address: Address) -> Explanation:
+        if address.page < self.book.end and self.working_set.page(self.name, address.page) is None:
+            return self._is_gone(address)
+        later = self._delayed()[0]
+        more = f"; {_messages(later)} not due yet, and have no address" if later else ""
+        return self._answer("nowhere", later=more)
+
+    def _is_set_aside(self, address: Address) -> Explanation:
+        rows = self.unit.set_aside.of_pages(self.session.ring_id, [(self.name, address.page)])
+        row = next((row for row in rows if row.item == address.index), None)
+        if row is None:
+            why = in_words(SWEPT if address.page < self.book.begin else ATTEMPTS, None, None, 0)
+        else:
+            weight, limit = codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit)
+            why = in_words(row.reason, weight, limit, self._extent(address))
+        case = "set aside by a limit" if row is not None and row.reason in _LIMITS else "set aside"
+        return self._answer(case, why=why)
+
+    # Messages that wait for a block.
+
+    def _waits(self, address: Address) -> Explanation:
+        """Return why a message waits; first what is overdue, if it waits for a block that does not come."""
+        found = self._waits_for(address)
+        if found.reason not in WAITS_FOR_A_BLOCK:
+            return found
+        servicing = Servicing.read(self.unit, self.session.ring_id, self.now)
+        overdue = servicing.overdue(self.origin, self._sent_at(address), self.is_paused)
+        if overdue is None:
+            return found
+        sentence = f"{overdue.sentence} {capitalised(found.sentence, self.origin)}"
+        remedies = [overdue.remedy, *found.remedies] if servicing.ever else found.remedies
+        return replace(found, sentence=sentence, remedies=remedies)
+
+    def _waits_for(self, address: Address) -> Explanation:
+        if self.book.skipped:
+            return self._skipped()
+        hindered = self._hindered(address)
+        if hindered is not None:
+            return hindered
+        if not self.is_known:
+            return self._answer("chance")
+        first: ForecastBlock | None = None
+        visits, blocks, note = 0, self.ahead, ""
+        for block in self.future.blocks(self.ahead):
+            first = first or block
+            verdict = block.verdict(address)
+            if verdict is not None:
+                return self._is_taken(address, first, block, verdict)
+            visits += block.visits
+            if visits >= MOST_VISITS and block.number < self.ahead:
+                blocks, note = block.number, "; an explanation forecasts no more blocks of this size"
+                break
+        found = self._later(address, first)
+        sentence = f"{self.subject} is not tried in the next {many(blocks, 'block')}: {found.sentence}{note}."
+        return replace(found, sentence=sentence, remedies=self._remedies(address, found.reason, blocks, first))
+
+    def _hindered(self, address: Address) -> Explanation | None:
+        """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
+        if self.servers or not self.all_servers:
+            return self._stuck(address)
+        named = "; ".join(f"{server.title} takes {server.patterns}" for server in self.all_servers[:_NAMED])
+        more = f"; and {len(self.all_servers) - _NAMED:,} more" if len(self.all_servers) > _NAMED else ""
+        return self._answer("unserved", servers=named + more)
+
+    def _stuck(self, address: Address) -> Explanation | None:
+        first, config, limit = self._first_waiting(), self.future.config, self.future.limit
+        weight = self._weight(first) if first is not None else None
+        room = max_message_weight(limit, config.costs) or ZERO
+        if first is None or weight is None or not weight.exceeds(room):
+            return None
+        bounds = bounds_of(config, overweight_limit(self.working_set, limit)).of(self.book.standing.most)
+        if bounds.exceeded(weight, self._extent(first)):
+            return None
+        for server in self.servers:
+            other = server.room_in(config)
+            if other is None or not weight.exceeds(other):
+                self._assume(self.conditions, server)
+                return None
+        needs = "needs" if first == address else f"waits behind {first}, which needs"
+        blocks = f"blocks of {self.server.title}" if self.server is not None else "such blocks"
+        least = limit.at_least(weight.plus(config.costs.overhead))
+        return self._answer("stuck", needs=needs, weight=weight, room=room, blocks=blocks, least=least)
+
+    def _skipped(self) -> Explanation:
+        if self.book.skipped == "paused":
+            rows, above = self.unit.origins.paused(self.session.ring_id, self.now), self._groups()
+            row = next(row for row in rows if row.origin == self.origin or (row.origin in above and row.below))
+            what = f"{row.origin}, with all below it," if row.below else row.origin
+            ends = "" if row.until is None else f" until {when(moment(row.until))}"
+            why = f": {row.reason}" if row.reason else ""
+            return self._answer("paused", what=what, ends=ends, actor=row.actor, why=why, name=row.origin)
+        if self.book.skipped == "in flight":
+            return self._answer("ordered", holders=self._holders())
+        wake_at = self.working_set.stored[self.name].row.wake_at
+        return self._answer("backoff", wake_at=when(moment(wake_at)))
+
+    def _groups(self) -> Sequence[str]:
+        """Return the groups above the origin."""
+        return list(names_above(self.origin)) if self.future.config.paths else []
+
+    # The block that takes a message, and the reason for which no earlier one does.
+
+    def _is_taken(self, address: Address, first: ForecastBlock, block: ForecastBlock, verdict: str) -> Explanation:
+        whose = f" of {self.server.title}" if self.server is not None and self.server.is_dag else ""
+        when = f"the next block{whose}" if block.number == 1 else f"block {block.number}{whose} from now"
+        if verdict == "set aside":
+            return self._is_too_much(address, when, block)
+        if verdict == "expired":
+            return self._answer("expired", block=block.number, when=when)
+        lacks = self._lacks(address)
+        if block.number == 1:
+            return self._answer("next", block=1, when=when, lacks=lacks)
+        found = self._later(address, first)
+        remedies = self._remedies(address, found.reason, block.number - 1, first)
+        sentence = f"{self.subject} runs in {when}: {found.sentence}{lacks}."
+        return replace(found, sentence=sentence, block=block.number, remedies=remedies)
+
+    def _lacks(self, address: Address) -> str:
+        """Return that the external payload of a message is missing; nothing if it is not."""
+        page = self.working_set.page(self.name, address.page)
+        if page is None or not page.note(address.index).blob:
+            return ""
+        working_set = self.session.fresh_working_set(self.unit, [self.name])
+        page = page_at(working_set, address)
+        reference = working_set.payloads(self.name, page)[address.index] if page is not None else None
+        if not isinstance(reference, Reference) or blobs.is_there(self.session.store, self.unit, reference):
+            return ""
+        return f"; its payload {reference.hash.hex()} is not there, so it is dropped then as Unsupported"
+
+    def _is_too_much(self, address: Address, when: str, block: ForecastBlock) -> Explanation:
+        decision = block.decision(address)
+        assert decision is not None
+        reason, weight, size = decision.reason, decision.weight, self._extent(address)
+        why = in_words(reason, weight, decision.limit, size).removeprefix("it ")
+        # Servicing itself costs as much in a block with a higher limit.
+        wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, decision.limit)))
+        facts = {"why": why, "weight": weight, "size": size, "wider": f"{wider.time}/{wider.size}"}
+        return self._answer(reason if reason in _LIMITS else OVERWEIGHT, block.number, when=when, **facts)
+
+    def _later(self, address: Address, first: ForecastBlock | None) -> Explanation:
+        """Return why no earlier block takes a message, as a clause."""
+        behind, weight = self._behind(address), self._weight(address)
+        reason = first.queue(self.origin, priority_of(self.name)).reason if first else ""
+        if behind:
+            case = "behind"
+        elif reason == "spent":
+            case = "group spent" if self.future.config.paths else "spent"
+        else:
+            case = "limit" if reason == "limit" and first and not _is_full(first, weight) else "turn"
+        return self._answer(case, behind=behind, weight=weight)
+
+    def _remedies(self, address: Address, reason: str, most: int, first: ForecastBlock | None) -> list[str]:
+        """Return the changes that bring a message forward, found by forecasts as far as these may go."""
+        remedies: list[str] = []
+        for times in _WIDER:
+            if remedies or (first is not None and first.visits * times > self.spare_visits):
+                break
+            wider = _times(self.future.limit, times)
+            remedies += self._if_sooner(f"with a limit of {wider}", address, most, limit=wider)
+        for change, conditions in self._changes(reason):
+            remedies += self._if_sooner(change, address, most, **conditions)
+        return remedies or [ONLY_MORE]
+
+    def _changes(self, reason: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield changes that may help, with the conditions of their forecasts."""
+        if self.future.config.order != "deficit":
+            yield "in the order deficit", {"changes": {**self.conditions.changes, "order": "deficit"}}
+            return
+        # A share changes the credit of a visit, not the turn.
+        if reason != "turn":
+            share = min(2 * self.book.standing.share, 1 << 20)
+            yield f"with a share of {share}", {"shares": {self.origin: share}}
+        for name, settings in self.unit.origins.settings(self.session.ring_id, [self.origin, *self._groups()]):
+            now = standing_of(settings).most
+            if now is not None:
+                wider = _times(now, 2)
+                yield f"with a most of {wider} for {name}", {"mosts": {name: wider}}
+
+    def _if_sooner(self, change: str, address: Address, most: int, **conditions: Any) -> list[str]:
+        """Return a change as a remedy if one of the next `most` blocks then takes a message."""
+        for block in Foresight(self.session, self.unit, replace(self.conditions, **conditions)).blocks(most):
+            if block.verdict(address) == "processed":
+                return [f"{change}, it runs in block {block.number} from now"]
+            self.spare_visits -= block.visits
+            if self.spare_visits <= 0:
+                break
+        return []
+
+    # The stored queue.
+
+    def _held(self, names: Sequence[str]) -> Iterator[tuple[BlockRow, Claim]]:
+        """Yield the live blocks that hold messages of these books, with their claims."""
+        if not self.future.overlay.claims_of(names):
+            return
+        for block in self.unit.blocks.latest(self.session.ring_id, PLANNED):
+            for origin, data in self.unit.blocks.claims(block.id) if block.deadline > self.now else ():
+                if origin in names:
+                    yield block, codec.unpack_claim(origin, bytes(data))
+
+    def _holders(self) -> str:
+        held = self._held(books_of(self.origin))
+        return " and ".join(dict.fromkeys(_named(block) for block, _ in held if not block.by_hand))
+
+    def _first_waiting(self) -> Address | None:
+        index = self.book.begin
+        while index < self.book.end or self.working_set.pull(self.book):
+            page = self.working_set.page(self.name, index)
+            for item in self._waiting(page) if page is not None else ():
+                return Address(self.name, index, item)
+            if index < self.book.end - 1 or not self.working_set.pull(self.book):
+                index += 1
+        return None
+
+    def _waiting(self, page: Page) -> Iterator[int]:
+        places = ((page.index, item) for item, mark in enumerate(page.marks) if mark == WAITING)
+        return (place[1] for place in places if place not in self.taken)
+
+    def _behind(self, address: Address) -> int:
+        """Return the number of waiting messages before a message in its queue."""
+        pages = (self.working_set.page(self.name, index) for index in range(self.book.begin, address.page + 1))
+        places = ((page.index, item) for page in pages if page is not None for item in self._waiting(page))
+        return sum(place < (address.page, address.index) for place in places)
+
+    def _sent_at(self, address: Address) -> datetime | None:
+        page = self.working_set.page(self.name, address.page)
+        if page is None:
+            return None
+        row_id = page.row_id_of(address.index)
+        sent = self.unit.inbox.sent_at(self.session.ring_id, {self.name: [row_id]}).get(row_id)
+        return None if sent is None else moment(sent)
+
+    def _extent(self, address: Address) -> int:
+        page = self.working_set.page(self.name, address.page)
+        return page.extent(address.index) if page is not None else 0
+
+    def _weight(self, address: Address) -> Weight | None:
+        page = self.working_set.page(self.name, address.page)
+        return None if page is None else Scales(self.working_set).weight(self.name, page, address.index)
+
+
+def _times(weight: Weight, factor: int) -> Weight:
+    return Weight(*(min(factor * part, LARGEST) for part in weight))
+
+
+def _is_full(block: ForecastBlock, weight: Weight | None) -> bool:
+    """Return whether a block has nothing left of what a message needs."""
+    left = [block.limit[part] - block.planned[part] - block.overhead[part] for part in (0, 1)]
+    return weight is not None and any(weight[part] and not left[part] for part in (0, 1))
+
+
+def _named(block: BlockRow) -> str:
+    return f"block {block.number}, which lives until {when(moment(block.deadline))}"
+
+
+def _messages(count: int, whose: str = "") -> str:
+    return f"{count:,} messages{whose} are" if count != 1 else f"1 message{whose} is"

@@ -1,0 +1,170 @@
+"""Figures of fairness, from the ledger and the messages that wait now."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+from itertools import chain, islice
+from math import inf
+from threading import Event
+
+from ...rules.fairness import Asks, Fairness, Promise, Takes, judge, together
+from ...rules.orders import Entry, parts_of
+from ...rules.priority import HIGH, REGULAR, book_name, origin_of, priority_of
+from ...rules.weight import ZERO, Weight, total_weight
+from ...store.rows import standing_of
+from ...store.unit import Unit
+from ...store.working_set import StoredSet
+from ..ledger import ledger_pages
+from ..values import LedgerBlock, moment
+from .order import ready_books
+from .queues import RECENT
+from .waiting import Waiting
+
+#: The most waiting queues that figures of fairness include.
+MOST_WAITING = 100_000
+
+
+@dataclass
+class RecentShare:
+    """Share of a queue in the latest blocks."""
+
+    #: Promised and received parts of what these blocks gave; None if the queue never had to wait.
+    promised: float | None = None
+    received: float | None = None
+    #: Messages of blocks of the last ten minutes.
+    messages: int = 0
+
+
+def recent_shares(
+    unit: Unit, working_set: StoredSet, blocks: int
+) -> tuple[int | None, Mapping[tuple[str, str], RecentShare]]:
+    """Return the latest block of the ledger, and the shares of the queues that the latest blocks visited."""
+    ledger = ledger_pages(unit, working_set.ring_id, blocks)
+    origins = fairness_of(working_set, ledger, most=0).origins if ledger else ()
+    since = moment(working_set.now - int(RECENT * 1_000_000))
+    shares: defaultdict[tuple[str, str], RecentShare] = defaultdict(RecentShare)
+    for page in ledger:
+        for entry in page.entries:
+            shares[entry.origin, entry.priority].messages += entry.messages if page.at > since else 0
+    for origin in origins:
+        share = shares[origin.origin, origin.priority]
+        share.promised, share.received = origin.promised, origin.received
+    return (ledger[0].block if ledger else None), dict(shares)
+
+
+_paused = Event()
+
+
+@cache
+def _let_children_collect() -> None:
+    """Let the collector go on in a child that another thread forks while it is paused."""
+    os.register_at_fork(after_in_child=lambda: gc.enable() if _paused.is_set() else None)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Pause Python's collector of cycles: it would visit the figures of all queues again and again.
+
+    That took a fifth of the time for 100,000 queues. Another thread may let the collector go on earlier.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    _let_children_collect()
+    _paused.set()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        _paused.clear()
+
+
+def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
+    """Return the figures of pages of the ledger, latest first, and of the queues that wait.
+
+    :param most: ready queues of each priority to include; by default all, but at most `MOST_WAITING`
+    """
+    pages = [page.entries for page in reversed(ledger)]
+    # Only regular queues are skipped without a visit.
+    skips = [frozenset(chain.from_iterable(page.skipped.values())) for page in reversed(ledger)]
+    blocks = [page.id for page in reversed(ledger)]
+    levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
+    waiting = Waiting(working_set, parts_of(_limit(working_set.config.service_weight, pages)), blocks)
+    if most is None:
+        asks, whole = waiting.of_all(MOST_WAITING)
+    else:
+        names = [list(islice(ready_books(working_set, level), most)) if most else [] for level in levels]
+        asks, whole = waiting.of_some(chain.from_iterable(names)), all(len(own) < most for own in names)
+    takes = [None if page.patterns is None else page.patterns.takes for page in reversed(ledger)]
+    found = together(
+        {
+            level: _judge_level(working_set, level, pages, skips if level == REGULAR else (), waiting, asks, takes)
+            for level in levels
+        }
+    )
+    return found if whole else replace(found, partial=True)
+
+
+def _judge_level(
+    working_set: StoredSet,
+    priority: str,
+    pages: Sequence[Sequence[Entry]],
+    skips: Sequence[Collection[str]],
+    waiting: Waiting,
+    asks: Mapping[str, Asks],
+    takes: Sequence[Takes],
+) -> Fairness:
+    """Return the figures of the queues of one priority."""
+    own = [[entry for entry in page if entry.priority == priority] for page in pages]
+    ready = asks
+    if working_set.config.high:
+        ready = {origin_of(name): ask for name, ask in asks.items() if priority_of(name) == priority}
+    origins = {entry.origin for page in own for entry in page}.union(ready, *skips)
+    paths = working_set.config.paths and priority == REGULAR
+    promises = _promises(working_set, origins, waiting.parts, paths=paths, leasts=priority == REGULAR)
+
+    def left(origin: str) -> float:
+        return waiting.left(book_name(origin, priority))
+
+    some = any(not accepts(origin) for accepts in set(filter(None, takes)) for origin in origins)
+    return judge(
+        own,
+        waiting.parts,
+        ready,
+        promises,
+        left,
+        priority=priority,
+        paths=paths,
+        takes=takes if some else (),
+        skips=skips,
+    )
+
+
+def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
+    """Return the weight of a full block: the ring's service weight, or the largest weight that a block gave."""
+    if service_weight is not None:
+        return service_weight
+    return reduce(Weight.at_least, (total_weight([entry.granted for entry in page]) for page in pages), ZERO)
+
+
+def _promises(
+    working_set: StoredSet, origins: Iterable[str], parts: Callable[[Weight], int], *, paths: bool, leasts: bool
+) -> Mapping[str, Promise]:
+    """Return the settings of origins and groups; a least and a most apply in the deficit order only."""
+    names = set(origins)
+    promises = {}
+    for name, settings in working_set.unit.origins.all_settings(working_set.ring_id):
+        if name in names or paths:
+            standing = standing_of(settings)
+            least, most = (standing.least, standing.most) if working_set.config.order == "deficit" else (None, None)
+            promises[name] = Promise(
+                standing.share, parts(least) if least and leasts else 0, inf if most is None else parts(most)
+            )
+    return promises

@@ -1,0 +1,327 @@
+"""Forecasts: the next blocks of a ring, planned and settled without writing anything.
+
+The code that plans and settles real blocks works over an overlay, which keeps changed rows in memory. A forecast is
+therefore exact as long as nothing changes: no sender, operator or live block acts, and every message costs its
+predicted weight.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from ...rules.claims import Claim, ClaimRun, Decision, Verdict
+from ...rules.config import RingConfig
+from ...rules.errors import Busy, ConfigRefused, InvalidInput
+from ...rules.message import Address, check_origin
+from ...rules.orders import Entry, Ledger
+from ...rules.outcome import DONE
+from ...rules.priority import REGULAR, origin_of, priority_of
+from ...rules.settle import Answers
+from ...rules.taking import OriginPatterns
+from ...rules.weight import ZERO, Weight, total_weight
+from ...store.rows import PLANNED, BlockRow
+from ...store.unit import Unit
+from ...store.working_set import LoadOptions, Overlay, OverlayLoader, StoredSet
+from ..admin import check_share
+from ..blocks.plan import Planner, claims_of
+from ..blocks.reports import answers_of
+from ..blocks.settlement import BlockSettler
+from ..servers import Server, servers_of
+from ..session import RingSession, limit_of
+
+#: Bytes of a seed.
+MOST_SEED = 64
+#: Messages of a queue whose forecast costs as much as the visit of a queue.
+MESSAGES_A_VISIT = 8
+_LOOKING_AHEAD = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ForecastQueue:
+    """The part of a forecast block that concerns one queue."""
+
+    origin: str
+    #: Messages that would go to a processor, and their weight.
+    messages: int = 0
+    weight: Weight = ZERO
+    #: Messages that would be set aside because no block can carry them, and messages that would expire.
+    set_aside: int = 0
+    expired: int = 0
+    #: Deficit order: the credit of the queue, and the rest that it would keep, in parts of a block.
+    offered: int = 0
+    deficit: int = 0
+    #: The reason for leaving the queue, as in the ledger.
+    reason: str = ""
+    #: The weight that its messages and the steps around them would use, as in the ledger.
+    granted: Weight = ZERO
+    priority: str = REGULAR
+    #: Weight of its first message if that is more than a whole block can carry, as in the ledger.
+    needs: Weight | None = None
+
+
+@dataclass(frozen=True)
+class ForecastBlock:
+    """A block as the next plan would make it."""
+
+    #: Position among the next blocks, from 1.
+    number: int
+    limit: Weight
+    planned: Weight
+    #: Weight of servicing itself, without the messages.
+    overhead: Weight
+    order: str
+    #: The queues that it visits, in the order of their first visits.
+    queues: Sequence[ForecastQueue]
+    claims: Sequence[Claim] = field(default=(), repr=False)
+    seed: bytes | None = None
+    #: The DAG or program whose limit applies; None if the limit is the ring's service weight or the caller's.
+    server: str | None = None
+
+    @property
+    def messages(self) -> int:
+        """Number of messages that go to a processor."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it takes any message, be it to set it aside or to let it expire."""
+        return any(run.count for claim in self.claims for run in claim.runs)
+
+    @property
+    def visits(self) -> int:
+        """Cost of its forecast: the queues that it visits, and one more for each few messages."""
+        return len(self.queues) + self.messages // MESSAGES_A_VISIT
+
+    @property
+    def origins(self) -> list[str]:
+        """The origins whose messages it takes, in the order of service."""
+        return list(dict.fromkeys(claim.whose for claim in self.claims if claim.messages))
+
+    def queue(self, origin: str, priority: str = REGULAR) -> ForecastQueue:
+        """Return its figures for a queue; all zero if it does not visit the queue."""
+        own = (queue for queue in self.queues if (queue.origin, queue.priority) == (origin, priority))
+        return next(own, ForecastQueue(origin, priority=priority))
+
+    def verdict(self, address: Address) -> str | None:
+        """Return the fate of a message: `processed`, `set aside` or `expired`; None if the block does not take it."""
+        run = self._run_of(address)
+        if run is None:
+            return None
+        decision = run.decisions.get(address.index)
+        if decision is None:
+            return "processed"
+        return "expired" if decision.verdict is Verdict.EXPIRED else "set aside"
+
+    def decision(self, address: Address) -> Decision | None:
+        """Return the decision about a message that does not go to a processor, with its weight and its limit."""
+        run = self._run_of(address)
+        return run.decisions.get(address.index) if run is not None else None
+
+    def _run_of(self, address: Address) -> ClaimRun | None:
+        return next((run for claim in self.claims if (run := claim.run_of(address))), None)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions of a forecast; the ring's own settings apply to the rest."""
+
+    limit: Weight | None = None
+    shares: Mapping[str, int] = field(default_factory=dict)
+    seed: bytes | None = None
+    changes: Mapping[str, object] = field(default_factory=dict)
+    mosts: Mapping[str, Weight] = field(default_factory=dict)
+    #: The DAG or program whose blocks these are, and as people read it.
+    server: str | None = None
+    server_title: str | None = None
+    #: The origins that these blocks service; None for all.
+    patterns: OriginPatterns | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            object.__setattr__(self, "limit", Weight.of(self.limit))
+        if self.seed is not None and not 1 <= len(self.seed) <= MOST_SEED:
+            raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
+        for origin, share in self.shares.items():
+            check_share(share)
+            check_origin(origin)
+        if "heap_size" in self.changes:
+            raise ConfigRefused("heap_size cannot change in a forecast: stored pages keep their size; leave it out")
+
+    def of(self, server: Server) -> Conditions:
+        """Return these conditions in blocks of a server."""
+        return replace(
+            self, limit=server.limit, server=server.name, patterns=server.patterns, server_title=server.title
+        )
+
+    @classmethod
+    def of_ring(
+        cls,
+        limit: Weight | None,
+        shares: Mapping[str, int] | None,
+        order: str | None,
+        seed: bytes | None,
+        changes: Mapping[str, object],
+    ) -> Conditions:
+        """Return the conditions of a forecast of the whole ring."""
+        return cls(limit, dict(shares or {}), seed, changes if order is None else {**changes, "order": order})
+
+    def standings(self) -> dict[str, dict[str, object]]:
+        """Return the settings of origins as they would be stored."""
+        standings: dict[str, dict[str, object]] = {origin: {"share": share} for origin, share in self.shares.items()}
+        for origin, most in self.mosts.items():
+            standings.setdefault(origin, {})["most"] = list(most)
+        return standings
+
+
+class Foresight:
+    """The future of a ring, block after block."""
+
+    def __init__(self, session: RingSession, unit: Unit, conditions: Conditions) -> None:
+        self.session, self.conditions, self.number = session, conditions, 0
+        self.settler = BlockSettler(session)
+        #: What high messages of these blocks owe to regular ones, once a block is planned.
+        self.debt: int | None = None
+        config = session.remember_config(unit.rings.named(session.ring).config)
+        self.config: RingConfig = config.changed(**conditions.changes)
+        self.limit = limit_of(self.config, conditions.limit)
+        if self.config.order == "shuffle" and conditions.seed is None:
+            raise InvalidInput(
+                "a ring with order='shuffle' needs a seed for a forecast: the order is drawn with each block; "
+                "pass seed=b'…', or --seed HEX on the command line"
+            )
+        anew = self.config.paths != config.paths
+        self.overlay = Overlay(session.store, unit, session.ring_id, conditions.standings(), anew=anew)
+        self.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
+        self._end_dead_blocks()
+
+    def working_set(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
+        """Return a working set of the ring as it stands by now."""
+        overlay = self.overlay
+        options = LoadOptions(skip_in_flight=skip_in_flight)
+        loader = OverlayLoader(overlay, overlay.state, overlay.horizon, options)
+        return StoredSet(self.config, overlay.now, loader, planning=planning)
+
+    def _keep(self, working_set: StoredSet) -> None:
+        """Let the next operation see what this one changed."""
+        self.overlay.apply(working_set.take_changes(self.overlay.fresh_ids))
+
+    def blocks(self, most: int) -> Iterator[ForecastBlock]:
+        """Yield the next blocks, until the queues have nothing left for them."""
+        while self.number < most:
+            block = self._plan()
+            if not any(claim.runs for claim in block.claims) and self._is_idle():
+                return
+            yield block
+            if self.number < most:
+                self._settle(block)
+
+    def next_block(self) -> ForecastBlock:
+        """Return the next block, also if it is empty."""
+        return self._plan()
+
+    def _plan(self) -> ForecastBlock:
+        self.number += 1
+        working_set = self.working_set(planning=True)
+        given = self.conditions
+        planner = Planner(self.session, None, self.limit, 0.0, None, given.seed, given.server, given.patterns)
+        planner.debt = self.debt
+        planner.walk(working_set, self.overlay.unit)
+        while planner.goes_on:
+            self._keep(working_set)
+            working_set = self.working_set(planning=True)
+            planner.walk(working_set, self.overlay.unit)
+        self.debt = planner.debt
+        claims, planned, overhead = planner.claimed()
+        self._keep(working_set)
+        return ForecastBlock(
+            self.number, planner.meter.limit, planned, overhead, self.config.order,
+            _queues(planner.ledger, claims), claims, planner.seed, given.server_title or given.server,
+        )  # fmt: skip
+
+    def _is_idle(self) -> bool:
+        """Return whether every ready queue is skipped: then no later block takes more."""
+        working_set = self.working_set()
+        if self.conditions.patterns is not None:
+            working_set.only(self.conditions.patterns, None)
+        return all(working_set.book(name).skipped for name in chain(working_set.high, working_set.ring))
+
+    def _settle(self, block: ForecastBlock) -> None:
+        """Settle all messages of a block as done."""
+        answers: dict[str, Answers] = {}
+        for claim in block.claims:
+            done = answers.setdefault(claim.origin, Answers())
+            for run in claim.runs:
+                if run.count:
+                    done.add(run.page, run.first, run.first + run.count - 1, DONE)
+        details = {"limit": self.limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
+        row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
+        working_set = self.working_set(skip_in_flight=True)
+        self.settler.settle_claims(working_set, block.claims, answers, row)
+        self._keep(working_set)
+
+    def _end_dead_blocks(self) -> None:
+        """Release the blocks that are past their deadline, as the next plan does: reported results count."""
+        blocks = self.overlay.unit.blocks
+        dead = blocks.overdue(self.session.ring_id, self.overlay.now)
+        for row in dead:
+            claims = claims_of(self.overlay.unit, row)
+            answers = answers_of(blocks.reports(row.id))
+            working_set = self.working_set(skip_in_flight=True)
+            if row.by_hand:
+                limit, actor = row.details_json["limit"], self.session.actor
+                self.settler.settle_by_hand(working_set, claims[0], answers, limit, actor)
+            else:
+                self.settler.settle_claims(working_set, claims, answers, row)
+            self._keep(working_set)
+        if dead:
+            self.overlay.end_blocks({row.id for row in dead})
+
+
+@contextmanager
+def foresight(session: RingSession, conditions: Conditions) -> Iterator[Foresight]:
+    """Yield a forecast under the limit of the latest server, unless the conditions contain one.
+
+    One dry run or forecast runs at a time per process, because each holds the queues of its blocks in memory.
+    """
+    patience = session.busy_timeout
+    if not _LOOKING_AHEAD.acquire(timeout=patience):
+        raise Busy(
+            f"another dry run or forecast has been running in this process for {patience:g} seconds: "
+            "one runs at a time; try again later, or ask for fewer blocks"
+        )
+    try:
+        with session.store.reading() as unit:
+            servers = servers_of(unit, session.ring_id) if conditions.limit is None else []
+            if servers and (servers[0].limit is not None or servers[0].patterns is not None):
+                conditions = conditions.of(servers[0])
+            yield Foresight(session, unit, conditions)
+    finally:
+        _LOOKING_AHEAD.release()
+
+
+def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForecastQueue]:
+    by_book: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_book.setdefault(claim.origin, []).append(claim)
+    return [_queue(entry, by_book.get(entry.origin, ())) for entry in ledger.entries.values()]
+
+
+def _queue(entry: Entry, claims: Sequence[Claim]) -> ForecastQueue:
+    verdicts = [decision.verdict for claim in claims for run in claim.runs for decision in run.decisions.values()]
+    return ForecastQueue(
+        origin_of(entry.origin),
+        sum(claim.messages for claim in claims),
+        total_weight([claim.planned for claim in claims]),
+        verdicts.count(Verdict.SET_ASIDE),
+        verdicts.count(Verdict.EXPIRED),
+        entry.offered,
+        entry.deficit,
+        entry.reason,
+        entry.granted,
+        priority_of(entry.origin),
+        entry.needs,
+    )

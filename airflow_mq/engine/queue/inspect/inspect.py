@@ -1,0 +1,485 @@
+"""Inspection of a ring: reads that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
+
+from ...rules.book import Standing
+from ...rules.errors import InvalidInput
+from ...rules.events import Event
+from ...rules.fairness import Fairness
+from ...rules.message import MOST_ORIGIN_BYTES, Address, check_address, check_number, check_origin, check_text
+from ...rules.orders import shuffled
+from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
+from ...rules.taking import OriginPatterns
+from ...rules.weight import ZERO, Weight
+from ...store.rows import LATEST
+from ...store.unit import Unit
+from ..blocks import measures
+from ..blocks.block import Block
+from ..blocks.blocks import Blocks
+from ..ledger import ledger_pages
+from ..servers import Server, servers_of
+from ..session import RingSession, limit_of
+from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
+from .events import events_after, latest_events
+from .explain import AHEAD, Explainer
+from .fairness import RecentShare, fairness_of, recent_shares, without_collector
+from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
+from .history import History, count_ends, history_of
+from .messages import MessageHeaders, headers_of, peek, waiting
+from .order import books_asked, by_turn, origins_from, ready_books, with_high
+from .queues import (
+    RECENT,
+    Backlog,
+    PageState,
+    QueueState,
+    RingState,
+    Survey,
+    backlog_of,
+    live_blocks,
+    oldest_states,
+    page_states,
+    queue_states,
+)
+from .reasons import Explanation
+from .servicing import IsPaused, Overdue, Servicing, unknown_pause
+
+#: Reads of a bounded page of queues, if most of those that it finds are empty.
+READS = 20
+#: Origins whose waiting messages are read in one snapshot.
+_ORIGINS = 16
+#: Inbox rows that are searched for queues without a place in the drawn ring.
+_DRAWN_NEWS = 512
+#: Microseconds before the first count of ended messages that it includes.
+ENDED_WITHIN = 60_000_000
+#: Empty blocks after which a ring counts as one without work for a block.
+LOOK_AHEAD = 8
+
+
+class Inspect:
+    """Reads of a ring that change nothing."""
+
+    def __init__(self, session: RingSession, blocks: Blocks) -> None:
+        self._session, self._store, self._ring_id, self._blocks = session, session.store, session.ring_id, blocks
+
+    # Queues.
+
+    def queues(
+        self,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 50,
+        *,
+        among: Sequence[tuple[str, str]] | None = None,
+        exact: bool = False,
+        recent: float = RECENT,
+    ) -> list[QueueState]:
+        """Return the states of queues by name; an origin may have two queues. Empty queues are left out.
+
+        :param prefix: the beginning of the origins' names
+        :param after: the last origin of the page before
+        :param limit: number of origins
+        :param among: instead, these queues: pairs of an origin and a priority
+        :param exact: count all messages, and read the time at which the first waiting one was sent; otherwise the
+            reading is bounded, and `QueueState.more` marks a queue of which not all was counted
+        :param recent: seconds within which messages count as recent
+        """
+        for text in (prefix, after):
+            check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
+        check_number(limit, "a limit")
+        names = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
+        with self._session.snapshot(names=None if among is None else names) as (unit, working_set):
+            reading = partial(
+                queue_states, unit, working_set, recent=recent, most=LATEST if exact else None, exact=exact
+            )
+            if among is not None:
+                return reading(names)
+            states: list[QueueState] = []
+            shown: dict[str, None] = {}
+            for _ in range(READS):
+                origins = origins_from(unit, working_set, prefix, after, limit)
+                states += reading(with_high(working_set, origins))
+                shown = dict.fromkeys(state.origin for state in states)
+                if len(origins) < limit or len(shown) >= limit:
+                    break
+                # A queue may have rows and no state, where the end of its last block is recorded and not applied.
+                after = origins[-1]
+            kept = set(islice(shown, limit))
+            return [state for state in states if state.origin in kept]
+
+    def oldest(self, limit: int = 10) -> list[QueueState]:
+        """Return the queues whose first message was sent longest ago."""
+        if not check_number(limit, "a number of queues"):
+            raise InvalidInput("the oldest are at least 1 queue")
+        with self._session.snapshot() as (unit, working_set):
+            return oldest_states(unit, working_set, limit)
+
+    def backlog(self, deepest: int = 0) -> Backlog:
+        """Return the totals of the ring.
+
+        :param deepest: number of queues to return one by one, those with the most messages
+        """
+        check_number(deepest, "a number of queues")
+        with self._session.snapshot() as (unit, working_set):
+            return backlog_of(unit, working_set, deepest)
+
+    def survey(self, into: Survey | None = None) -> Survey:
+        """Count the messages of all queues.
+
+        :param into: filled step by step, for another thread that shows the progress
+        """
+        survey = Survey() if into is None else into
+        with self._store.loose() as unit:
+            survey.count(unit, self._ring_id)
+        with self._session.snapshot() as (_, working_set):
+            survey.add_ends(working_set)
+        survey.done = True
+        return survey
+
+    def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
+        """Return the first stored pages of a queue, stale ones first, without messages that are in no page yet."""
+        name = book_name(check_origin(origin), check_priority(priority))
+        check_number(limit, "a limit")
+        with self._session.snapshot(names=[name]) as (_, working_set):
+            return page_states(working_set, name, limit)
+
+    def origin_settings(self, origin: str) -> Standing:
+        """Return the settings of an origin, with the ring's defaults."""
+        with self._session.snapshot(stored=True) as (_, working_set):
+            book = working_set.book(check_origin(origin))
+            return replace(book.standing, ordered=working_set.is_ordered(book))
+
+    # The ring.
+
+    def ring(self, most: int = 60) -> RingState:
+        """Return the ring from its head on, with at most so many queues.
+
+        With paths, the queues are in the order of the next block, unless many of them are new.
+        """
+        check_number(most, "a limit")
+        with self._session.snapshot() as (unit, working_set):
+            _, floor, version, *_ = unit.rings.floors(self._ring_id)
+            ready = unit.books.count(self._ring_id, 0, -LATEST, LATEST).total
+            if shown := working_set.loader.source.shown():
+                stored = unit.books.named(self._ring_id, list(shown), working_set.now)
+                ready += sum((shown[row.origin] is not None) - (row.ticket is not None) for row in stored)
+            in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
+            if working_set.config.paths and not self._has_many_newcomers(unit):
+                names = list(islice(ready_books(working_set), most))
+            else:
+                names = by_turn(unit, working_set, most, floor, news=_DRAWN_NEWS, steps=1)
+            states = [state for state in queue_states(unit, working_set, names, recent=RECENT) if state.in_ring]
+            return RingState(moment(working_set.now), version, ready, states, in_flight)
+
+    def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """Return the origins with ready books of this priority, from the head of the ring."""
+        with self._session.snapshot() as (_, working_set):
+            return [origin_of(name) for name in islice(ready_books(working_set, priority), limit)]
+
+    def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
+        """Return the origins with ready books in the shuffled order of a seed."""
+        if not 1 <= len(seed) <= MOST_SEED:
+            raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
+        with self._session.snapshot() as (_, working_set):
+            return [origin_of(name) for name in shuffled(ready_books(working_set, priority), seed)[:limit]]
+
+    def ring_version(self) -> tuple[int, int]:
+        """Return a version that changes with every send and settlement; until then, a survey stays valid."""
+        with self._store.loose() as unit:
+            return unit.rings.floors(self._ring_id).version, unit.rings.latest_id()
+
+    def pulse(self, most: int = 1) -> Pulse:
+        """Return whether a block would find messages, cheaply, for callers that ask repeatedly."""
+        with self._session.snapshot() as (unit, working_set):
+            newest, set_aside, due = unit.inbox.pulse(self._ring_id)
+            asides = working_set.loader.source.shown_asides().values()
+            set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
+            paused = {row.origin for row in unit.origins.paused(self._ring_id, working_set.now)}
+            is_paused = working_set.loader.groups.is_paused_below
+            line = chain(working_set.high, working_set.ring)
+            waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
+            ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
+            is_due = due is not None and due <= working_set.now
+            return Pulse(tuple(ready), is_due, newest, set_aside)
+
+    def has_many_newcomers(self, most: int = 500) -> bool:
+        """Return whether more than so many queues have messages that no block has loaded yet."""
+        with self._store.loose() as unit:
+            return self._has_many_newcomers(unit, most)
+
+    def _has_many_newcomers(self, unit: Unit, most: int = 500) -> bool:
+        after = unit.rings.floors(self._ring_id).look_floor - 1
+        rows = unit.inbox.next_queues(self._ring_id, after, 10 * most)
+        return len({name for name, _ in rows}) > most
+
+    def max_message_weight(self) -> Weight | None:
+        """Return the weight that a full block leaves for a message; None if each call sets its own limit."""
+        config = self._session.config
+        return None if config.service_weight is None else config.max_message_weight or ZERO
+
+    # Messages.
+
+    def peek(
+        self, origin: str, *, page: int | None = None, limit: int = 20, priority: str | None = None
+    ) -> list[Peeked]:
+        """Return the first unprocessed messages of an origin, high ones first, or of one of its pages.
+
+        :param priority: only messages of this priority
+        """
+        found: list[Peeked] = []
+        with self._session.snapshot(names=books_of(check_origin(origin))) as (unit, working_set):
+            for name in books_asked(working_set, origin, priority):
+                found += peek(unit, working_set, name, page, limit - len(found))
+        return found
+
+    def waiting(self, *origins: str, limit: int, packed: bool = False) -> Iterator[Batch]:
+        """Yield the first waiting messages of origins, high ones first: neighbours of a page together.
+
+        :param limit: largest number of messages of each origin
+        :param packed: batches may keep their payloads undivided, for readers that need no object for each message
+        """
+        for origin in origins:
+            check_origin(origin)
+        for start in range(0, len(origins), _ORIGINS):
+            some = origins[start : start + _ORIGINS]
+            with self._session.snapshot(names=[*chain(*map(books_of, some))]) as (unit, working_set):
+                yield from waiting(unit, working_set, some, limit, packed=packed)
+
+    def headers(
+        self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
+    ) -> list[MessageHeaders]:
+        """Return the headers of the first messages of a block that have headers of interest; at most `most`."""
+        check_number(most, "a number of messages")
+        held = block if isinstance(block, Block) else self._blocks.get(block)
+        with self._session.snapshot(names=[claim.origin for claim in held.claims]) as (_, working_set):
+            return headers_of(working_set, held, most, of_interest)
+
+    def history(self, message: Address | bytes, *, origin: str | None = None) -> History:
+        """Return the events of a message in order, also after its end, while the ring keeps events.
+
+        The history contains the send, the blocks that planned the message, its attempts, the limit that set it aside,
+        decisions with their actors and reasons, and its end. The time of sending is exact for stored messages and for
+        those that were ever set aside; of other ended messages, only the next block is known.
+
+        :param message: any address that the message had, or its 32-byte `id`. An id selects all messages with the
+            same bytes; if no event contains it, all waiting messages are searched
+        :param origin: restrict the search for an id to one origin
+        """
+        return history_of(self._session, message, origin)
+
+    def events(
+        self,
+        *,
+        origin: str | None = None,
+        name: str | None = None,
+        block: int | None = None,
+        id: bytes | None = None,
+        after: int = 0,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[Event]:
+        """Return the events of messages, in order; with `follow`, without end.
+
+        :param after: the `seq` of an event after which to continue
+        """
+        events = events_after(self._session, after, origin=origin, block=block, follow=follow)
+        matching = (event for event in events if (not name or event.name == name) and (not id or event.id == id))
+        return islice(matching, limit if limit is None else max(limit, 0))
+
+    def latest_events(
+        self, before: int | None = None, limit: int = 100, *, origin: str | None = None, name: str | None = None
+    ) -> tuple[list[Event], int | None]:
+        """Return events, latest first, and the `seq` before which to continue; None at the end.
+
+        :param name: only events of this name, from a bounded search: continue even if none was found
+        """
+        check_number(limit, "a limit")
+        if origin is not None:
+            check_origin(origin)
+        top = LATEST if before is None else check_number(before, "an event")
+        with self._store.loose() as unit:
+            return latest_events(unit, self._ring_id, top, limit, origin=origin, name=name)
+
+    def ended(self, after: int | None = None) -> tuple[int, int]:
+        """Return how many messages ended (processed, failed, discarded, expired, transferred), and where to continue.
+
+        :param after: the place that an earlier call returned; by default, the ends of the last minute count
+        """
+        with self._store.reading() as unit:
+            if after is None:
+                first = unit.events.first_since(self._ring_id, unit.now() - ENDED_WITHIN)
+                after = unit.rings.latest_id() if first is None else first - 1
+            return count_ends(unit, self._ring_id, after)
+
+    # Reasons and forecasts.
+
+    def explain(
+        self,
+        origin: str,
+        *,
+        limit: Weight | None = None,
+        seed: bytes | None = None,
+        ahead: int = AHEAD,
+        priority: str | None = None,
+        below: bool = False,
+        is_paused: IsPaused = unknown_pause,
+    ) -> Explanation:
+        """Return why the first message of a queue waits, which of the next blocks takes it, and what would change that.
+
+        :param limit: limit of the blocks; by default, that of the DAG or program that services the queue
+        :param seed: in a ring that shuffles, the seed of the next blocks
+        :param ahead: number of blocks to forecast
+        :param priority: of the messages; by default, high if a high message waits
+        :param below: of all queues of this group of paths, explain the one that is serviced first
+        :param is_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
+        """
+        check_origin(origin)
+        check_number(ahead, "a number of blocks")
+        with self._store.reading() as unit:
+            explainer = Explainer(self._session, unit, Conditions(limit, seed=seed), ahead, is_paused)
+            return explainer.of_queue(origin, priority, below=below)
+
+    def explain_message(
+        self,
+        address: Address,
+        *,
+        limit: Weight | None = None,
+        seed: bytes | None = None,
+        ahead: int = AHEAD,
+        is_paused: IsPaused = unknown_pause,
+    ) -> Explanation:
+        """Return why a message waits, as `explain` does for the first message of a queue."""
+        check_address(address)
+        check_number(ahead, "a number of blocks")
+        with self._store.reading() as unit:
+            conditions = Conditions(limit, seed=seed)
+            return Explainer(self._session, unit, conditions, ahead, is_paused).of_message(address)
+
+    def stuck(self, most: int = 100) -> list[Explanation]:
+        """Explain the ready queues that no block of any server can service.
+
+        :param most: number of queues to check, from the head of the ring and from those recorded as stuck
+        """
+        with self._store.reading() as unit:
+            return Explainer(self._session, unit, Conditions()).stuck(most)
+
+    def servicing(self) -> Servicing:
+        """Return the latest plans and services of the ring, which show whether one is overdue."""
+        with self._session.snapshot(stored=True) as (unit, working_set):
+            return Servicing.read(unit, self._ring_id, working_set.now)
+
+    def overdue(self, most: int = 100) -> list[Overdue]:
+        """Return which plans and services should have come by now for the first ready queues.
+
+        :param most: number of queues, from the head of the ring
+        """
+        check_number(most, "a limit")
+        with self._session.snapshot() as (unit, working_set):
+            floor = unit.rings.floors(self._ring_id).look_floor
+            states = queue_states(unit, working_set, by_turn(unit, working_set, most, floor), exact=True)
+            return Servicing.read(unit, self._ring_id, working_set.now).of_queues(states)
+
+    def dry_run(
+        self,
+        limit: Weight | None = None,
+        *,
+        shares: Mapping[str, int] | None = None,
+        order: str | None = None,
+        seed: bytes | None = None,
+        **changes: object,
+    ) -> ForecastBlock:
+        """Return what the next block would take, queue by queue.
+
+        :param limit: limit of the block; by default, that of the DAG or program that planned the latest block
+            (`ForecastBlock.server`), or the ring's service weight
+        :param shares: shares of some origins, instead of theirs
+        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's
+        :param seed: the seed of the order, required in a ring that shuffles
+        :param changes: other settings of the ring, instead of its own
+        """
+        with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
+            return future.next_block()
+
+    def forecast(
+        self,
+        blocks: int = 10,
+        *,
+        limit: Weight | None = None,
+        shares: Mapping[str, int] | None = None,
+        order: str | None = None,
+        seed: bytes | None = None,
+        **changes: object,
+    ) -> list[ForecastBlock]:
+        """Return the next blocks if nothing changes and every message is done; fewer if the queues run empty.
+
+        The parameters are those of `dry_run`; a seed counts for each of the blocks.
+        """
+        check_number(blocks, "a number of blocks")
+        with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
+            return list(future.blocks(blocks))
+
+    def finds_work(
+        self, limit: Weight | None = None, origins: Iterable[str] | None = None, server: str | None = None
+    ) -> bool:
+        """Return whether a block of this limit and these origins would take messages, perhaps after empty ones.
+
+        An empty block may earn the credit with which a later one takes a message; `LOOK_AHEAD` blocks are tried.
+
+        :param limit: limit of the blocks; by default, the ring's service weight
+        :param origins: shell patterns of the origins that they service; by default, all
+        :param server: the DAG that plans them, as `blocks.plan` names it
+        """
+        limit = limit_of(self._session.config, limit)
+        conditions = Conditions(limit, seed=bytes(16), server=server, patterns=OriginPatterns.of(origins))
+        with foresight(self._session, conditions) as future:
+            return any(block.moves for block in future.blocks(LOOK_AHEAD))
+
+    # The ledger.
+
+    def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
+        """Return the weights that blocks offered and granted, queue by queue, latest first."""
+        first, last = (0, LATEST - 1) if block is None else (block, block)
+        with self._store.loose() as unit:
+            return ledger_pages(unit, self._ring_id, limit, first, last)
+
+    def latest_ledger_block(self) -> int | None:
+        """Return the block of the latest page of the ledger; until it changes, so do no shares."""
+        with self._store.loose() as unit:
+            rows = unit.ledger.latest(self._ring_id, 1)
+        return rows[0].block if rows else None
+
+    def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
+        """Return promised and received shares and waits of each origin in the latest blocks of the ledger.
+
+        `airflow_mq.engine.rules.fairness` defines the figures. Current shares, leasts and mosts apply. Queues that wait now
+        are included, even if no block came to them. If more than 100,000 wait, the first ones in the ring's order are
+        included, and `Fairness.partial` is set.
+
+        :param blocks: number of blocks
+        :param most: number of waiting queues to include, from the head of the ring
+        """
+        if not check_number(blocks, "a number of blocks"):
+            raise InvalidInput(f"invalid number of blocks {blocks}: expected at least 1")
+        with without_collector(), self._session.snapshot() as (unit, working_set):
+            return fairness_of(working_set, ledger_pages(unit, self._ring_id, blocks), most)
+
+    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], RecentShare]]:
+        """Return the latest block of the ledger, and the shares of each queue that the latest blocks visited."""
+        check_number(blocks, "a number of blocks")
+        with without_collector(), self._session.snapshot() as (unit, working_set):
+            return recent_shares(unit, working_set, blocks)
+
+    def servers(self) -> list[Server]:
+        """Return the DAGs and programs that serviced the ring recently, with the limits of their latest blocks."""
+        with self._store.loose() as unit:
+            return servers_of(unit, self._ring_id)
+
+    def fits(self, processor: str | None = None) -> list[measures.Fit]:
+        """Return the weights fitted to measured use, per processor and origin."""
+        with self._store.loose() as unit:
+            rows = unit.origins.measures(self._ring_id, processor)
+        return [measures.fit(name, origin, data) for name, origin, data in rows]

@@ -1,0 +1,176 @@
+"""Messages in the store: a peek at those of a queue, and the headers of those of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from ...rules.message import Address
+from ...rules.page import ASIDE, PROCESSED, WAITING, Page
+from ...store import codec
+from ...store.unit import Unit
+from ...store.working_set import StoredSet
+from ..batches import PageRuns, grouped, load_batches
+from ..blocks.block import Block
+from ..blocks.reports import answers_of
+from ..values import Batch, Peeked, moment
+from .order import books_asked
+
+#: Pages of a block that are searched for headers.
+_PAGES = 256
+#: Bytes of pages whose payloads are fetched together.
+_GROUP = 8 << 20
+
+#: Pages and indices of messages of one book.
+Items = set[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class MessageHeaders:
+    """Headers of a message."""
+
+    address: Address
+    headers: Mapping[str, str]
+
+
+def claimed_by(working_set: StoredSet, names: Iterable[str]) -> dict[str, Items]:
+    """Return the messages of books that live blocks hold."""
+    found: dict[str, Items] = {}
+    for name, data in working_set.loader.source.claims_of(list(names)):
+        found.setdefault(name, set()).update(codec.unpack_claim(name, bytes(data)).places())
+    return found
+
+
+def in_flight(unit: Unit, working_set: StoredSet, name: str) -> tuple[Items, Items]:
+    """Return the messages of a book that live blocks hold, and those of them that are reported."""
+    claimed = claimed_by(working_set, [name]).get(name, set())
+    reports = unit.blocks.reports_on(working_set.ring_id, [name])
+    answers = answers_of(row.data for row in reports).get(name)
+    return claimed, answers.items() & claimed if answers else set()
+
+
+def page_at(working_set: StoredSet, address: Address) -> Page | None:
+    """Return the page of an address, with the inbox cut up to there."""
+    book = working_set.book(address.book)
+    while book.end <= address.page and working_set.pull(book):
+        pass
+    page = working_set.page(address.book, address.page)
+    while (
+        page is not None
+        and address.index >= len(page.lengths)
+        and page.index == book.end - 1
+        and working_set.pull(book)
+    ):
+        pass
+    return page
+
+
+def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit: int) -> Iterator[Peeked]:
+    """Yield the first unprocessed messages of a book, or of one of its pages."""
+    book = working_set.book(name)
+    working_set.loader.pages.look_far(name)
+    while working_set.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
+        pass
+    claimed, reported = in_flight(unit, working_set, name)
+    for index in range(book.begin, book.end) if page is None else [page]:
+        if limit <= 0:
+            return
+        stored = working_set.page(name, index)
+        items = () if stored is None else (item for item, mark in enumerate(stored.marks) if mark != PROCESSED)
+        chosen = list(islice(items, limit))
+        if stored is None or not chosen:
+            continue
+        payloads = working_set.payloads(name, stored)
+        headers = working_set.loader.headers(name, stored, chosen[0], chosen[-1] + 1)
+        sent = working_set.loader.payloads.sent_at(name, stored)
+        for item in chosen:
+            if (index, item) in claimed:
+                state = "reported" if (index, item) in reported else "in flight"
+            else:
+                state = "set aside" if stored.marks[item] == ASIDE or index < book.begin else "waiting"
+            note, at = stored.note(item), moment(sent[item]) if item in sent else None
+            address = Address(name, index, item)
+            yield Peeked(address, payloads[item], state, headers.get(item, {}), at, note.attempts, note.weight)
+        limit -= len(chosen)
+
+
+def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: int, *, packed: bool) -> Iterator[Batch]:
+    """Yield the first waiting messages of origins, neighbours of a page together; fetch payloads in groups."""
+    books = {origin: books_asked(working_set, origin) for origin in origins}
+    names = list(chain.from_iterable(books.values()))
+    working_set.loader.inboxes.look_at(names)
+    claimed = claimed_by(working_set, names)
+
+    def all_runs() -> Iterator[PageRuns]:
+        for own in books.values():
+            left = limit
+            for name in own:
+                for runs in _waiting_runs(working_set, name, left, claimed.get(name, ())):
+                    left -= sum(map(len, runs.runs))
+                    yield runs
+
+    for group in grouped(all_runs(), _GROUP, lambda runs: runs.page.used):
+        yield from _dropping(working_set, group, packed=packed)
+
+
+def _waiting_runs(
+    working_set: StoredSet, name: str, limit: int, claimed: Collection[tuple[int, int]]
+) -> Iterator[PageRuns]:
+    """Yield the ranges of the first waiting messages of a book, page by page."""
+    book = working_set.book(name)
+    working_set.loader.pages.look_far(name)
+    while working_set.pull(book) and book.message_count < 4 * limit:
+        pass
+    for index in range(book.begin, book.end):
+        page = working_set.page(name, index) if limit > 0 else None
+        if page is None:
+            continue
+        if claimed or any(page.marks):
+            items = (item for item, mark in enumerate(page.marks) if mark == WAITING and (index, item) not in claimed)
+            runs = list(_runs(islice(items, limit)))
+        else:
+            runs = [range(min(limit, len(page.marks)))]
+        limit -= sum(map(len, runs))
+        yield PageRuns(name, page, runs)
+
+
+def _runs(items: Iterable[int]) -> Iterator[range]:
+    """Yield the ranges of neighbours."""
+    start = stop = -1
+    for item in items:
+        if item != stop:
+            if start >= 0:
+                yield range(start, stop)
+            start = item
+        stop = item + 1
+    if start >= 0:
+        yield range(start, stop)
+
+
+def _dropping(working_set: StoredSet, group: Sequence[PageRuns], *, packed: bool) -> Iterator[Batch]:
+    """Yield the messages of some pages, and drop their payloads afterwards."""
+    yield from load_batches(working_set, group, packed=packed)
+    for _, page, _ in group:
+        page.payloads, page.resolved = [], 0
+    working_set.loader.cache.clear()
+
+
+def headers_of(
+    working_set: StoredSet, block: Block, most: int, is_wanted: Callable[[Mapping[str, str]], bool]
+) -> list[MessageHeaders]:
+    """Return the headers of the first messages of a block that have wanted ones; at most `most`."""
+    places = [(at, claim.origin, run) for claim in block.claims for at, run in enumerate(claim.runs) if run.count]
+    # One page of every queue, before a second one of any.
+    runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:_PAGES]]
+    working_set.loader.pages.fetch([(name, run.page) for name, run in runs])
+    found: list[MessageHeaders] = []
+    for name, run in runs:
+        page = working_set.pages.get((name, run.page))
+        headers = {} if page is None else working_set.loader.headers(name, page, run.first, run.first + run.count)
+        items = set(run.handed_out())
+        wanted = (item for item in sorted(headers) if item in items and is_wanted(headers[item]))
+        found += [MessageHeaders(Address(name, run.page, item), headers[item]) for item in wanted]
+        if len(found) >= most:
+            break
+    return found[:most]

@@ -1,0 +1,499 @@
+"""States of queues, and totals of a ring: exact, or bounded however much is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import reduce
+from math import inf
+
+from ...rules.book import Book
+from ...rules.config import RingConfig
+from ...rules.groups import SEPARATOR
+from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
+from ...rules.page import ASIDE, PROCESSED, Page
+from ...rules.priority import REGULAR, book_name, books_of, origin_of, priority_of, queue_name
+from ...rules.weigher import PER
+from ...rules.weight import LARGEST, Weight
+from ...store import codec
+from ...store.books import TotalsRow
+from ...store.rows import LATEST, PLANNED, page_of
+from ...store.unit import Unit
+from ...store.working_set import StoredSet
+from ..blocks.block import Block, block_of
+from ..blocks.reports import answers_of
+from ..session import RingSession
+from ..values import moment
+from .messages import claimed_by
+from .order import books_asked, origins_from
+from .waiting import first_row_id
+
+#: Inbox rows of a queue that a bounded reading adds up.
+MOST_ROWS = 1_000
+_NO_TOTALS = TotalsRow("", 0, 0, None, 0, 0, None, 0)
+#: Live blocks that are read.
+_LIVING = 1_000
+#: Seconds within which messages are recent.
+RECENT = 600.0
+#: Queues whose footprints are added up at once.
+_BATCH = 1_000
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """State of a queue."""
+
+    origin: str
+    priority: str = REGULAR
+    #: Messages that wait, are in flight (reported or not) or are set aside, and their bytes.
+    messages: int = 0
+    size: int = 0
+    #: Whether these are lower bounds, because the reading was bounded.
+    more: bool = False
+    in_flight: int = 0
+    set_aside: int = 0
+    #: Time at which the first waiting message was sent, and seconds since then.
+    oldest: datetime | None = None
+    age: float | None = field(default=None, compare=False)
+    #: Reason for which blocks skip it: `paused`, `in flight` or `backoff`; the end of a backoff.
+    skipped: str = ""
+    wakes_at: datetime | None = None
+    share: int = 1
+    #: Messages sent within the last `recent` seconds that are still stored; 0 unless requested.
+    recent: int = 0
+
+    @property
+    def name(self) -> str:
+        """The origin, marked if this is its high queue."""
+        return queue_name(self.origin, self.priority)
+
+    @property
+    def ready(self) -> int:
+        """Messages that a block may take."""
+        return max(self.messages - self.in_flight - self.set_aside, 0)
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it has a turn: some message is not set aside."""
+        return self.messages > self.set_aside
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused, by itself or with a group above it."""
+        return self.skipped == "paused"
+
+
+@dataclass(frozen=True)
+class PageState:
+    """A stored page of a queue."""
+
+    page: int
+    #: Index of its first message without an attempt.
+    first: int
+    messages: int
+    size: int
+    #: Its set-aside messages.
+    kept: int
+    #: `head` (serviced next), `waiting`, or `stale` (behind the window, for set-aside messages).
+    state: str
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Totals of a ring: messages that wait or are in flight."""
+
+    messages: int = 0
+    size: int = 0
+    #: Queues that hold some of these messages.
+    queues: int = 0
+    #: Seconds since the oldest of them was sent; None without messages.
+    age: float | None = None
+    #: Their weight by the ring's weigher, without weights that senders set.
+    weight: Weight = Weight(0, 0)
+    #: Their weight in full blocks; None without a service weight.
+    blocks: float | None = None
+    #: Messages that are not due yet, and set-aside messages; these count nowhere else.
+    delayed: int = 0
+    set_aside: int = 0
+    #: Messages of live blocks, except those executed by hand.
+    in_flight: int = 0
+    #: Some of its queues, the deepest first.
+    deepest: Sequence[QueueState] = ()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are not in flight."""
+        return max(self.messages - self.in_flight, 0)
+
+
+@dataclass(frozen=True)
+class RingState:
+    """A ring from its head on, from a bounded reading."""
+
+    now: datetime
+    version: int
+    #: Number of queues in the ring, without those that no block has loaded yet.
+    ready: int
+    #: The first queues, high ones first.
+    queues: Sequence[QueueState]
+    #: Messages of live blocks.
+    in_flight: int
+
+
+def queue_states(
+    unit: Unit,
+    working_set: StoredSet,
+    names: Sequence[str],
+    *,
+    recent: float = 0.0,
+    most: int | None = None,
+    exact: bool = False,
+) -> list[QueueState]:
+    """Return the states of books, without empty ones.
+
+    :param recent: seconds within which messages count as recent
+    :param most: inbox rows of a queue to add up
+    :param exact: return the time of the first waiting message, not of the first message in its page
+    """
+    most = MOST_ROWS if most is None else most
+    working_set.loader.load_books(names)
+    requests = [(name, working_set.stored[name].cut.floor, working_set.book(name).begin) for name in names]
+    since = working_set.now - int(recent * 1_000_000)
+    rows = unit.books.depths(working_set.ring_id, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
+    claims = working_set.loader.source.claims_of(names)
+    in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data in claims)
+    first = _first_sent(unit, working_set, names) if exact else {}
+    states = []
+    for name, rows_read, items, size, oldest, new, set_aside in rows:
+        book = working_set.book(name)
+        for _, cut_items, cut_size in unit.inbox.facts(working_set.ring_id, sorted(working_set.stored[name].cut.ahead)):
+            items, size = items - cut_items, size - cut_size
+        shift = working_set.loader.source.shift(name)
+        items, size, set_aside = items + shift.uncut, size + shift.uncut_size, set_aside + shift.set_aside
+        if book.message_count + items <= 0:
+            continue
+        state = _state(working_set, book, book.message_count + items, book.size + size, first.get(name, oldest))
+        states.append(
+            replace(state, more=rows_read == most, in_flight=in_flight.get(name, 0), set_aside=set_aside, recent=new)
+        )
+    return states
+
+
+def _state(working_set: StoredSet, book: Book, messages: int, size: int, sent: int | None) -> QueueState:
+    """Return the state of one book, by its settings and its first waiting message."""
+    wakes_at = moment(working_set.stored[book.origin].row.wake_at) if book.skipped == "backoff" else None
+    return QueueState(
+        origin_of(book.origin),
+        priority_of(book.origin),
+        messages=messages,
+        size=size,
+        oldest=None if sent is None else moment(sent),
+        age=_age(sent, working_set.now),
+        skipped=book.skipped,
+        wakes_at=wakes_at,
+        share=book.standing.share,
+    )
+
+
+def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for name, count in pairs:
+        sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+def _age(sent: int | None, now: int) -> float | None:
+    return None if sent is None else max(now - sent, 0) / 1_000_000
+
+
+def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, int]:
+    """Return the time of the first waiting message of each book that has pages."""
+    books = [book for book in map(working_set.book, names) if book.is_ready]
+    working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
+    mails = {book.origin: mail for book in books if (mail := first_row_id(working_set, book)) is not None}
+    sent = unit.inbox.sent_at(working_set.ring_id, {name: [row_id] for name, row_id in mails.items()})
+    return {name: sent[mail] for name, mail in mails.items() if mail in sent}
+
+
+def live_blocks(unit: Unit, ring: int) -> list[Block]:
+    """Return live blocks, latest first."""
+    return [block_of(row) for row in unit.blocks.latest(ring, PLANNED, limit=_LIVING)]
+
+
+def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
+    """Return the totals of a ring; the database adds them up.
+
+    The age may be that of a set-aside message, until its page is processed.
+    """
+    ring, config, now = working_set.ring_id, working_set.config, working_set.now
+    delayed, set_aside = unit.set_aside.beside(ring)
+    shift = working_set.loader.source.shift()
+    delayed, set_aside = delayed + shift.delayed, set_aside + shift.set_aside
+    in_flight = sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand)
+    shown = _shown_states(unit, working_set)
+    rows = unit.books.totals(ring, max(deepest, 1) + len(shown), oldest=False)
+    if not rows and not shown:
+        return Backlog(delayed=delayed, set_aside=set_aside, in_flight=in_flight)
+    total = rows[0] if rows else _NO_TOTALS
+    ahead = [id_ for packed in unit.books.overtaken(ring) for id_ in codec.unpack_numbers(packed)[0]]
+    cut = unit.inbox.facts(ring, ahead)
+    messages = total.all_messages - sum(items for _, items, _ in cut) + shift.messages
+    size = total.all_size - sum(size for _, _, size in cut) + shift.size
+    weight = _weight(config, messages, size)
+    names = by_depth(rows, shown)[:deepest]
+    return Backlog(
+        messages,
+        size,
+        total.queues + sum(_change(working_set, name, state) for name, state in shown.items()),
+        _age(total.all_sent, now) if not shown else _oldest_age(unit, working_set, shown),
+        weight,
+        None if config.service_weight is None else weight.part_of(config.service_weight),
+        delayed,
+        set_aside,
+        in_flight,
+        queue_states(unit, working_set, names, most=LATEST, exact=True),
+    )
+
+
+# Recorded ends that are not applied: queues that a reading shows otherwise than the store's totals have them.
+
+
+def _shown_states(unit: Unit, working_set: StoredSet) -> dict[str, QueueState | None]:
+    """Return the states of these queues by book; None for those that are empty."""
+    names = list(working_set.loader.source.shown())
+    found: dict[str, QueueState | None] = dict.fromkeys(names)
+    for state in queue_states(unit, working_set, names, most=LATEST) if names else ():
+        found[book_name(state.origin, state.priority)] = state
+    return found
+
+
+def _waiting(state: QueueState | None) -> int:
+    return 0 if state is None else state.messages - state.set_aside
+
+
+def _change(working_set: StoredSet, name: str, state: QueueState | None) -> int:
+    """Return by how much a queue changes the number of queues with messages."""
+    waiting = _waiting(state)
+    return (waiting > 0) - (waiting - working_set.loader.source.shift(name).messages > 0)
+
+
+def by_depth(rows: Iterable[TotalsRow], shown: Mapping[str, QueueState | None]) -> list[str]:
+    """Return books by their messages that are not set aside."""
+    depths = {row.origin: row.messages for row in rows} | {name: _waiting(state) for name, state in shown.items()}
+    return sorted((name for name in depths if depths[name]), key=lambda name: (-depths[name], name))
+
+
+def oldest_states(unit: Unit, working_set: StoredSet, limit: int) -> list[QueueState]:
+    """Return the states of the queues whose first message was sent longest ago."""
+    shown = _shown_states(unit, working_set)
+    rows = unit.books.totals(working_set.ring_id, limit + len(shown), oldest=True)
+    ages = {row.origin: _age(row.sent, working_set.now) for row in rows if row.origin not in shown}
+    ages |= {name: state.age for name, state in shown.items() if state is not None and _waiting(state)}
+    names = sorted(ages, key=lambda name: (inf if (age := ages[name]) is None else -age, name))
+    return queue_states(unit, working_set, names[:limit], most=LATEST, exact=True)
+
+
+def _oldest_age(unit: Unit, working_set: StoredSet, shown: Mapping[str, QueueState | None]) -> float | None:
+    rows = unit.books.totals(working_set.ring_id, 1 + len(shown), oldest=True)
+    ages = [_age(row.sent, working_set.now) for row in rows if row.origin not in shown]
+    ages += [state.age for state in shown.values() if state is not None and _waiting(state)]
+    return max((age for age in ages if age is not None), default=None)
+
+
+def _weight(config: RingConfig, messages: int, size: int) -> Weight:
+    """Return the weight of messages together, without rounding each up."""
+    base, per_byte = config.weigher.base, config.weigher.per_byte
+    return Weight(*(min(base[part] * messages + per_byte[part] * size // PER, LARGEST) for part in (0, 1)))
+
+
+def page_states(working_set: StoredSet, name: str, limit: int) -> list[PageState]:
+    """Return the first stored pages of a book."""
+    begin = working_set.book(name).begin
+    pages = [page_of(row) for row in working_set.loader.source.pages([(name, 0, LATEST)], limit)]
+    head = next((page.index for page in pages if page.index >= begin), None)
+    return [
+        PageState(
+            page.index,
+            page.first_index,
+            page.remaining,
+            page.remaining_size,
+            sum(mark == ASIDE for mark in page.marks),
+            "stale" if page.index < begin else "head" if page.index == head else "waiting",
+        )
+        for page in pages
+    ]
+
+
+# Footprints.
+
+
+def footprint(session: RingSession, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
+    """See `MessageQueue.footprint`."""
+    check_origin(origin)
+    with session.snapshot(names=None if below else books_of(origin)) as (unit, working_set):
+        return reduce(Footprint.plus, _footprints_below(unit, working_set, origin, priority, below))
+
+
+def footprints(
+    session: RingSession, prefix: str = "", after: str = "", limit: int = 100
+) -> list[tuple[str, Footprint]]:
+    """See `MessageQueue.footprints`."""
+    for text in (prefix, after):
+        check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
+    check_number(limit, "a limit")
+    with session.snapshot() as (unit, working_set):
+        origins = origins_from(unit, working_set, prefix, after, limit)
+        names = [name for origin in origins for name in books_of(origin)] if working_set.config.high else origins
+        found = dict(_footprints(unit, working_set, names))
+        shown = working_set.loader.source.shown()
+        pairs = [
+            (origin, reduce(Footprint.plus, (found[name] for name in books_asked(working_set, origin))))
+            for origin in origins
+        ]
+        # A queue that a recorded end has emptied is gone.
+        return [(origin, one) for origin, one in pairs if one.count or one.pages or origin not in shown]
+
+
+def _footprints_below(
+    unit: Unit, working_set: StoredSet, origin: str, priority: str | None, below: bool
+) -> Iterator[Footprint]:
+    batch = [origin]
+    while batch:
+        names = [name for origin_ in batch for name in books_asked(working_set, origin_, priority)]
+        yield from (footprint for _, footprint in _footprints(unit, working_set, names))
+        batch = origins_from(unit, working_set, origin + SEPARATOR, batch[-1], _BATCH) if below else []
+
+
+def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> list[tuple[str, Footprint]]:
+    working_set.loader.inboxes.look_at(list(names))
+    reports: dict[str, list[bytes]] = {}
+    for name, data in unit.blocks.reports_on(working_set.ring_id, names):
+        reports.setdefault(name, []).append(bytes(data))
+    claimed = claimed_by(working_set, list(reports)) if reports else {}
+    found: list[tuple[str, Footprint]] = []
+    for name in names:
+        book = working_set.book(name)
+        while working_set.pull(book):
+            pass
+        answers = answers_of(reports.get(name, ())).get(name)
+        # A report may contain messages that its block does not hold; they do not count.
+        items = answers.items() & claimed.get(name, set()) if answers else set()
+        found.append((name, _without(working_set, name, book.footprint, items)))
+    return found
+
+
+def _without(working_set: StoredSet, name: str, footprint: Footprint, items: set[tuple[int, int]]) -> Footprint:
+    """Return a footprint without reported messages, which are gone for every reader."""
+    if not items:
+        return footprint
+    working_set.loader.pages.fetch((name, page) for page, _ in items)
+    sizes = [
+        page.held_of(item) for index, item in items if (page := working_set.page(name, index)) and _is_there(page, item)
+    ]
+    return Footprint(footprint.pages, footprint.ready_pages, footprint.count - len(sizes), footprint.size - sum(sizes))
+
+
+def _is_there(page: Page, item: int) -> bool:
+    return item < len(page.marks) and page.marks[item] != PROCESSED
+
+
+# A count of all queues.
+
+#: Books, and inbox rows, that are read at once.
+_BOOKS, _ROWS = 2_000, 10_000
+#: Queues that a survey counts one by one at most.
+MOST_QUEUES = 250_000
+_NO_CUT: tuple[int, frozenset[int]] = (0, frozenset())
+
+
+@dataclass
+class QueueDepth:
+    """Messages and bytes of a queue, those of them that are set aside, and the id of its first inbox row."""
+
+    messages: int = 0
+    size: int = 0
+    first: int = LATEST
+    set_aside: int = 0
+    set_aside_size: int = 0
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it has a turn: some message is not set aside."""
+        return self.messages > self.set_aside
+
+
+@dataclass
+class Survey:
+    """Exact depths of all queues, by the names of their books, added up in short reads."""
+
+    depths: dict[str, QueueDepth] = field(default_factory=dict)
+    messages: int = 0
+    size: int = 0
+    set_aside: int = 0
+    set_aside_size: int = 0
+    #: Number of queues of which all is set aside.
+    set_aside_queues: int = 0
+    #: Whether everything is counted, and whether there were more than `MOST_QUEUES` queues.
+    done: bool = False
+    cut_short: bool = False
+
+    def count(self, unit: Unit, ring: int) -> None:
+        """Count the queues of a ring; changes meanwhile may be counted as they were before."""
+        cuts: dict[str, tuple[int, frozenset[int]]] = {}
+        after, last = "", 0
+        while rows := unit.books.summaries(ring, after, _BOOKS):
+            for name, messages, size, floor, ahead, first in rows:
+                cuts[name] = floor, frozenset(codec.unpack_numbers(bytes(ahead))[0]) if ahead else frozenset()
+                if messages:
+                    self._add(name, messages, size, LATEST if first is None else first)
+            after = rows[-1].origin
+        while mails := unit.inbox.sizes(ring, last, _ROWS):
+            for last, owner, name, items, size in mails:
+                floor, cut = cuts.get(name, _NO_CUT)
+                if owner == ring and last >= floor and last not in cut:
+                    self._add(name, items, size, last)
+        after = ""
+        while asides := unit.set_aside.by_queue(ring, after, _BOOKS):
+            for after, messages, size in asides:
+                self._set_aside(after, messages, size)
+
+    def add_ends(self, working_set: StoredSet) -> None:
+        """Add by what recorded ends change that are not applied yet."""
+        source = working_set.loader.source
+        for name in source.shown():
+            shift, depth = source.shift(name), self.depths.setdefault(name, QueueDepth())
+            before = replace(depth)
+            depth.messages = max(depth.messages + shift.messages + shift.set_aside, 0)
+            depth.size = max(depth.size + shift.size + shift.set_aside_size, 0) if depth.messages else 0
+            depth.set_aside = min(max(depth.set_aside + shift.set_aside, 0), depth.messages)
+            depth.set_aside_size = min(max(depth.set_aside_size + shift.set_aside_size, 0), depth.size)
+            for figure in ("messages", "size", "set_aside", "set_aside_size"):
+                setattr(self, figure, getattr(self, figure) + getattr(depth, figure) - getattr(before, figure))
+            self.set_aside_queues += (depth.set_aside > 0 and not depth.in_ring) - (
+                before.set_aside > 0 and not before.in_ring
+            )
+            if not depth.messages:
+                del self.depths[name]
+
+    def _set_aside(self, name: str, messages: int, size: int) -> None:
+        """Record how much of a counted queue is set aside; what was set aside meanwhile cannot exceed what it holds."""
+        depth = self.depths.get(name)
+        if depth is not None:
+            depth.set_aside, depth.set_aside_size = min(messages, depth.messages), min(size, depth.size)
+            self.set_aside += depth.set_aside
+            self.set_aside_size += depth.set_aside_size
+            self.set_aside_queues += not depth.in_ring
+
+    def _add(self, name: str, messages: int, size: int, first: int) -> None:
+        depth = self.depths.get(name)
+        if depth is None:
+            if len(self.depths) >= MOST_QUEUES:
+                self.cut_short = True
+                return
+            depth = self.depths[name] = QueueDepth()
+        depth.messages += messages
+        depth.size += size
+        depth.first = min(depth.first, first)
+        self.messages += messages
+        self.size += size

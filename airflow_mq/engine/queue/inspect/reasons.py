@@ -1,0 +1,106 @@
+"""Reasons for which a message waits: for each case its facts, a sentence, and the changes that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...rules.judging import FRACTION, MOST, OVERWEIGHT, SIZE
+from ...rules.message import Address
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The reason for which a message, or the first one of a queue, waits."""
+
+    origin: str
+    #: The message; of a queue, the first one that waits.
+    address: Address | None
+    #: `next` (the next block takes it), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`, `paused`,
+    #: `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, `stuck` (its
+    #: queue waits behind a message that is heavier than any block that services it), or `unserved` (no DAG or program
+    #: that services the ring takes this origin).
+    reason: str
+    #: The reason as a sentence.
+    sentence: str
+    #: Number of the next block that tries it if nothing changes, from 1; None if none does, or if that is unknown.
+    block: int | None = None
+    #: Changes that would help.
+    remedies: Sequence[str] = ()
+    #: Number of failed attempts.
+    attempts: int = 0
+    #: Error of the latest attempt, or the reason for which no processor got the message.
+    last_error: str = ""
+
+
+#: Reasons for which a message waits for a block.
+WAITS_FOR_A_BLOCK = ("next", "turn", "limit", "spent", "behind", "overweight", "expired", "chance", "backoff")
+ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
+_SETTLE = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
+_SHORTER = "a shorter backoff of the ring, for what goes back from then on"
+_TIME = "nothing but time: the sender set this time, or the ring's backoff, as an attempt failed"
+_ASIDE = "{address} is set aside: {why}; it waits for a person."
+_EXECUTE = "airflow-mq set-aside execute {address} --processor module:function"
+_REQUEUE = "a higher limit, then airflow-mq set-aside requeue {address} --why …"
+_DISCARD = "airflow-mq set-aside discard {address} --why …"
+_PROCESSOR = "a processor whose origins match {origin}, in one of these DAGs or in another"
+_TOO_MUCH = "{subject} {why}: {when} sets it aside."
+_CHANGE = "airflow-mq ring change"
+
+#: Texts of each case: the reason, a sentence, and what would help. Braces hold the names of facts.
+CASES: dict[str, tuple[str, str, list[str]]] = {
+    # A block holds it.
+    "all in flight": ("in flight", "all that waits of {origin} is in flight, in {holders}.", [_SETTLE]),
+    "to be dropped": ("in flight", "{address} has expired: it is dropped when {held_by}, is settled.", [_SETTLE]),
+    "to be set aside": ("in flight", "{address} is set aside when {held_by}, is settled: {why}.", [_SETTLE]),
+    "processed": ("in flight", "{address} is being processed in {held_by}.", [_SETTLE]),
+    "executed": ("in flight", "{address} is being executed by hand in {held_by}.", [_SETTLE]),
+    "reported": ("reported", "{address} was answered for in block {number}, and goes when that is settled.", [_SETTLE]),
+    # No block takes it.
+    "not due": ("not due", "{messages} not due before {due}.", [_TIME]),
+    "empty": ("empty", "{origin} has no messages.", []),
+    "all set aside": (
+        "set aside", "all that is left of {origin} is set aside ({count:,}), and waits for a person.",
+        ["airflow-mq set-aside list --origin {origin}"],
+    ),
+    "set aside": ("set aside", _ASIDE, [_EXECUTE, _DISCARD]),
+    "set aside by a limit": ("set aside", _ASIDE, [_EXECUTE, _REQUEUE, _DISCARD]),
+    "waits aside": (
+        "backoff", "{address} went back and waits aside until {due}: then it joins its queue again, behind all others, "
+        "at a new address.", [_SHORTER],
+    ),
+    "gone": ("gone", "{address} is gone: it was processed, or dropped.", []),
+    "nowhere": ("nowhere", "no message was ever at {address}{later}.", []),
+    # Its queue is skipped.
+    "paused": ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
+    "ordered": ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
+    "backoff": ("backoff", "a message of {origin} went back; its queue is tried again from {wake_at} on.", [_SHORTER]),
+    # No server can take it.
+    "unserved": (
+        "unserved", "{subject} waits for a processor: no DAG or program that services this ring takes {origin} "
+        "({servers}).", [_PROCESSOR],
+    ),
+    "stuck": (
+        "stuck", "{subject} {needs} {weight}, more than the {room} that {blocks} can carry: it stays where it is.",
+        ["a limit of at least {least} for these blocks", f"setting it aside: {_CHANGE} --set set_aside_above=block"],
+    ),
+    # A block takes it, sooner or later.
+    "chance": (
+        "chance", "{subject} waits for its turn, which is drawn anew for each block, as this ring shuffles.",
+        ["specify the seed of the next blocks to get an answer"],
+    ),
+    "next": ("next", "{subject} runs in {when}{lacks}.", []),
+    "expired": ("expired", "{address} has expired: {when} drops it.", ["that it is sent again, to expire later"]),
+    OVERWEIGHT: (
+        "overweight", _TOO_MUCH, [f"a limit that leaves {{weight}} for a message: {_CHANGE} --service-weight {{wider}}"]
+    ),
+    MOST: ("overweight", _TOO_MUCH, ["a most that allows {weight}: airflow-mq queue set {origin} --most …"]),
+    FRACTION: ("overweight", _TOO_MUCH, [f"a most_of_limit that allows {{weight}}: {_CHANGE} --set most_of_limit=…"]),
+    SIZE: ("overweight", _TOO_MUCH, [f"a max_message_size of {{size}}: {_CHANGE} --set max_message_size={{size}}"]),
+    # No earlier block takes it; forecasts find what would help.
+    "behind": ("behind", "{behind:,} of its own queue come before it", []),
+    "group spent": ("spent", "it, or a group that holds it, had its share or its most of the blocks before", []),
+    "spent": ("spent", "it weighs {weight}, for which its queue has not saved enough yet", []),
+    "limit": ("limit", "it weighs {weight}, more than others leave of the blocks before", []),
+    "turn": ("turn", "the blocks before are full when its turn would come", []),
+}  # fmt: skip

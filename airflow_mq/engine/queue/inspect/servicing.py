@@ -1,0 +1,187 @@
+"""Whether a ring is serviced: the latest plans and services, and the time since which one is overdue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+
+from ...rules.config import DAY
+from ...store import codec
+from ...store.rows import PLANNED, BlockRow
+from ...store.unit import Unit
+from ....words import span, when
+from ..servers import Server, server_of, servers_of
+from ..values import moment
+from .queues import QueueState
+
+#: Returns whether the DAG of a server is paused; None if that is unknown.
+IsPaused = Callable[[Server], bool | None]
+#: Latest plans whose intervals count.
+_PLANS = 50
+#: Plans of one run are this close together, in seconds; the interval between runs is longer.
+_TOGETHER = 1.0
+#: A plan is overdue after this multiple of the usual interval, but not within the first seconds: tasks start late.
+_PATIENCE, _LEAST_PATIENCE = 1.5, 60.0
+#: Seconds after which a plan is overdue if there is no interval yet.
+_UNKNOWN_INTERVAL = 600.0
+_NEVER = "No block has ever serviced this ring."
+_FORGOTTEN = "No block has serviced this ring within its kept history."
+_NO_SERVER = "a DAG with block(), or airflow-mq service"
+
+
+def unknown_pause(server: Server) -> bool | None:
+    """Return None: only Airflow knows which DAGs are paused."""
+    return None
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """A plan or a service that should have come."""
+
+    sentence: str
+    remedy: str
+    #: Whether nothing has serviced the ring yet, but its message is so young that someone may still be setting it up.
+    is_new: bool = False
+    #: The sentence as a few words, for a column.
+    brief: str = ""
+
+
+@dataclass(frozen=True)
+class Servicing:
+    """The latest plans and services of a ring, of any origin."""
+
+    now: datetime
+    #: Whether any block or service was ever counted.
+    ever: bool
+    #: The DAGs and programs that service the ring, each with its latest block.
+    servers: Sequence[Server]
+    #: The latest plans and services, latest first.
+    plans: Sequence[Server]
+    #: The servers of the blocks in progress.
+    live: Sequence[Server]
+    #: The service in place that holds the ring, and until when; None without one.
+    holder: str | None
+    held_until: datetime | None
+
+    @classmethod
+    def read(cls, unit: Unit, ring: int, now: int) -> Servicing:
+        """Read the servicing of a ring."""
+        live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED, limit=_PLANS) if row.deadline > now]
+        activity = unit.rings.activity(ring)
+        return cls(
+            now=moment(now),
+            ever=activity.blocks > 0,
+            servers=servers_of(unit, ring),
+            plans=_latest_plans(unit, ring),
+            live=[server for server in live if server is not None],
+            holder=(activity.lease_holder or "an unknown process") if activity.lease_until else None,
+            held_until=moment(activity.lease_until) if activity.lease_until else None,
+        )
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a service in place holds the ring now; one that died holds it until its lease is over."""
+        return self.held_until is not None and self.held_until > self.now
+
+    def overdue(self, origin: str, sent: datetime | None, is_paused: IsPaused = unknown_pause) -> Overdue | None:
+        """Return the plan or service that a waiting message should have met by now; None if none is overdue.
+
+        A message waits from its sending, or from the last plan that may have left it out.
+
+        :param sent: time at which the message was sent; None if that is unknown
+        """
+        takers = sorted((server for server in self.servers if server.takes(origin)), key=_at, reverse=True)
+        if not takers:
+            # The servers of other origins are named by the reason `unserved`.
+            return None if self.servers or self.is_held else self._never(sent)
+        latest, awake = takers[0], [server for server in takers if not _is_paused(server, is_paused)]
+        if latest not in awake and not any(self._age(server) < self._patience(server) for server in awake):
+            return self._since(origin, latest, is_paused)
+        if self.is_held or any(server.takes(origin) for server in self.live):
+            return None
+        age = self._age(latest)
+        waited = age if sent is None else min(age, (self.now - sent).total_seconds())
+        longest = _PATIENCE * max(self._intervals(latest), default=0.0)
+        if waited < self._patience(latest) and age < max(DAY, longest):
+            return None
+        return self._since(origin, latest, is_paused)
+
+    def of_queues(self, states: Iterable[QueueState], is_paused: IsPaused = unknown_pause) -> list[Overdue]:
+        """Return what is overdue for the ready ones of these queues, each once."""
+        ready = (state for state in states if state.ready and not state.skipped)
+        found = (self.overdue(state.origin, state.oldest, is_paused) for state in ready)
+        by_sentence: dict[str, Overdue] = {}
+        for overdue in found:
+            if overdue is not None and (overdue.sentence not in by_sentence or not overdue.is_new):
+                by_sentence[overdue.sentence] = overdue
+        return list(by_sentence.values())
+
+    def _never(self, sent: datetime | None) -> Overdue:
+        is_new = sent is not None and (self.now - sent).total_seconds() < _UNKNOWN_INTERVAL
+        sentence = _FORGOTTEN if self.ever else _NEVER
+        return Overdue(sentence, _NO_SERVER, is_new and not self.ever, sentence.removesuffix("."))
+
+    def _age(self, server: Server) -> float:
+        return (self.now - server.at).total_seconds()
+
+    def _intervals(self, server: Server) -> list[float]:
+        """Return the seconds between the latest plans of a server."""
+        times = [plan.at for plan in self.plans if plan.name == server.name]
+        gaps = [(later - earlier).total_seconds() for later, earlier in pairwise(times)]
+        return [gap for gap in gaps if gap > _TOGETHER]
+
+    def _patience(self, server: Server) -> float:
+        intervals = self._intervals(server)
+        return max(_PATIENCE * median(intervals), _LEAST_PATIENCE) if intervals else _UNKNOWN_INTERVAL
+
+    def _since(self, origin: str, latest: Server, is_paused: IsPaused) -> Overdue:
+        """Return that no plan or service came since the latest one, with what to look at."""
+        intervals = self._intervals(latest)
+        usual = f"; usually every {span(median(intervals))}" if intervals else ""
+        since = f"since {when(latest.at)} ({span(self._age(latest))}{usual})"
+        whose = "" if all(server.takes(origin) for server in self.servers) else f" that takes {origin}"
+        brief = f"No block for {span(self._age(latest))}{usual}"
+        dag = latest.dag_id
+        if dag is None:
+            sentence = f"Nothing{whose} has serviced this ring {since}. Is {latest.title} running?"
+            return Overdue(sentence, _NO_SERVER, brief=brief)
+        state = is_paused(latest)
+        look = {
+            True: f"DAG {dag} is paused.",
+            False: f"DAG {dag} is not paused: look at its latest runs.",
+            None: f"Is DAG {dag} paused?",
+        }[state]
+        remedy = f"the runs of DAG {dag}" if state is False else f"airflow dags unpause {dag}"
+        brief = look.removesuffix(".") if state else brief
+        return Overdue(f"No block{whose} has been planned {since}. {look}", remedy, brief=brief)
+
+
+def _at(server: Server) -> datetime:
+    return server.at
+
+
+def _is_paused(server: Server, is_paused: IsPaused) -> bool:
+    return server.dag_id is not None and is_paused(server) is True
+
+
+def _latest_plans(unit: Unit, ring: int) -> list[Server]:
+    """Return the latest plans and services of a ring, latest first: of blocks also those that found nothing."""
+    found: dict[int, Server] = {}
+    for block, at, data in unit.ledger.heads(ring, _PLANS):
+        record = codec.unpack_ledger_head(bytes(data)).get("server")
+        if record is not None:
+            found[block] = server_of(record, block, at)
+    for row in unit.blocks.latest(ring, limit=_PLANS):
+        planner = _planner(row)
+        if planner is not None:
+            found[row.number] = planner
+    return [found[number] for number in sorted(found, reverse=True)]
+
+
+def _planner(row: BlockRow) -> Server | None:
+    """Return the server that planned a block; None of a message executed by hand."""
+    record = row.details_json.get("server")
+    return None if record is None else server_of(record, row.number, row.planned_at)

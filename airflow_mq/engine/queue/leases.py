@@ -1,0 +1,269 @@
+"""Leases: a view that returns one message at a time and never waits, and the tokens that lease these messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from ..rules.claims import Claim, Claiming, Scales
+from ..rules.errors import TokenRefused, UnknownBlock
+from ..rules.message import check_origin, check_seconds
+from ..rules.outcome import DONE, Outcome, check_outcome
+from ..rules.page import Page
+from ..rules.priority import books_of
+from ..rules.service import Credit, Ladder, overweight_limit
+from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
+from ..store.rows import PLANNED
+from ..store.unit import Unit
+from ..store.working_set import StoredSet
+from .blocks.blocks import Blocks
+from .blocks.plan import VIEWED, new_block
+from .blocks.settlement import BlockSettler, refusal
+from .inspect.queues import footprint, footprints
+from .sending.commands import Commands
+from .session import RingSession
+from .tokens import GivenTokens, ReferenceToken, address_of, complete_in, only_address, read_tokens
+from .values import Enqueued, moment
+
+#: Footprints that one snapshot adds up.
+_SOME = 1000
+
+
+class View:
+    """Next messages of an origin or of the ring, one at a time. No method waits.
+
+    ::
+
+        view = queue.leases.view("acme")
+        while token := view.try_next():
+            handle(token.fetch())
+            token.complete()
+
+    Messages of one origin come first in, first out. Of a ring, each ready origin gives one message in turn. High
+    messages come before regular ones. Paused origins give no message. An ordered origin gives its next message when the
+    one before is completed or given back. A view has no budget: it also gives messages that are heavier than any block.
+    """
+
+    def __init__(self, leases: Leases, origin: str | None, lease: float | None) -> None:
+        self._leases = leases
+        self.origin = None if origin is None else check_origin(origin)
+        self._lease = None if lease is None else check_seconds(lease, "a lease")
+
+    def try_next(self) -> ReferenceToken | None:
+        """Lease the next message; return None if there is none at the moment."""
+        self._leases.session.refuse_nested()
+        while True:
+            self._leases.settle_completed()
+            token, decided = self._try_once()
+            if token is not None and decided is not None:
+                # Messages that expired are not in flight until a later call.
+                self._leases.end_at_once(decided)
+            if token is not None or decided is None:
+                return token
+
+    def _try_once(self) -> tuple[ReferenceToken | None, bytes | None]:
+        """Lease the next message, if any. If others expired or are too heavy, return the block that decides so."""
+        session, block = self._leases.session, None
+        with session.try_transaction(skip_in_flight=False, planning=True) as held:
+            if held is None:
+                return None, None
+            unit, working_set = held
+            claim, decided = self._next_claim(working_set)
+            if decided:
+                # A block that is past its deadline: settling it carries the decisions out.
+                row = new_block(session, unit, None, 0.0, working_set.now, decided, ZERO, ZERO, {"order": VIEWED})
+                block = bytes(row.token)
+            return None if claim is None else self._write(unit, working_set, claim), block
+
+    #: The name that queue stores use for `try_next`.
+    pop = try_next
+
+    def __len__(self) -> int:
+        """Return the number of unprocessed messages, leased ones included."""
+        return self._leases.count(self.origin)
+
+    def __bool__(self) -> bool:
+        """Return true: an empty view is a valid object, too."""
+        return True
+
+    def __iter__(self) -> Iterator[ReferenceToken]:
+        """Yield tokens as long as there is a next message."""
+        while token := self.try_next():
+            yield token
+
+    def _next_claim(self, working_set: StoredSet) -> tuple[Claim | None, list[Claim]]:
+        """Claim the next message; return the claims of queues of which only decisions were made, too."""
+        limit = working_set.config.service_weight or UNLIMITED
+        claiming = Claiming(Scales(working_set), merge=False)
+        ladder = Ladder(working_set, Meter(UNLIMITED), overweight_limit(working_set, limit), claiming)
+        ladder.credit = _One()
+        decided: list[Claim] = []
+        for name in self._books(working_set):
+            ladder.service_queue(name)
+            claim = claiming.claims.pop() if claiming.claims else None
+            if claim is None:
+                continue
+            claim.runs = [run for run in claim.runs if run.count or run.closed]
+            if claim.messages:
+                if self.origin is None:
+                    _move_to_the_end(working_set, name)
+                return claim, decided
+            if any(run.decisions for run in claim.runs):
+                decided.append(claim)
+        return None, decided
+
+    def _books(self, working_set: StoredSet) -> Iterator[str]:
+        """Yield the books that may have a next message, in turn; high ones come first."""
+        if self.origin is not None:
+            for mine in books_of(self.origin) if working_set.config.high else (self.origin,):
+                book = working_set.book(mine)
+                if not book.skipped and (book.is_ready or working_set.pull(book)):
+                    working_set.circle(mine).meet(mine)
+                    yield mine
+            return
+        for ring in (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,):
+            following = ring.head()
+            while following is not None:
+                name = following
+                # The walk continues here even if the book leaves the ring meanwhile.
+                following = ring.next_in_line(name)
+                if not working_set.book(name).skipped:
+                    yield name
+
+    def _write(self, unit: Unit, working_set: StoredSet, claim: Claim) -> ReferenceToken:
+        session = self._leases.session
+        lease = working_set.config.lease if self._lease is None else self._lease
+        row = new_block(session, unit, None, lease, working_set.now, [claim], claim.planned, ZERO, {"order": VIEWED})
+        address = address_of([claim])
+        assert address is not None
+        return ReferenceToken(session.ring, bytes(row.token).hex(), address, moment(row.deadline), self._leases)
+
+
+class _One(Credit):
+    """The credit of a visit that may take one message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 1
+
+    def covering(self, weights: Sequence[Weight]) -> int:
+        return self.left
+
+    def spend(self, weight: Weight) -> None:
+        self.left = 0
+
+    def refund(self, weight: Weight) -> None:
+        self.left = 1
+
+
+def _move_to_the_end(working_set: StoredSet, name: str) -> None:
+    ring = working_set.circle(name)
+    if name in ring:
+        ring.bump(name)
+    else:
+        # The book left the ring of this plan with its last message; it stays ready until that message is settled.
+        ring.knit(name)
+
+
+class Leases:
+    """Messages taken one at a time: each is leased to the holder of its token."""
+
+    def __init__(self, session: RingSession, settler: BlockSettler, blocks: Blocks) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        self._settler, self._blocks = settler, blocks
+        self.settle_completed, self.end_at_once = settler.settle_completed, settler.end_at_once
+
+    def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
+        """Return a view of one origin, or of the ring; its `try_next()` never waits.
+
+        :param lease: seconds for which each message is leased; by default, the ring's.
+        """
+        return View(self, origin, lease)
+
+    def next(self) -> ReferenceToken | None:
+        """Lease the next message of the ring; return None if there is none at the moment. Never waits."""
+        return self.view().try_next()
+
+    def count(self, origin: str | None) -> int:
+        """Return the number of unprocessed messages of an origin, or of the ring, leased ones included."""
+        if origin is not None:
+            return footprint(self.session, origin).count
+        total, after = 0, ""
+        while some := footprints(self.session, after=after, limit=_SOME):
+            total += sum(held.count for _, held in some)
+            after = some[-1][0]
+        return total
+
+    def token(self, token: str | ReferenceToken) -> ReferenceToken:
+        """Return a token that another process wrote as `str(token)`, ready for use."""
+        return read_tokens(self.session.ring, token, self)[0]
+
+    def fetch(self, token: str | ReferenceToken) -> bytes:
+        """Return the message that a token leases."""
+        with self._leased(token, "fetch a message by") as (working_set, page, mine):
+            return working_set.loader.payloads.one(mine.address.book, page, mine.address.index)
+
+    def fetch_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
+        """Return the headers of the message that a token leases."""
+        with self._leased(token, "read the headers of a message by") as (working_set, page, mine):
+            index = mine.address.index
+            return dict(working_set.loader.headers(mine.address.book, page, index, index + 1).get(index, {}))
+
+    @contextmanager
+    def _leased(self, token: str | ReferenceToken, action: str) -> Iterator[tuple[StoredSet, Page, ReferenceToken]]:
+        mine = self.token(token)
+        with self.session.snapshot(names=[mine.address.book]) as (unit, working_set):
+            self._refuse_lost(unit, mine, action)
+            page = working_set.page(mine.address.book, mine.address.page)
+            assert page is not None, "a claimed message is stored"
+            yield working_set, page, mine
+
+    def give_back(self, token: str | ReferenceToken) -> None:
+        """Return the message that a token leases to its place."""
+        mine = self.token(token)
+        with self.store.reading() as unit:
+            self._refuse_lost(unit, mine, "give back")
+        self._blocks.release(mine.secret)
+
+    def renew(self, token: str | ReferenceToken, lease: float | None = None) -> datetime:
+        """Lease a message for longer, by the seconds of its lease unless others are given; return the deadline."""
+        return self._blocks.renew(self.token(token).secret, lease)
+
+    def complete(self, tokens: GivenTokens, outcome: Outcome = DONE) -> int:
+        """Complete the messages of tokens, all or none, in a transaction of its own; return their number."""
+        self.session.refuse_nested()
+        mine, config = read_tokens(self.session.ring, tokens), self.session.config
+        checked = check_outcome(outcome, config.max_message_len, most_headers=config.max_headers)
+        with self.store.writing() as unit:
+            for token in mine:
+                complete_in(unit, self.ring_id, token, checked)
+        for token in mine:
+            # If the ring is in use, the next plan, view or housekeeping settles the message.
+            self._settler.end_at_once(bytes.fromhex(token.secret), sweeping=True)
+        return len(mine)
+
+    def transfer(
+        self, tokens: GivenTokens, to: str, *, ring: str | None = None, weight: Weight | None = None
+    ) -> Enqueued:
+        """Transfer messages to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
+        self.session.refuse_nested()
+        push = Commands(self.session, None).transfer(tokens, to, ring=ring, weight=weight)
+        with self.store.writing() as unit:
+            done = push.apply(unit)
+        self.settle_completed()
+        return done
+
+    def _refuse_lost(self, unit: Unit, token: ReferenceToken, action: str) -> None:
+        secret = bytes.fromhex(token.secret)
+        row = unit.blocks.by_token(self.ring_id, secret)
+        if row is None:
+            raise UnknownBlock(
+                f"unknown token: not in ring {self.session.ring!r} (completed, expired, or from another ring)"
+            )
+        if row.state != PLANNED or row.deadline <= unit.now():
+            raise refusal(unit, self.ring_id, secret, action)
+        if only_address(unit, row) != token.address:
+            raise TokenRefused(
+                f"changed token: it is not that of message {token.address}; use the token as the view returned it"
+            )

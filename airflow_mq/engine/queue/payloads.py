@@ -1,0 +1,272 @@
+"""External payloads: uploaded once, referred to by messages, and read piece by piece."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Protocol, TypeAlias
+
+from typing_extensions import Unpack
+
+from ..rules.blob import Reference
+from ..rules.errors import BlobMissing, EmptyMessage, InvalidInput, MessageQueueError
+from ..rules.message import Message, check_number
+from ..rules.weight import Weight
+from ..store import Store
+from ..store.blobs import CHUNK, Upload, hold, open_blob, release
+from ..store.blobs import sweep as sweep_store
+from ..store.payloads import ALL
+from .sending.sender import Sender, SendOptions, Terms
+from .session import RingSession
+from .values import Delivery, Enqueued, Peeked, moment
+
+
+class Opens(Protocol):
+    """A path of an object store: one of `universal_pathlib`, or Airflow's `ObjectStoragePath`."""
+
+    def open(self, mode: str) -> IO[bytes]:
+        """Open the file for reading."""
+
+
+#: Sources of a payload: bytes, a file by its path, an open file, or an iterator of chunks.
+Source: TypeAlias = "bytes | bytearray | memoryview | os.PathLike[str] | Opens | IO[bytes] | Iterable[bytes]"
+#: Called from time to time with the number of bytes that were read, and the total number if it is known.
+Progress = Callable[[int, int | None], object]
+
+
+@dataclass(frozen=True)
+class StoredBlob:
+    """An external payload."""
+
+    hash: bytes
+    size: int
+    #: Number of messages that refer to it.
+    references: int
+    #: End of the hold of its uploader.
+    held_until: datetime | None
+    at: datetime
+    #: Seconds since the upload.
+    age: float
+    #: Its file; None for a payload in the database.
+    path: str | None
+
+    @property
+    def reference(self) -> Reference:
+        """The reference that a message carries."""
+        return Reference.of(self.hash, self.size)
+
+
+class Held:
+    """An uploaded payload, held for a while until messages refer to it."""
+
+    def __init__(self, store: Store[object], reference: Reference, hold: int) -> None:
+        self.reference, self._store, self._hold = reference, store, hold
+
+    @property
+    def hash(self) -> bytes:
+        """Its hash: the id of the messages that refer to it."""
+        return self.reference.hash
+
+    @property
+    def size(self) -> int:
+        """Its number of bytes."""
+        return self.reference.size
+
+    def message(
+        self,
+        key: str | None = None,
+        weight: Weight | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: str | None = None,
+    ) -> Message:
+        """Return a message that refers to it."""
+        return Message.of_blob(self.reference, key, weight, headers, priority)
+
+    def release(self) -> None:
+        """End the hold: a payload without messages is deleted at once."""
+        release(self._store, self._hold)
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+class Payloads:
+    """External payloads: stored once outside of pages, referred to by messages."""
+
+    def __init__(self, session: RingSession, sender: Sender) -> None:
+        self.session, self.store, self._sender = session, session.store, sender
+
+    def put(self, source: Source, *, progress: Progress | None = None) -> Held:
+        """Store a payload of any size, and hold it until messages refer to it.
+
+        The source is read once, a few chunks in memory. A stored payload is not stored again; two senders of the same
+        payload do not wait for each other. A payload without a message is kept for the ring's `keep_uploads`, or until
+        the end of a `with` statement. ::
+
+            with queue.payloads.put(Path("orders.parquet")) as blob:
+                queue.enqueue_messages([("acme", blob.message()), ("birch", blob.message())])
+        """
+        keep = self.session.config.keep_uploads
+        known = _reference_to(source)
+        if known is not None:
+            holding = hold(self.store, known, keep)
+            if holding is not None:
+                if progress:
+                    progress(known.size, known.size)
+                return Held(self.store, known, holding)
+        total = known.size if known else None
+        upload = Upload(self.store, keep, self.session.config.blob_path)
+        try:
+            for piece in _pieces(source):
+                upload.write(piece)
+                if progress:
+                    progress(upload.size, total)
+            return Held(self.store, *upload.finish())
+        except BaseException:
+            with suppress(MessageQueueError):
+                upload.drop()
+            raise
+
+    def enqueue(
+        self,
+        origin: str,
+        source: Source,
+        *,
+        key: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Enqueued:
+        """Store a payload as `put` does, and enqueue one message that refers to it.
+
+        The options are those of `enqueue_messages`.
+        """
+        origin, terms = self.session.check_sender(origin), Terms(**options).checked(self.session)
+        blob = self.put(source, progress=progress)
+        try:
+            sent = self._sender.enqueue_messages([(origin, blob.message(key))], None, terms)
+        finally:
+            # The message of a processor exists when its delivery is done; until then the upload holds the payload.
+            if self.session.delivery() is None:
+                blob.release()
+        return replace(sent, size=blob.size if sent.count else 0)
+
+    def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
+        """Return an external payload as a file, found by its hash or by a message that refers to it.
+
+        :raises BlobMissing: if it is not stored.
+        """
+        return open_blob(self.store, self._reference(blob))
+
+    def _reference(self, blob: object) -> Reference:
+        given = getattr(blob, "payload", None) or getattr(blob, "reference", None) or blob
+        if isinstance(given, Reference):
+            return given
+        try:
+            hash_ = bytes.fromhex(given) if isinstance(given, str) else given
+        except ValueError:
+            hash_ = b""
+        if not isinstance(hash_, bytes) or len(hash_) != 32:
+            raise InvalidInput("invalid hash of an external payload: expected 32 bytes or 64 hexadecimal digits")
+        with self.store.loose() as unit:
+            stored = unit.payloads.blob(hash_.hex())
+        if stored is None:
+            raise BlobMissing(hash_)
+        return Reference.of(hash_, stored.size)
+
+    def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
+        """Return the external payloads of the store by hash, `limit` at a time; continue after the last one."""
+        check_number(limit, "a limit")
+        with self.store.loose() as unit:
+            now = unit.now()
+            rows = unit.payloads.summaries(after.hex(), limit, now)
+        return [
+            StoredBlob(
+                hash=bytes.fromhex(hash_),
+                size=size,
+                references=references,
+                held_until=None if held is None else moment(held),
+                at=moment(at),
+                age=(now - at) / 1_000_000,
+                path=path or None,
+            )
+            for hash_, size, path, at, references, held in rows
+        ]
+
+    def sweep(self) -> int:
+        """Delete payloads without messages and abandoned uploads; return the number of deleted payloads."""
+        self.session.refuse_nested()
+        return sweep_store(self.store, ALL)
+
+
+@contextmanager
+def _rewound(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    place = file.tell()
+    try:
+        yield file
+    finally:
+        file.seek(place)
+
+
+def _reference_to(source: object) -> Reference | None:
+    """Return the reference to a source that can be read twice: a stored payload need not be uploaded."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source) if isinstance(source, memoryview) else source
+        if not data:
+            raise EmptyMessage()
+        return Reference.of(blake2b(data, digest_size=32).digest(), len(data))
+    if isinstance(source, os.PathLike):
+        with open(source, "rb") as file:
+            return _hash_file(file)
+    if hasattr(source, "seekable") and source.seekable():
+        with _rewound(source) as file:  # type: ignore[arg-type]
+            return _hash_file(file)
+    return None
+
+
+def _hash_file(file: IO[bytes]) -> Reference:
+    digest, size = blake2b(digest_size=32), 0
+    while data := file.read(CHUNK):
+        digest.update(data)
+        size += len(data)
+    if not size:
+        raise EmptyMessage()
+    return Reference.of(digest.digest(), size)
+
+
+def _pieces(source: object) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a source, piece by piece."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        view = memoryview(source).cast("B")
+        yield from (view[at : at + CHUNK] for at in range(0, len(view), CHUNK))
+    elif isinstance(source, os.PathLike):
+        with open(Path(source), "rb") as file:
+            yield from _pieces(file)
+    elif hasattr(source, "read"):
+        while data := _checked(source.read(CHUNK)):
+            yield data
+    elif hasattr(source, "open"):
+        with source.open("rb") as file:
+            yield from _pieces(file)
+    elif isinstance(source, Iterable) and not isinstance(source, str):
+        for piece in source:
+            data = memoryview(_checked(piece)).cast("B")
+            yield from (data[at : at + CHUNK] for at in range(0, len(data), CHUNK))
+    else:
+        raise InvalidInput(
+            f"invalid payload ({type(source).__name__}): expected bytes, a file, a path, or an iterator of chunks"
+        )
+
+
+def _checked(piece: object) -> bytes | memoryview:
+    if not isinstance(piece, (bytes, bytearray, memoryview)):
+        raise InvalidInput(f"invalid chunk ({type(piece).__name__}): expected bytes; open files in binary mode")
+    return memoryview(piece) if isinstance(piece, bytearray) else piece

@@ -1,0 +1,122 @@
+"""Inline execution: a message is executed at once if no other message waits in the ring.
+
+The message is enqueued and committed first. If the ring is free, no message is in flight and this message is the only
+one that waits, it is executed here. It settles as any other message: with its events, its page of the ledger and the
+messages that the processor sent. Otherwise it stays in its queue, unchanged. It also stays if it is heavier than the
+weight of the call, and if the processor yields, asks for more weight, or fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from ...rules.book import Book
+from ...rules.claims import Scales
+from ...rules.errors import Busy, InvalidInput, Refused, StoreBusy, StoreError, TokenRefused
+from ...rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, Unsupported
+from ...rules.page import WAITING, Page
+from ...rules.priority import told
+from ...rules.service import Ladder, OneByOne, overweight_limit
+from ...rules.weight import ZERO, Meter, Weight
+from ...store.rows import PLANNED
+from ..attempts import BatchProcessor, Processor, deliver
+from ..blocks.settlement import BlockSettler
+from ..calls import processor_of
+from ..service import Service
+from ..session import RingSession
+from ..values import Delivery
+from ..walk import walk_ring
+
+log = logging.getLogger("airflow_mq.service")
+
+
+@dataclass(frozen=True)
+class Inline:
+    """A processor that executes messages at once, and the weight of one call, the steps of servicing included."""
+
+    processor: Processor
+    weight: Weight
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight", Weight.of(self.weight))
+        processor: object = self.processor
+        if isinstance(processor, BatchProcessor) or not callable(processor):
+            raise InvalidInput(
+                f"invalid processor ({type(processor).__name__}): expected a callable for single messages"
+            )
+        object.__setattr__(self, "processor", processor_of(processor))
+
+
+class _StaysQueued(Exception):
+    """The message is not executed: nothing is written."""
+
+
+def execute_inline(session: RingSession, inline: Inline, book: str, payload: bytes) -> bool:
+    """Execute the message that was just enqueued, if no other one waits; return whether it is settled."""
+    try:
+        once = _Once(session, inline)
+        with once.holding_ring(patience=0.0):
+            once.execute(book, payload)
+    except _StaysQueued:
+        return False
+    except (Refused, StoreError) as reason:
+        # The message is stored. An error would make its sender send it again.
+        level = logging.DEBUG if isinstance(reason, (Busy, StoreBusy, TokenRefused)) else logging.WARNING
+        log.log(level, "kept a message of %s in its queue: %s", told(book), reason)
+        return False
+    return True
+
+
+class _Once(Service):
+    """A call of servicing that tries one message."""
+
+    def __init__(self, session: RingSession, inline: Inline) -> None:
+        super().__init__(session, BlockSettler(session), inline.processor, Meter(inline.weight), 1, 60.0, None)
+        self.inline, self.tried = inline, False
+
+    def execute(self, book: str, payload: bytes) -> None:
+        """Execute the waiting message, if it is this one and the only one."""
+        if not self._is_alone(book, payload):
+            raise _StaysQueued
+        self.scales = Scales(self.working_set)
+        attempt = OneByOne(self._try, self.scales, self._begin_visit)
+        ladder = Ladder(self.working_set, self.meter, overweight_limit(self.working_set, self.meter.limit), attempt)
+        walk_ring(ladder, self.ledger, self.working_set.config.order, None, self.working_set)
+        if not self.tried:
+            raise _StaysQueued
+
+    def _is_alone(self, name: str, payload: bytes) -> bool:
+        working_set = self.working_set
+        if working_set.loader.state.ends or working_set.unit.blocks.latest(working_set.ring_id, PLANNED, limit=1):
+            return False
+        if list(islice(chain(working_set.high, working_set.ring), 2)) != [name] or working_set.book(name).skipped:
+            return False
+        waiting = list(islice(self._waiting(working_set.book(name)), 2))
+        return len(waiting) == 1 and working_set.payloads(name, waiting[0][0])[waiting[0][1]] == payload
+
+    def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
+        """Yield the first waiting messages of a queue: at least two, if it has them."""
+        self.working_set.pull_some(book, 2)
+        for index in range(book.begin, book.end):
+            page = self.working_set.page(book.origin, index)
+            for item, mark in enumerate(page.marks if page is not None else b""):
+                if page is not None and mark == WAITING:
+                    yield page, item
+
+    def _try(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
+        if self.tried:
+            # A message that the processor sent waits for its turn.
+            return Overweight(ZERO)
+        weight = self.scales.weight(book.origin, page, item)
+        if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
+            raise _StaysQueued
+        payload = self.working_set.payloads(book.origin, page)[item]
+        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set, self.hold)
+        outcome = deliver(self.inline.processor, delivery, self.working_set)
+        if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
+            raise _StaysQueued
+        self.tried = True
+        return outcome

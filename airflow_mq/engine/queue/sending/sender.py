@@ -1,0 +1,344 @@
+"""Sender: messages packed into inbox rows before a transaction begins, and written by one.
+
+All calls become a `PackedCall`. They differ only in the transaction that writes the rows: the sender's own, or one
+that the caller has open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, islice, repeat
+from typing import Any, NamedTuple, TypedDict
+
+from typing_extensions import Self
+
+from .... import tracing
+from ...rules.characters import shown
+from ...rules.config import HEADER_SIZE
+from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
+from ...rules.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
+from ...rules.priority import REGULAR, book_name, check_priority
+from ...rules.weight import Weight
+from ...store import Outgoing
+from ...store.unit import Unit
+from ..session import RingSession
+from ..values import Delivery, Enqueued, When, instant
+from .inline import Inline, execute_inline
+from .limits import has_bound, refuse_new_origins
+from .packing import KeyedRow, Packer, Pairs, Spool
+
+log = logging.getLogger("airflow_mq.sending")
+
+
+class SendOptions(TypedDict, total=False):
+    """Properties of all messages of a call that do not set their own."""
+
+    #: The cost of each message, if the sender knows it.
+    weight: Weight | None
+    #: Text sent alongside each payload.
+    headers: Mapping[str, str] | None
+    #: The messages join their queues at this time, or after this duration.
+    not_before: When | None
+    #: The messages expire at this time, or after this duration.
+    expires: When | None
+    #: `high` or `regular`.
+    priority: str | None
+
+
+class Terms(NamedTuple):
+    """`SendOptions` as a value."""
+
+    weight: Weight | None = None
+    headers: Mapping[str, str] | None = None
+    not_before: When | None = None
+    expires: When | None = None
+    priority: str | None = None
+
+    def checked(self, session: RingSession) -> Terms:
+        """Return the terms, or raise the error that makes them invalid in this ring."""
+        if self == PLAIN:
+            return self
+        return self._replace(
+            weight=None if self.weight is None else Weight.of(self.weight),
+            headers=check_headers(self.headers, session.config.max_headers) if self.headers else None,
+            priority=None if self.priority is None else session.permit.check_priority(check_priority(self.priority)),
+        )
+
+
+PLAIN = Terms()
+
+
+class PackedCall:
+    """Messages of a call, packed into rows that are ready to be written: a context, which drops the rows at its end."""
+
+    def __init__(self, session: RingSession, pairs: Pairs, terms: Terms) -> None:
+        """Read and pack all messages: pairs of origin and message."""
+        self.session, self.due = session, instant_of(session, terms.not_before)
+        expires = expiry_of(session, terms.expires)
+        if self.due is not None and expires is not None and expires <= self.due:
+            raise InvalidInput(
+                f"expires ({shown(terms.expires)}) is not after not_before ({shown(terms.not_before)}): no message of "
+                "the call could be processed; expected a later time"
+            )
+        self.packer = Packer(
+            session.config,
+            {} if terms == PLAIN else {"weight": terms.weight, "headers": terms.headers, "expires": expires},
+            session.check_sender,
+            terms.priority or REGULAR,
+            session.permit.check_priority,
+            tracing.carrying() if session.traces else None,
+        )
+        self.spool = Spool(self.packer.pack(pairs))
+        self._is_bound = has_bound(session.config)
+        #: Whether the call sends the first high messages that the session knows of.
+        self.first_high = self.packer.high and not session.config.high
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.spool.close()
+
+    @property
+    def plain_rows(self) -> list[Outgoing] | None:
+        """The rows, if one statement sends them: few, due at once, without keys, external payloads and limits."""
+        if self.due is not None or self._is_bound or self.first_high or self.packer.blobs:
+            return None
+        return self.spool.few()
+
+    def enqueued(self, refused: Mapping[int, int]) -> Enqueued:
+        """Return the result of the call without the refused rows."""
+        return Enqueued(self.packer.count - len(refused), self.packer.size - sum(refused.values()), len(refused))
+
+    def write(self, unit: Unit) -> Enqueued:
+        """Write the rows in a transaction."""
+        session = self.session
+        refused = _refused_keys(session, unit, self.spool.keys)
+        _require_payloads(unit, self.packer.blobs)
+        if self._is_bound:
+            refuse_new_origins(session, unit, self.spool.origins(refused))
+        session.store.send(unit, session.ring_id, self.spool.rows(refused), self.due)
+        if self.first_high:
+            # From now on every service of the ring reads high messages.
+            unit.rings.allow_high(session.ring_id)
+        return self.enqueued(refused)
+
+
+def _pairs(given: Pairs) -> Pairs:
+    """Return pairs whose first one is a pair."""
+    first: Sequence[Any]
+    pairs: Pairs = given
+    if isinstance(given, (list, tuple)):
+        first = given[:1]
+    else:
+        source = iter(given)
+        first = list(islice(source, 1))
+        pairs = chain(first, source)
+    if first and (isinstance(first[0], (str, bytes, bytearray, memoryview, Message)) or not _has_two(first[0])):
+        raise InvalidInput(
+            f"messages without origins ({type(first[0]).__name__}): expected pairs of origin and message, or "
+            "enqueue_messages(origin, messages)"
+        )
+    return pairs
+
+
+def _has_two(pair: object) -> bool:
+    """Return whether an object has two parts: a tuple, or a row of a driver."""
+    return isinstance(pair, Sized) and len(pair) == 2
+
+
+def instant_of(session: RingSession, when: When | None) -> int | None:
+    """Return a time on the store's clock, in microseconds."""
+    if when is None:
+        return None
+    with session.store.loose() as unit:
+        return instant(when, unit.now)
+
+
+def expiry_of(session: RingSession, when: When | None) -> int | None:
+    """Return the time at which messages expire, in microseconds on the store's clock.
+
+    One in the past is logged and not refused: a call that is repeated later has to find its messages.
+    """
+    if when is None:
+        return None
+    with session.store.loose() as unit:
+        now = unit.now()
+    expires = instant(when, lambda: now)
+    if expires < now:
+        log.warning(
+            "expires (%s) is in the past: no message of this call will be processed; expected a later time", shown(when)
+        )
+    return expires
+
+
+def _require_payloads(unit: Unit, hashes: Iterable[bytes]) -> None:
+    """Refuse references to external payloads that are not stored, and keep stored ones until the transaction ends."""
+    wanted = sorted({hash_.hex() for hash_ in hashes})
+    stored = unit.payloads.shared(wanted) if wanted else ()
+    missing = next((name for name in wanted if name not in stored), None)
+    if missing is not None:
+        raise BlobMissing(bytes.fromhex(missing))
+
+
+def key_window(session: RingSession, unit: Unit) -> tuple[int, int]:
+    """Return the store's time and the current window of keys, in microseconds.
+
+    The window may have grown after the session read it: then more keys count as used.
+    """
+    ring = unit.rings.named(session.ring)
+    return ring.now, int(session.remember_config(ring.config).key_window * 1_000_000)
+
+
+def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]) -> dict[int, int]:
+    """Return the rows whose keys were used before, with their sizes.
+
+    Keys are claimed in sorted order, so that two senders never wait for each other.
+    """
+    if not keys:
+        return {}
+    now, window = key_window(session, unit)
+    refused: dict[int, int] = {}
+    for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
+        if unit.keys.claim(session.ring_id, row.key, row.origin, row.digest, now, window):
+            continue
+        if unit.keys.digest(session.ring_id, row.key, row.origin) != row.digest:
+            raise KeyConflict(
+                f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
+                f"last {session.config.key_window:,.0f} seconds: a key names one message of its origin; "
+                "send another message with another key"
+            )
+        refused[place] = row.size
+    return refused
+
+
+class Sender:
+    """Sends messages to the queues of a ring, whatever their state."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
+    def enqueue_message(
+        self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline | None = None
+    ) -> Enqueued:
+        """Enqueue one message; see `MessageQueue.enqueue_message`."""
+        if inline is not None:
+            return self._execute_inline(origin, payload, key, terms, inline)
+        return self._enqueue([(origin, payload if key is None else Message(payload, key))], terms)
+
+    def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
+        if not isinstance(inline, Inline):
+            raise InvalidInput(f"invalid inline ({type(inline).__name__}): expected Inline(processor, weight)")
+        sent = self.enqueue_message(origin, payload, key, terms)
+        if terms.not_before is not None or self.session.delivery() is not None or not sent.count:
+            return sent
+        is_executed = execute_inline(self.session, inline, book_name(origin, terms.priority or REGULAR), payload)
+        return replace(sent, executed=int(is_executed))
+
+    def enqueue_messages(
+        self,
+        origin: str | Pairs,
+        messages: Iterable[bytes | Message] | None,
+        terms: Terms,
+        first: Callable[[Unit], None] | None = None,
+    ) -> Enqueued:
+        """Enqueue many messages; see `MessageQueue.enqueue_messages`.
+
+        :param first: called in the transaction before the rows are written; an error that it raises ends the call.
+        """
+        if not isinstance(origin, str):
+            return self._enqueue(_pairs(origin), terms, first)
+        if messages is None:
+            raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
+        if isinstance(messages, (str, bytes, bytearray, memoryview, Message)):
+            raise InvalidInput(
+                f"one message ({type(messages).__name__}) given as many: expected a list of payloads; send one "
+                "with enqueue_message(origin, payload)"
+            )
+        return self._enqueue(zip(repeat(self.session.check_sender(origin)), messages), terms, first)
+
+    def _enqueue(self, pairs: Pairs, terms: Terms, first: Callable[[Unit], None] | None = None) -> Enqueued:
+        session, delivery = self.session, self.session.delivery()
+        session.refresh_config()
+        terms = terms.checked(session)
+        if delivery is not None:
+            return self._hand_over(delivery, pairs, terms)
+        with PackedCall(session, pairs, terms) as call:
+            sent = self._send(call, first)
+        if call.first_high:
+            # The messages are stored: no error from here on may look as if they were not.
+            with suppress(StoreError):
+                session.reread_config()
+        if session.listeners:
+            session.tell_listeners()
+        return sent
+
+    def _send(self, call: PackedCall, first: Callable[[Unit], None] | None) -> Enqueued:
+        """Write a call in a transaction of its own."""
+        rows = call.plain_rows if first is None else None
+        if rows is not None:
+            self.store.send_at_once(self.ring_id, rows)
+            return call.enqueued({})
+        with self.store.writing() as unit:
+            if first is not None:
+                first(unit)
+            sent = call.write(unit)
+        self.store.wake(self.ring_id)
+        return sent
+
+    def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
+        """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
+        session, size = self.session, 0
+        _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
+        most = session.config.max_headers
+        common = check_headers(terms.headers or {}, most, tracing.carrying() if session.traces else None)
+        entries: list[tuple[Any, ...]] = []
+        for sender, message in pairs:
+            own = message if isinstance(message, Message) else Message(message)
+            _refuse_for_processors(weight=own.weight, key=own.key)
+            payload = check_payload(own.payload, session.config.max_message_len)
+            priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
+            headers = check_headers(own.headers, most, common) if own.headers else common
+            name = book_name(session.check_sender(sender), priority)
+            entries.append((name, payload, headers) if headers else (name, payload))
+            size += len(payload)
+        delivery.add(entries)
+        return Enqueued(len(entries), size)
+
+    def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
+        """Return what enqueuing the first 1, 2, 3 … of these messages would add, within `max_ready_pages`.
+
+        A sender uses this to keep a bound of its own: the queue itself never refuses.
+        """
+        with self.session.snapshot(names=[check_origin(origin)]) as (_, working_set):
+            book, heap = working_set.book(origin), working_set.config.heap_size
+            while working_set.pull(book):
+                pass
+            page = working_set.page(origin, book.end - 1) if book.is_ready else None
+            used = heap if page is None else page.used
+            pages = book.end - book.begin
+        position, opened, size = 0 if page is None else used, 0, 0
+        found: list[BatchFootprint] = []
+        for count, message in enumerate(messages, start=1):
+            need = len(check_payload(message, self.session.config.max_message_len)) + HEADER_SIZE
+            if used + need > heap:
+                opened, used = opened + 1, 0
+            if pages + opened > max_ready_pages:
+                break
+            used += need
+            size += len(message)
+            found.append(BatchFootprint(count, size, opened))
+        return BatchesFootprints(position, found)
+
+
+def _refuse_for_processors(**options: object) -> None:
+    """Raise `InvalidInput` for options that an outcome cannot store with the messages that it enqueues."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InvalidInput(
+            f"a processor cannot send with {', '.join(given)}: expected priority and headers only; the messages are "
+            "enqueued with the outcome of the processed message, once"
+        )

@@ -1,0 +1,125 @@
+"""Servers of a ring: the DAGs and programs that service it, as the ledger and the blocks record them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from typing_extensions import NotRequired, TypedDict
+
+from ..rules.config import RingConfig
+from ..rules.taking import OriginPatterns
+from ..rules.weight import Weight, max_message_weight
+from ..store import codec
+from ..store.unit import Unit
+from .values import moment
+
+#: Numbers of latest blocks, and of latest pages of the ledger, that are searched for servers.
+LATEST_BLOCKS, LATEST_PAGES = 5_000, 200
+MOST_NAME = 700
+#: The name of a task as a server.
+_TASK = re.compile(r"(?P<dag>DAG (['\"])(?P<id>.+?)\2) of Airflow '(?P<airflow>[\w-]+)'(?P<task>, task .+)")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A DAG or a program that services a ring, with the limit of its latest block."""
+
+    #: `DAG 'orders' of Airflow 'west', task 'block.plan'`, or the user and host of a program.
+    name: str
+    is_dag: bool
+    #: Weight of its blocks; None: the ring's service weight.
+    limit: Weight | None
+    #: Origins that it services; None: all.
+    patterns: OriginPatterns | None
+    #: The latest block that it planned, or call that it made, and when.
+    block: int
+    at: datetime
+    #: Debt of its high messages to regular ones, in parts of a block.
+    debt: int = 0
+    #: Whether tasks of other Airflows service the ring as well.
+    is_of_several: bool = False
+
+    @property
+    def _task(self) -> re.Match[str] | None:
+        return _TASK.fullmatch(self.name) if self.is_dag else None
+
+    @property
+    def dag_id(self) -> str | None:
+        """The id of its DAG; None of a program."""
+        return (task := self._task) and task["id"]
+
+    @property
+    def airflow(self) -> str | None:
+        """The id of its DAG's Airflow; None of a program."""
+        return (task := self._task) and task["airflow"]
+
+    @property
+    def title(self) -> str:
+        """The name as people read it: with the Airflow where tasks of several service the ring."""
+        task = self._task
+        return self.name if task is None or self.is_of_several else f"{task['dag']}{task['task']}"
+
+    def takes(self, origin: str) -> bool:
+        """Return whether its blocks service this origin."""
+        return self.patterns is None or self.patterns.takes(origin)
+
+    def limit_in(self, config: RingConfig) -> Weight | None:
+        """Return the weight of its blocks; None if neither it nor the ring has a limit."""
+        return self.limit if self.limit is not None else config.service_weight
+
+    def room_in(self, config: RingConfig) -> Weight | None:
+        """Return the weight of the heaviest message that its blocks can carry; None without a limit."""
+        limit = self.limit_in(config)
+        return None if limit is None else max_message_weight(limit, config.costs) or Weight(0, 0)
+
+
+class ServerRecord(TypedDict):
+    """A server as blocks and pages of the ledger record it."""
+
+    name: str
+    dag: bool
+    limit: list[int] | None
+    origins: NotRequired[list[str]]
+    debt: NotRequired[int]
+
+
+def server_record(
+    name: str, limit: Weight | None, patterns: OriginPatterns | None = None, *, is_dag: bool
+) -> ServerRecord:
+    """Return the record of a server."""
+    plain = None if limit is None else list(Weight.of(limit))
+    record: ServerRecord = {"name": name[:MOST_NAME], "dag": is_dag, "limit": plain}
+    if patterns is not None:
+        record["origins"] = list(patterns.patterns)
+    return record
+
+
+def servers_of(unit: Unit, ring: int) -> list[Server]:
+    """Return the servers of a ring: DAGs first, and of these the one with the latest block."""
+    found: dict[str, Server] = {}
+    for server in _recorded(unit, ring):
+        if server.name not in found or found[server.name].block < server.block:
+            found[server.name] = server
+    several = len({server.airflow for server in found.values()} - {None}) > 1
+    servers = [replace(server, is_of_several=several) for server in found.values()]
+    return sorted(servers, key=lambda server: (not server.is_dag, -server.block))
+
+
+def _recorded(unit: Unit, ring: int) -> Iterator[Server]:
+    for block, at, record in unit.blocks.servers(ring, LATEST_BLOCKS):
+        yield server_of(codec.read_json(record), block, at)
+    for block, at, data in unit.ledger.heads(ring, LATEST_PAGES):
+        record = codec.unpack_ledger_head(bytes(data)).get("server")
+        if record is not None:
+            yield server_of(record, block, at)
+
+
+@codec.reading("the server of a ring")
+def server_of(record: ServerRecord, block: int, at: int) -> Server:
+    """Return the server that a block or a page of the ledger records."""
+    limit, patterns = record["limit"], OriginPatterns.of(record.get("origins"))
+    weight, debt = None if limit is None else Weight(*limit), int(record.get("debt", 0))
+    return Server(str(record["name"]), bool(record["dag"]), weight, patterns, block, moment(at), debt)

@@ -1,0 +1,327 @@
+"""Set-aside messages: list, requeue, discard and expire."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from typing_extensions import Unpack
+
+from ..rules import overweight as rules
+from ..rules.changes import Aside
+from ..rules.claims import Scales
+from ..rules.errors import InFlight, InvalidInput, NoMessage, QueuePaused, Refused
+from ..rules.events import Fate, decided
+from ..rules.judging import ATTEMPTS, SWEPT
+from ..rules.message import Address, check_address, check_number, check_text
+from ..rules.overweight import Judged
+from ..rules.priority import books_of, told
+from ..rules.service import overweight_limit
+from ..rules.weight import Weight
+from ..store import codec
+from ..store.unit import Unit
+from ..store.working_set import StoredSet
+from ...words import many
+from .aside_search import AT_ONCE, Filters, Search, Wanted
+from .blocks.blocks import refuse_claimed_by_hand
+from .session import RingSession, limit_of
+from .values import SetAside
+
+
+@dataclass
+class Judgement:
+    """Result of requeueing many set-aside messages."""
+
+    #: Messages that fit now, with their old and new addresses.
+    moved: list[Judged] = field(default_factory=list)
+    #: Messages that stay set aside, each with the reason.
+    stayed: list[Judged] = field(default_factory=list)
+    #: Selected messages that were left out: swept ones, and those about which another decision came first.
+    swept: int = 0
+    gone: int = 0
+
+    def add(self, judged: Judged) -> None:
+        """Add the result of one message."""
+        (self.stayed if judged.moved is None else self.moved).append(judged)
+
+    def exclusions(self) -> list[str]:
+        """Return how many selected messages were left out, and why, as sentences."""
+        swept = f"{many(self.swept, 'swept message')} left out: only a selection of reason 'swept' requeues those."
+        gone = f"{many(self.gone, 'message')} left out: another decision came first."
+        return [sentence for count, sentence in ((self.swept, swept), (self.gone, gone)) if count]
+
+
+class SetAsides:
+    """Set-aside messages of a ring: list, requeue, discard and expire."""
+
+    def __init__(self, session: RingSession) -> None:
+        self.session, self.store, self.ring_id = session, session.store, session.ring_id
+
+    def list(
+        self,
+        origin: str | None = None,
+        *,
+        after: Address | None = None,
+        limit: int = 100,
+        errors: bool = False,
+        **filters: Unpack[Filters],
+    ) -> builtins.list[SetAside]:
+        """Return set-aside messages in the order of their addresses, `limit` at a time; continue after the last one.
+
+        The filters are `reason`, `block`, `arrived`, `older_than` and `error`; see `Filters`.
+
+        :param errors: return the last error of each message that was tried too often, also without `error`.
+        """
+        wanted = Wanted(origin, **filters).checked()
+        check_number(limit, "a limit")
+        with self.session.snapshot(names=None if origin is None else books_of(origin)) as (unit, working_set):
+            search = Search(unit, working_set, wanted)
+            found = search.found(after, limit)
+            return search.with_errors(found) if errors and wanted.error is None else found
+
+    def refusals(self, messages: Sequence[SetAside], limit: Weight | None = None) -> builtins.list[str]:
+        """Return for each of these messages why `requeue` would leave it set aside; empty if it fits now.
+
+        :param limit: the weight of a block, in a ring without a service weight.
+        """
+        with self.session.snapshot(names=list({one.address.book for one in messages})) as (_, working_set):
+            full, scales = self._full(working_set, limit), Scales(working_set)
+            keys = dict.fromkeys((message.address.book, message.address.page) for message in messages)
+            working_set.loader.load_books([name for name, _ in keys])
+            working_set.loader.pages.fetch(keys)
+            found = []
+            for message in messages:
+                address, page = message.address, working_set.page(message.address.book, message.address.page)
+                if page is None or address.index >= len(page.lengths):
+                    found.append("it is gone")
+                    continue
+                weight = message.weight or scales.weight(address.book, page, address.index)
+                book = working_set.book(address.book)
+                found.append(rules.why_set_aside(working_set, book, page, address.index, weight, full))
+        return found
+
+    def requeue(
+        self,
+        addresses: Address | Iterable[Address],
+        why: str = "",
+        *,
+        limit: Weight | None = None,
+        weigh: bool = False,
+        forget_attempts: bool = False,
+    ) -> Judgement:
+        """Requeue set-aside messages that fit the present limits of the ring; all of one call, or none.
+
+        A requeued message joins the end of its queue with a new address. It keeps its id, headers, attempts, expiry and
+        time of arrival.
+
+        :param why: the reason, recorded with the event.
+        :param limit: the weight of a block, in a ring without a service weight.
+        :param weigh: ask the ring's weigher for the weight, instead of using the recorded one.
+        :param forget_attempts: reset the attempts to zero, so that messages that were tried too often fit.
+        """
+        chosen = _chosen(addresses)
+        check_text(why, "a reason")
+        result = Judgement()
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            full = self._full(working_set, limit)
+            _prefetch(working_set, chosen)
+            known = _known(unit, working_set, chosen)
+            for address in chosen:
+                refuse_claimed_by_hand(unit, self.ring_id, address)
+                if forget_attempts:
+                    rules.forget_attempts(working_set, address)
+                aside, actor = known.get(address), self.session.actor
+                result.add(rules.judge_again(working_set, address, aside, full, actor, why, weigh=weigh))
+        return result
+
+    def requeue_all(
+        self,
+        why: str = "",
+        *,
+        limit: Weight | None = None,
+        weigh: bool = False,
+        forget_attempts: bool = False,
+        origin: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Judgement:
+        """Requeue all messages that the filters of `list` select, some hundred in a transaction.
+
+        Swept messages are requeued only by `reason="swept"`: a person set them aside on purpose. With `error`, the
+        attempts are reset to zero: the cause of the error is fixed.
+        """
+        wanted = Wanted(origin, **filters).checked()
+        check_text(why, "a reason")
+        result, actor = Judgement(), self.session.actor
+
+        def requeue(working_set: StoredSet, message: SetAside) -> None:
+            address = message.address
+            full = self._full(working_set, limit)
+            if forget_attempts or wanted.error is not None:
+                rules.forget_attempts(working_set, address)
+            aside = None
+            if message.id is not None:
+                aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
+            result.add(rules.judge_again(working_set, address, aside, full, actor, why, weigh=weigh))
+
+        for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.reason == SWEPT):
+            result.stayed.append(Judged(address, None, str(refusal)))
+        return result
+
+    def discard(self, addresses: Address | Iterable[Address], why: str) -> int:
+        """Delete set-aside messages and record the reason; all of one call, or none. Return their number."""
+        chosen = _chosen(addresses)
+        _check_why(why)
+        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+            working_set.loader.pages.fetch((address.book, address.page) for address in chosen)
+            for address in chosen:
+                refuse_claimed_by_hand(unit, self.ring_id, address)
+                rules.discard(working_set, address, decided(why, self.session.actor))
+        return len(chosen)
+
+    def discard_all(self, why: str, *, origin: str | None = None, **filters: Unpack[Filters]) -> int:
+        """Delete all messages that the filters of `list` select, some hundred in a transaction; return their number.
+
+        At least one filter is required. Messages of paused origins, and messages that a block executes, stay.
+        """
+        wanted = Wanted(origin, **filters).checked()
+        _check_why(why)
+        if wanted == Wanted():
+            raise InvalidInput("filters are missing: expected origin, reason, block, arrived, older_than or error")
+        return self._drop(wanted, Fate.DISCARDED, why, self.session.actor)
+
+    def expire(self) -> int:
+        """Apply the ring's policies `discard_unreadable` and `set_aside_expires`; return the number of deletions."""
+        config, count = self.session.config, 0
+        if config.discard_unreadable:
+            why = "no processor could read it"
+            count += self._drop(Wanted(reason=ATTEMPTS), Fate.DISCARDED, why, "policy discard_unreadable")
+        if config.set_aside_expires is not None:
+            seconds = config.set_aside_expires
+            why = f"it waited for longer than {seconds:,.0f} seconds"
+            count += self._drop(Wanted(older_than=seconds), Fate.EXPIRED, why, "policy set_aside_expires")
+        return count
+
+    def cull(self, why: str = "more stale pages than the ring keeps") -> int:
+        """Delete all pages that are old enough to be culled, with their messages; return the number of pages."""
+        check_text(why, "a reason")
+        reaped, origin, page = 0, "", 0
+        while True:
+            with self.store.loose() as unit:
+                rows = unit.pages.kept(self.ring_id, origin, page, AT_ONCE)
+            if not rows:
+                return reaped
+            for row in rows:
+                try:
+                    with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+                        refuse_claimed_page(unit, self.ring_id, row.origin, row.page)
+                        rules.reap_page(working_set, row.origin, row.page, why, self.session.actor)
+                    reaped += 1
+                except Refused:
+                    continue
+            origin, page = rows[-1].origin, rows[-1].page + 1
+
+    def count(self, most: int = 10_000) -> int:
+        """Return the number of set-aside messages, at most `most`."""
+        check_number(most, "a limit")
+        with self.session.snapshot() as (unit, working_set):
+            shift = working_set.loader.source.shift().set_aside
+            return min(max(unit.set_aside.count(self.ring_id, most + max(-shift, 0)) + shift, 0), most)
+
+    def _drop(self, wanted: Wanted, fate: Fate, why: str, actor: str) -> int:
+        dropped: list[Address] = []
+
+        def drop(working_set: StoredSet, message: SetAside) -> None:
+            rules.discard(working_set, message.address, decided(why, actor), fate, message.id)
+            dropped.append(message.address)
+
+        for _ in self._each(wanted, drop):
+            continue
+        return len(dropped)
+
+    def _each(
+        self,
+        wanted: Wanted,
+        act: Callable[[StoredSet, SetAside], None],
+        left_out: Judgement | None = None,
+        *,
+        with_swept: bool = True,
+    ) -> Iterator[tuple[Address, Refused]]:
+        """Act on all selected messages, some hundred in a transaction; yield the refusals.
+
+        :param left_out: counts the messages that are left out
+        """
+        left_out = left_out or Judgement()
+        after: Address | None = None
+        while True:
+            with self.session.snapshot(stored=True) as (unit, working_set):
+                found = Search(unit, working_set, wanted).found(after, AT_ONCE)
+            if not found:
+                return
+            after = found[-1].address
+            refused: list[tuple[Address, Refused]] = []
+            with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+                chosen = [message for message in found if with_swept or message.reason != SWEPT]
+                left_out.swept += len(found) - len(chosen)
+                _prefetch(working_set, [message.address for message in chosen])
+                for message in chosen:
+                    try:
+                        refuse_claimed_by_hand(unit, self.ring_id, message.address)
+                        act(working_set, message)
+                    except (QueuePaused, InFlight) as refusal:
+                        refused.append((message.address, refusal))
+                    except (NoMessage, Refused):
+                        # Another decision about the message came first.
+                        left_out.gone += 1
+            yield from refused
+            if len(found) < AT_ONCE:
+                return
+
+    def _full(self, working_set: StoredSet, limit: Weight | None) -> Weight:
+        """Return the weight that a full block leaves for a message."""
+        return overweight_limit(working_set, limit_of(working_set.config, limit))
+
+
+def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:
+    """Raise `InFlight` if a block claimed a message of a page, or passed the page."""
+    for name, data in unit.blocks.claims_on(ring, [origin]):
+        if any(run.page == page for run in codec.unpack_claim(name, data).runs):
+            raise InFlight(f"a block holds page {page} of {told(origin)}; wait until it ends")
+
+
+def _chosen(addresses: Address | Iterable[Address]) -> list[Address]:
+    chosen = [addresses] if isinstance(addresses, Address) else list(addresses)
+    for address in chosen:
+        check_address(address)
+    return chosen
+
+
+def _check_why(why: str) -> None:
+    if not check_text(why, "a reason"):
+        raise InvalidInput("why is empty: expected a reason; it is all that a discarded message leaves")
+
+
+def _prefetch(working_set: StoredSet, addresses: Sequence[Address]) -> None:
+    """Load what decisions about these messages need, in a few statements."""
+    keys = list(dict.fromkeys((address.book, address.page) for address in addresses))
+    loader = working_set.loader
+    loader.pages.fetch(keys)
+    loader.payloads.fetch((origin, page) for origin, at in keys if (page := working_set.pages.get((origin, at))))
+    loader.pages.arrivals(address for address in addresses if _is_there(working_set, address))
+
+
+def _is_there(working_set: StoredSet, address: Address) -> bool:
+    page = working_set.pages.get((address.book, address.page))
+    return page is not None and address.index < len(page.lengths)
+
+
+def _known(unit: Unit, working_set: StoredSet, chosen: Sequence[Address]) -> dict[Address, Aside]:
+    """Return the records of why these messages were set aside."""
+    pages = list(dict.fromkeys((address.book, address.page) for address in chosen))
+    rows = unit.set_aside.of_pages(working_set.ring_id, pages)
+    return {
+        Address(row.origin, row.page, row.item): Aside(
+            bytes(row.id), 0, codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit), row.reason
+        )
+        for row in rows
+    }

@@ -1,0 +1,143 @@
+"""Reference tokens: messages on lease, and their completion within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol, TypeAlias
+from urllib.parse import quote, unquote
+
+from ..rules.claims import Claim
+from ..rules.errors import InvalidInput
+from ..rules.message import Address
+from ..rules.outcome import DONE, Outcome
+from ..store import codec
+from ..store.rows import BlockRow
+from ..store.unit import Unit
+from .blocks.settlement import refusal
+
+
+class Holder(Protocol):
+    """Leases of a queue, as a token uses them."""
+
+    def fetch(self, token: ReferenceToken) -> bytes:
+        """Return the payload."""
+
+    def fetch_headers(self, token: ReferenceToken) -> Mapping[str, str]:
+        """Return the headers."""
+
+    def renew(self, token: ReferenceToken, lease: float | None = None) -> datetime:
+        """Extend the lease."""
+
+    def give_back(self, token: ReferenceToken) -> None:
+        """End the lease."""
+
+    def complete(self, tokens: ReferenceToken, outcome: Outcome = DONE) -> int:
+        """Complete the message."""
+
+
+@dataclass(frozen=True)
+class ReferenceToken:
+    """A message on lease: the holder of the token may fetch the message, and complete it or give it back.
+
+    The message stays in its place. `str(token)` is the token as text; another process reads it with
+    `queue.leases.token(text)`. Until the lease ends, the text gives access to the message: keep it out of logs.
+    """
+
+    ring: str
+    #: The secret of the block behind the token; the store refuses it after the lease is lost.
+    secret: str = field(repr=False)
+    address: Address
+    #: End of the lease, as far as this token knows.
+    deadline: datetime | None = field(default=None, compare=False)
+    _leases: Holder | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.ring}/{self.secret}/{quote(str(self.address), safe=':')}"
+
+    @classmethod
+    def parse(cls, text: str) -> ReferenceToken:
+        """Return the token that `str(token)` wrote. To use it, read it by a queue: `queue.leases.token(text)`."""
+        parts = str(text).split("/")
+        if len(parts) != 3 or len(parts[1]) != 32 or not set(parts[1]) <= set("0123456789abcdef"):
+            raise InvalidInput("invalid token: expected RING/SECRET/ORIGIN:PAGE:INDEX")
+        return cls(parts[0], parts[1], Address.parse(unquote(parts[2])))
+
+    def fetch(self) -> bytes:
+        """Return the payload of the message, or raise `TokenRefused` if the lease is lost."""
+        return self._bound.fetch(self)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the message."""
+        return self._bound.fetch_headers(self)
+
+    def renew(self, lease: float | None = None) -> datetime:
+        """Lease the message for longer, by the seconds of its lease unless others are given; return the deadline."""
+        return self._bound.renew(self, lease)
+
+    def give_back(self) -> None:
+        """Return the message to its place, unprocessed; that counts as an attempt."""
+        self._bound.give_back(self)
+
+    def complete(self, outcome: Outcome = DONE) -> None:
+        """Complete the message with this outcome, in a transaction of its own.
+
+        To complete it in a transaction of yours, see `MessageQueue.commands`.
+        """
+        self._bound.complete(self, outcome)
+
+    @property
+    def _bound(self) -> Holder:
+        if self._leases is None:
+            raise InvalidInput("this token was read without a queue: use queue.leases.token(text)")
+        return self._leases
+
+
+GivenTokens: TypeAlias = "str | ReferenceToken | Iterable[str | ReferenceToken]"
+
+
+def read_tokens(ring: str, given: GivenTokens, leases: Holder | None = None) -> list[ReferenceToken]:
+    """Return one or many tokens of a ring, read from their texts.
+
+    :param leases: the leases that the tokens use.
+    """
+    if not isinstance(given, (str, ReferenceToken, Iterable)):
+        raise InvalidInput(f"invalid token ({type(given).__name__}): expected text, or a token that a view returned")
+    found = []
+    for token in [given] if isinstance(given, (str, ReferenceToken)) else given:
+        read = token if isinstance(token, ReferenceToken) else ReferenceToken.parse(token)
+        if read.ring != ring:
+            raise InvalidInput(f"token of ring {read.ring[:80]!r}: expected a token of ring {ring!r}; open that ring")
+        found.append(replace(read, _leases=leases))
+    if len({token.secret for token in found}) < len(found):
+        raise InvalidInput("duplicate token: a message is completed once; remove the duplicate")
+    return found
+
+
+def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) -> None:
+    """Report on the message of a token within a transaction, and refuse every later report.
+
+    From the commit on, the block behind the token is past its deadline: the next plan, view or housekeeping settles it.
+    """
+    secret, address = bytes.fromhex(token.secret), token.address
+    if not unit.blocks.close(ring, secret, unit.now()):
+        raise refusal(unit, ring, secret, "complete a message of")
+    row = unit.blocks.by_token(ring, secret)
+    if row is None or only_address(unit, row) != address:
+        raise InvalidInput(f"changed token: it is not that of message {address}; use the token as the view returned it")
+    report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
+    unit.blocks.insert_report(row.id, codec.pack_report([report], b""))
+
+
+def only_address(unit: Unit, row: BlockRow) -> Address | None:
+    """Return the message of a block that has only one."""
+    return address_of([codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)])
+
+
+def address_of(claims: Sequence[Claim]) -> Address | None:
+    """Return the message of claims that have only one."""
+    runs = [(claim.origin, run) for claim in claims for run in claim.runs]
+    addresses = [Address(origin, run.page, item) for origin, run in runs for item in run.handed_out()]
+    return addresses[0] if len(addresses) == 1 else None

@@ -1,0 +1,288 @@
+"""Typed queues: values for senders and processors, bytes in the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import Unpack
+
+from ... import failures
+from ...codecs import Codec, Undecodable, encoded, undecodable
+from ..rules.errors import InvalidOutcome
+from ..rules.message import Address, Message
+from ..rules.outcome import DONE, Outcome, Unreadable
+from ..rules.weight import Weight
+from .attempts import Answer, BatchProcessor, Processor, outcome_of
+from .calls import caller_of
+from .sending.sender import SendOptions
+from .values import Batch, Delivery, Enqueued, Peeked, Serviced
+
+log = logging.getLogger("airflow_mq.service")
+
+T = TypeVar("T")
+#: Returns the outcome of a message, named by its address, that does not decode.
+Undecoded = Callable[[str, ValueError], Outcome]
+
+
+class TypedDelivery(Generic[T]):
+    """A message for a processor of values."""
+
+    __slots__ = ("_codec", "delivery", "value")
+
+    def __init__(self, delivery: Delivery, value: T, codec: Codec[T]) -> None:
+        #: The decoded payload.
+        self.value = value
+        #: The message: payload, page, attempts, meter.
+        self.delivery = delivery
+        self._codec = codec
+
+    @property
+    def origin(self) -> str:
+        """Origin of the message."""
+        return self.delivery.origin
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the message."""
+        return self.delivery.headers
+
+    @property
+    def address(self) -> Address:
+        """Address of the message."""
+        return self.delivery.address
+
+    @property
+    def id(self) -> bytes:
+        """Id of the message: the hash of its bytes."""
+        return self.delivery.id
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, from 1."""
+        return self.delivery.attempt
+
+    @property
+    def block(self) -> int | None:
+        """Id of the block that holds the message; None in a service in place."""
+        return self.delivery.block
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Time at which the message was enqueued."""
+        return self.delivery.sent_at
+
+    def enqueue(self, origin: str, value: T) -> None:
+        """Enqueue a value if, and only if, this message is done."""
+        self.delivery.enqueue(origin, encoded(self._codec, value))
+
+
+@dataclass(frozen=True)
+class TypedBatch(Generic[T]):
+    """Neighbouring messages of one origin for a batch processor of values, without those that do not decode."""
+
+    origin: str
+    values: Sequence[T]
+    headers: Sequence[Mapping[str, str]]
+    #: Ids, addresses, numbers of this attempt and times of enqueuing, one for each value.
+    ids: Sequence[bytes] = ()
+    addresses: Sequence[Address] = ()
+    attempts: Sequence[int] = ()
+    sent_at: Sequence[datetime | None] = ()
+    #: Id of the block that holds the messages; none in a service in place.
+    block: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class TypedMessage(Generic[T]):
+    """A value to enqueue with more than itself."""
+
+    value: T
+    key: str | None = None
+    weight: Weight | None = None
+    headers: Mapping[str, str] | None = None
+    priority: str | None = None
+
+
+@dataclass(frozen=True)
+class TypedPeeked(Generic[T]):
+    """A message that was read without a change."""
+
+    peeked: Peeked
+    #: The decoded payload; None if it does not decode.
+    value: T | None
+    #: The reason why it does not decode.
+    error: str | None = field(default=None)
+
+
+class TypedQueue(Generic[T]):
+    """A queue whose messages are values of one type. ::
+
+        orders = queue.typed(Order)
+        orders.enqueue("acme", Order(id=17))
+        orders.service(lambda it: ship(it.value), "acme")
+
+    No processor gets a message that does not decode: it is set aside with the reason.
+    """
+
+    def __init__(
+        self,
+        enqueue_message: Callable[..., Enqueued],
+        enqueue_messages: Callable[..., Enqueued],
+        service_queues: Callable[..., Serviced],
+        peek: Callable[..., Sequence[Peeked]],
+        codec: Codec[T],
+    ) -> None:
+        self._enqueue_message, self._enqueue_messages = enqueue_message, enqueue_messages
+        self._service_queues, self._peek, self.codec = service_queues, peek, codec
+
+    def enqueue(self, origin: str, value: T, *, key: str | None = None, **options: Unpack[SendOptions]) -> Enqueued:
+        """Enqueue one value; the options are those of `MessageQueue.enqueue_message`."""
+        return self._enqueue_message(origin, encoded(self.codec, value), key=key, **options)
+
+    def enqueue_many(
+        self, values: Iterable[tuple[str, T | TypedMessage[T]]], **options: Unpack[SendOptions]
+    ) -> Enqueued:
+        """Enqueue pairs of origin and value, all or none; the options are those of `MessageQueue.enqueue_messages`."""
+        return self._enqueue_messages(((origin, self._message(value)) for origin, value in values), **options)
+
+    def _message(self, value: T | TypedMessage[T]) -> bytes | Message:
+        if isinstance(value, TypedMessage):
+            return Message(encoded(self.codec, value.value), value.key, value.weight, value.headers, value.priority)
+        return encoded(self.codec, value)
+
+    def service(
+        self,
+        processor: Callable[[TypedDelivery[T]], Answer],
+        origins: str | Iterable[str],
+        *,
+        delete_undecodable: bool = False,
+        **how: Any,
+    ) -> Serviced:
+        """Service the queues of some origins in this process; the options are those of `service_queues`.
+
+        :param origins: case-sensitive shell patterns of the origins whose messages are values of this type.
+        :param delete_undecodable: delete messages that do not decode, with the outcome *bad format*. By default they
+            are set aside with the reason, for a requeue when the codec is fixed.
+        """
+        return self._service_queues(
+            decoding(self.codec, processor, refused if delete_undecodable else kept), origins=origins, **how
+        )
+
+    def service_batches(
+        self,
+        process: Callable[[TypedBatch[T]], Sequence[Answer] | None],
+        origins: str | Iterable[str],
+        *,
+        delete_undecodable: bool = False,
+        **how: Any,
+    ) -> Serviced:
+        """Service with a function that takes neighbours together: one answer each, or None for all done.
+
+        The parameters are those of `service`.
+        """
+        return self._service_queues(
+            decoding_batches(self.codec, process, refused if delete_undecodable else kept), origins=origins, **how
+        )
+
+    def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
+        """Read messages of an origin without a change; the options are those of `Inspect.peek`."""
+        return [self._looked(peeked) for peeked in self._peek(origin, **how)]
+
+    def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
+        try:
+            return TypedPeeked(peeked, self.codec.decode(peeked.payload))
+        except ValueError as error:
+            return TypedPeeked(peeked, None, str(error) or type(error).__name__)
+
+
+def decoding(
+    codec: Codec[T], processor: Callable[[TypedDelivery[T]], Answer], undecoded: Undecoded | None = None
+) -> Processor:
+    """Return a processor of messages that calls a processor of values.
+
+    :param undecoded: returns the outcome of a message that does not decode; by default, a permanent failure.
+    """
+    outcome_of_undecoded, call = undecoded or refused, caller_of(processor)
+
+    def process(delivery: Delivery) -> Answer:
+        try:
+            value = codec.decode(delivery.payload)
+        except ValueError as error:
+            return outcome_of_undecoded(f"{delivery.address}", error)
+        return call(value, TypedDelivery(delivery, value, codec))
+
+    return process
+
+
+def decoding_batches(
+    codec: Codec[T],
+    process: Callable[[TypedBatch[T]], Sequence[Answer] | None],
+    undecoded: Undecoded | None = None,
+) -> BatchProcessor:
+    """Return a batch processor that calls a batch processor of values; `undecoded` as in `decoding`."""
+    outcome_of_undecoded = undecoded or refused
+
+    def process_batch(batch: Batch) -> Sequence[Answer] | None:
+        found = [_decoded(codec, batch, at, outcome_of_undecoded) for at in range(len(batch))]
+        headers = batch.headers or ({},) * len(batch)
+        good = [at for at, (_, wrong) in enumerate(found) if wrong is None]
+        values = [found[at][0] for at in good]
+        answers = process(_typed_batch(batch, good, values, headers)) if good else ()
+        if answers is None:
+            answers = [DONE] * len(good)
+        if len(answers) != len(good):
+            raise InvalidOutcome(f"{len(answers)} answers for {len(good)} values: expected one answer each")
+        outcomes: list[Answer] = [wrong or DONE for _, wrong in found]
+        for at, answer in zip(good, answers):
+            outcomes[at] = outcome_of(answer)
+        return outcomes
+
+    return BatchProcessor(process_batch)
+
+
+def _typed_batch(
+    batch: Batch, good: Sequence[int], values: Sequence[T], headers: Sequence[Mapping[str, str]]
+) -> TypedBatch[T]:
+    ids, addresses, attempts, sent_at = batch.ids, batch.addresses, batch.attempts, batch.sent_at
+    return TypedBatch(
+        origin=batch.origin,
+        values=values,
+        headers=[headers[at] for at in good],
+        ids=[ids[at] for at in good],
+        addresses=[addresses[at] for at in good],
+        attempts=[attempts[at] for at in good],
+        sent_at=[sent_at[at] for at in good],
+        block=batch.block,
+    )
+
+
+def _decoded(codec: Codec[Any], batch: Batch, at: int, undecoded: Undecoded) -> tuple[Any, Outcome | None]:
+    try:
+        return codec.decode(batch.payloads[at]), None
+    except ValueError as error:
+        return None, undecoded(str(Address(batch.book, batch.page, batch.first + at)), error)
+
+
+def refused(where: str, error: ValueError) -> Outcome:
+    """Return the permanent failure of a message that does not decode, and log the reason."""
+    outcome = undecodable(error)
+    log.warning("%s does not decode (%s): %s", ascii(where), type(outcome).__name__, _reason(error))
+    return outcome
+
+
+def kept(where: str, error: ValueError) -> Outcome:
+    """Return the outcome that sets a message aside because it does not decode, and log the reason."""
+    log.warning("%s does not decode, and is set aside: %s", ascii(where), _reason(error))
+    return Unreadable(f"does not decode ({type(undecodable(error)).__name__}): {_reason(error)}")
+
+
+def _reason(error: ValueError) -> str:
+    is_safe = isinstance(error, Undecodable) or failures.texts_allowed()
+    return f"{type(error).__name__}: {str(error)[:500]}" if is_safe else type(error).__name__

@@ -1,0 +1,383 @@
+"""Store addresses: a small, closed language.
+
+    sqlite:///folder/store.db        below the root where one is set, else below the current folder
+    sqlite:////folder/store.db       from the top of the file system
+    postgresql://user:password@host:port/database?schema=airflow_mq&sslmode=require&connect_timeout=10
+    …?origins=acme%7Cacme/*&priority=regular      users of this address send as acme, at regular priority only
+
+`postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
+`%40`, `/` is `%2F`, `%` is `%25`. Host, user and database are required. The parameters are a closed list:
+`schema`, `sslmode`, the time-outs of `NUMBERS`, and `origins` and `priority`, which SQLite takes too
+(`airflow_mq.engine.rules.permit` defines them). An address may come from a user who can edit Airflow connections. Such a user
+may reach a store, but must not borrow identity or secrets of the process. Hence:
+
+* one host, over TCP: through a Unix socket the server would trust the account of the process;
+* no other libpq option and nothing from the environment: no `PGPASSWORD`, `PGOPTIONS` or `PGHOSTADDR`, no password
+  file, no client certificate, no Kerberos ticket (`StoreAddress.conninfo`). Variables that only make a connection
+  stricter stay in force: `PGSSLROOTCERT`, `PGCHANNELBINDING`, `PGREQUIREAUTH`, and `PGSSLMODE` where the address names
+  no sslmode;
+* no parameter of SQLite's own, no `file:` address, no store in memory, no file behind a symbolic link.
+
+Any other address raises `AddressRefused`. Its text never repeats a part of the address that could hold a password,
+even in a malformed address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput
+from airflow_mq.engine.rules.permit import OPEN, Permit
+from airflow_mq.engine.store.files import SQLITE_FORM, checked_file, refuse_network_file_system
+
+__all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_address"]
+
+#: Kinds of login that need nothing but the address.
+LOGINS = ("scram-sha-256", "md5", "password", "none")
+DEFAULT_SCHEMA = "airflow_mq"
+DEFAULT_PORT = 5432
+DEFAULT_CONNECT_TIMEOUT = 10
+#: Whole numbers that an address may set: default, least, most. All but the count are seconds.
+NUMBERS = {
+    "connect_timeout": (DEFAULT_CONNECT_TIMEOUT, 1, 60),
+    "statement_timeout": (300, 1, 86_400),
+    "idle_in_transaction_session_timeout": (60, 1, 3_600),
+    "tcp_user_timeout": (30, 1, 600),
+    "keepalives_idle": (30, 1, 3_600),
+    "keepalives_interval": (10, 1, 600),
+    "keepalives_count": (3, 1, 50),
+}
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+#: Parameters that restrict senders.
+PERMITTED = ("origins", "priority")
+PARAMETERS = ("schema", "sslmode", *NUMBERS, *PERMITTED)
+
+POSTGRES_FORM = "postgresql://user:password@host:port/database"
+
+# Errors repeat only these names; any other name may be a piece of a badly written password.
+_KNOWN_AND_REFUSED = (
+    "application_name cache channel_binding client_encoding dbname fallback_application_name gssencmode host hostaddr "
+    "immutable keepalives krbsrvname load_balance_hosts load_extension mode nolock options passfile password port "
+    "replication require_auth requirepeer service servicefile sslcert sslcertmode sslcrl sslkey sslkeylogfile "
+    "sslnegotiation sslpassword sslrootcert target_session_attrs uri user vfs"
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}(?=:)")
+_POSTGRES = re.compile(
+    r"(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
+    r"(?P<host>\[[0-9A-Za-z:.%]*\]|[^:@/?#\s\[\]]*)(?::(?P<port>[^:@/?#\s\[\]]*))?"
+    r"(?:/(?P<database>[^@/?#\s]*))?(?:\?(?P<query>[^#\s]*))?"
+)
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,30}")
+_SENDERS = re.compile(r"(?:origins|priority)=[^#]*\Z")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+#: Prefix of table names in SQLite, which has no schemas.
+SQLITE_PREFIX = "mq_"
+# No file can exist below a device, so libpq finds none. (With an empty value libpq would use the home folder.)
+_NO_FILE = os.devnull + "/none"
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """The address of one store, checked however it is made: by `parse`, by `sqlite_address` or from its parts."""
+
+    driver: Literal["sqlite", "postgresql"]
+    path: Path | None = None
+    host: str | None = None
+    port: int = DEFAULT_PORT
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    database: str | None = None
+    schema: str = DEFAULT_SCHEMA
+    sslmode: str | None = None
+    connect_timeout: int = DEFAULT_CONNECT_TIMEOUT
+    #: Seconds after which the server cancels a statement; soon after that the client closes the connection.
+    statement_timeout: int = NUMBERS["statement_timeout"][0]
+    #: Seconds without a statement after which the server ends an open transaction and releases its locks.
+    idle_in_transaction_session_timeout: int = NUMBERS["idle_in_transaction_session_timeout"][0]
+    #: Seconds for which either end waits for the other to acknowledge sent data.
+    tcp_user_timeout: int = NUMBERS["tcp_user_timeout"][0]
+    #: Seconds of silence before the first probe, seconds between probes, and unanswered probes to tolerate.
+    keepalives_idle: int = NUMBERS["keepalives_idle"][0]
+    keepalives_interval: int = NUMBERS["keepalives_interval"][0]
+    keepalives_count: int = NUMBERS["keepalives_count"][0]
+    #: Restrictions of senders that use this address.
+    origins: str | None = None
+    priority: str | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.permit
+        if self.driver == "postgresql":
+            _check_postgres(self)
+        elif self.path is None or not self.path.is_absolute():
+            raise AddressRefused("a store is kept in SQLite, with an absolute path, or in PostgreSQL")
+
+    def __str__(self) -> str:
+        return self.safe
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of table names. The schema's name was checked when the address was made."""
+        return SQLITE_PREFIX if self.driver == "sqlite" else f'"{self.schema}".'
+
+    @property
+    def permit(self) -> Permit:
+        """The restrictions of senders."""
+        if self.origins is None and self.priority is None:
+            return OPEN
+        try:
+            return Permit(self.origins, self.priority)
+        except InvalidInput as error:
+            raise AddressRefused(str(error)) from None
+
+    @property
+    def safe(self) -> str:
+        """The address without its password, for display and logs."""
+        return self._written(with_password=False)
+
+    @property
+    def place(self) -> str:
+        """The place of the store, by which addresses with other users or parameters are recognized as the same one."""
+        if self.path is not None:
+            return f"sqlite:{os.path.realpath(self.path)}"
+        host = "localhost" if self.host in ("127.0.0.1", "::1") else (self.host or "").lower()
+        return f"postgresql:{host}:{self.port}/{self.database}?{self.schema}"
+
+    @property
+    def uri(self) -> str:
+        """The address as `parse` reads it, with its password: not for display, logs or command lines."""
+        return self._written(with_password=True)
+
+    def conninfo(self) -> dict[str, str | int]:
+        """Return the parameters of `psycopg.connect`; libpq adds none from its environment."""
+        if self.host is None or self.user is None or self.database is None:
+            raise AddressRefused("only an address of PostgreSQL has connection parameters")
+        settings: dict[str, str | int] = {
+            "host": self.host,
+            "hostaddr": "",  # else PGHOSTADDR would apply
+            "port": self.port,
+            "user": self.user,
+            "password": self.password or "",  # else PGPASSWORD would go to any host of an address
+            "passfile": _NO_FILE,  # else passwords of ~/.pgpass would, too
+            "dbname": self.database,
+            "sslcert": _NO_FILE,  # an address must not use the certificate, key or ticket of the process
+            "sslkey": _NO_FILE,
+            "gssencmode": "disable",
+            "options": "",
+            "target_session_attrs": "any",
+            "client_encoding": "UTF8",
+            "application_name": "airflow_mq",
+            "connect_timeout": self.connect_timeout,
+            "keepalives": 1,
+            "keepalives_idle": self.keepalives_idle,
+            "keepalives_interval": self.keepalives_interval,
+            "keepalives_count": self.keepalives_count,
+            "tcp_user_timeout": self.tcp_user_timeout * 1000,
+        }
+        if _can_require_auth():
+            settings["require_auth"] = _logins()
+        return settings if self.sslmode is None else {**settings, "sslmode": self.sslmode}
+
+    def file_uri(self, mode: Literal["ro", "rw", "rwc"]) -> str:
+        """Return the address for `sqlite3.connect(…, uri=True)`.
+
+        Mode `ro` creates nothing. By default SQLite would create (and leave) the files -wal and -shm beside a store
+        that no process has open. Without a -wal the file alone holds everything, so it is opened as immutable. If a
+        writer opens the store at that moment, the worst result is a failed read.
+        """
+        if self.path is None:
+            raise AddressRefused("only an address of SQLite has a file")
+        still = mode == "ro" and not os.path.lexists(f"{self.path}-wal")
+        return f"{self.path.as_uri()}?mode={mode}{'&immutable=1' if still else ''}"
+
+    def _written(self, *, with_password: bool) -> str:
+        if self.path is not None:
+            return f"sqlite:///{quote(str(self.path))}{self._parameters(PERMITTED)}"
+        host = f"[{self.host}]" if ":" in (self.host or "") else self.host
+        secret = f":{quote(self.password, safe='')}" if with_password and self.password else ""
+        written = f"postgresql://{quote(self.user or '', safe='')}{secret}@{host}:{self.port}"
+        return f"{written}/{quote(self.database or '', safe='')}{self._parameters(PARAMETERS)}"
+
+    def _parameters(self, names: Iterable[str]) -> str:
+        values = ((name, getattr(self, name)) for name in names)
+        named = [f"{name}={quote(str(value))}" for name, value in values if value != _DEFAULTS[name]]
+        return f"{'?' if named else ''}{'&'.join(named)}"
+
+
+_DEFAULTS = {
+    "schema": DEFAULT_SCHEMA,
+    "sslmode": None,
+    "origins": None,
+    "priority": None,
+    **{name: default for name, (default, _, _) in NUMBERS.items()},
+}
+
+
+def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
+    """Return the parsed address; with a root, require a SQLite file below it. Open and create nothing."""
+    scheme, separator, rest = uri.partition("://")
+    if not uri.isprintable() or uri != uri.strip():
+        raise AddressRefused("the address has a character that cannot be printed, or blanks around it")
+    if separator and scheme == "sqlite":
+        return _parse_sqlite(rest, root)
+    if separator and scheme in ("postgresql", "postgres"):
+        return _parse_postgres(rest)
+    found = _SCHEME.match(uri)
+    what = f"that starts with {found[0]}:" if found else "that does not begin with its kind"
+    raise AddressRefused(f"an address {what} is not known; a store is at {SQLITE_FORM} or at {POSTGRES_FORM}")
+
+
+# -- SQLite --
+
+
+def _parse_sqlite(rest: str, root: Path | None) -> StoreAddress:
+    rest, mark, query = rest.partition("?")
+    if "#" in rest or (mark and not _SENDERS.match(query)):
+        raise AddressRefused(f"an address of SQLite takes no parameters but origins and priority; write {SQLITE_FORM}")
+    if rest == ":memory:":
+        rest = "/" + rest  # rejected below, with the reason
+    if rest and not rest.startswith("/"):
+        raise AddressRefused(f"a file has no host, so it takes three slashes: {SQLITE_FORM}")
+    path = _decoded(rest[1:], "path")
+    return sqlite_address(path, root=root, **dict(_parameters(query if mark else None, PERMITTED)))
+
+
+def sqlite_address(
+    path: str, *, root: Path | None = None, origins: str | None = None, priority: str | None = None
+) -> StoreAddress:
+    """Return the address of a SQLite file, given by its plain path."""
+    return StoreAddress("sqlite", path=checked_file(path, root), origins=origins, priority=priority)
+
+
+# -- PostgreSQL --
+
+
+def _parse_postgres(rest: str) -> StoreAddress:
+    found = _POSTGRES.fullmatch(rest)
+    if found is None:
+        raise AddressRefused(
+            f"the address does not read as {POSTGRES_FORM}: one host, and : @ / ? # % and blanks "
+            "percent-encoded in user, password and database"
+        )
+    user, database = (_decoded(found[part] or "", part) for part in ("user", "database"))
+    # Only now are the other parts known to be what they seem, so the parameters come last.
+    _check_named(user=user, host=found["host"], database=database)
+    given = dict(_parameters(found["query"]))
+    numbers: dict[str, Any] = {name: _number(given[name], name) for name in NUMBERS if name in given}
+    return StoreAddress(
+        "postgresql",
+        host=found["host"][1:-1] if found["host"].startswith("[") else found["host"],
+        port=_number(found["port"], "port") if found["port"] is not None else DEFAULT_PORT,
+        user=user,
+        password=_decoded(found["password"] or "", "password") or None,
+        database=database,
+        schema=given.get("schema", DEFAULT_SCHEMA),
+        sslmode=given.get("sslmode"),
+        **numbers,
+        origins=given.get("origins"),
+        priority=given.get("priority"),
+    )
+
+
+def _parameters(query: str | None, known: Sequence[str] = PARAMETERS) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for pair in query.split("&") if query is not None else ():
+        name, _, value = pair.partition("=")
+        if name not in known or name in seen:
+            called = f"the parameter {name}" if name in _KNOWN_AND_REFUSED.split() or name in seen else "a parameter"
+            why = "is given twice" if name in seen else "is not taken"
+            raise AddressRefused(f"{called} of the address {why}; there are only {', '.join(known)}, once each")
+        seen.add(name)
+        yield name, _decoded(value, name)
+
+
+def _check_named(**parts: str | None) -> None:
+    lacking = [part for part, value in parts.items() if not value]
+    if lacking:
+        raise AddressRefused(f"the address names no {' and no '.join(lacking)}; write {POSTGRES_FORM}")
+
+
+def _check_postgres(address: StoreAddress) -> None:
+    _check_named(user=address.user, host=address.host, database=address.database)
+    _check_host(address.host or "")
+    for what, text in (("user", address.user or ""), ("database", address.database or "")):
+        if not text.isprintable() or len(text.encode()) > 63:
+            raise AddressRefused(f"the {what} of the address is longer than 63 bytes or cannot be printed")
+    if "=" in (address.database or "") or "://" in (address.database or ""):
+        raise AddressRefused("the database of the address is a plain name, without = and ://")
+    if any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in address.password or ""):
+        raise AddressRefused("the password of the address has a NUL in it, or half of a character")
+    if not 1 <= address.port <= 65535:
+        raise AddressRefused("the port of the address is a number from 1 to 65535")
+    if (
+        not _SCHEMA.fullmatch(address.schema)
+        or address.schema.startswith("pg_")
+        or address.schema == "information_schema"
+    ):
+        raise AddressRefused(
+            "the schema of the address is a to z, 0 to 9 and _, at most 31 of them, not a digit first, and not one of "
+            "PostgreSQL's own"
+        )
+    if address.sslmode is not None and address.sslmode not in SSL_MODES:
+        raise AddressRefused(f"the sslmode of the address is one of {', '.join(SSL_MODES)}")
+    for name, (_, least, most) in NUMBERS.items():
+        if not least <= getattr(address, name) <= most:
+            unit = "probes" if name == "keepalives_count" else "seconds"
+            raise AddressRefused(f"the {name} of the address is a number of {unit} from {least} to {most}")
+
+
+def _can_require_auth() -> bool:
+    """Return whether libpq can restrict the kinds of login that a server may ask for."""
+    from psycopg import pq
+
+    return pq.version() >= 160_000
+
+
+def _logins() -> str:
+    """Return the kinds of login that a server may ask for: those of `LOGINS` that `PGREQUIREAUTH` allows."""
+    named = [kind.strip() for kind in os.environ.get("PGREQUIREAUTH", "").split(",") if kind.strip()]
+    refused = [kind[1:] for kind in named if kind.startswith("!")]
+    left = [kind for kind in LOGINS if kind not in refused and (refused or not named or kind in named)]
+    if not left:
+        raise AddressRefused(
+            f"PGREQUIREAUTH leaves no kind of login: a store is reached by {', '.join(LOGINS)}; add one of these to it"
+        )
+    return ",".join(left)
+
+
+def _check_host(host: str) -> None:
+    if ":" in host:
+        try:
+            if "%" not in host:
+                ipaddress.IPv6Address(host)
+                return
+        except ValueError:
+            pass
+    elif _HOST.fullmatch(host):
+        return
+    raise AddressRefused(
+        "the host of the address is one name or one IP address (IPv6 in brackets); "
+        "neither several hosts nor the folder of a Unix socket are taken"
+    )
+
+
+def _number(text: str, what: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text):
+        raise AddressRefused(f"the {what} of the address is not a whole number, or too large")
+    return int(text)
+
+
+def _decoded(text: str, what: str) -> str:
+    if _BAD_ESCAPE.search(text):
+        raise AddressRefused(f"the {what} of the address has a % that starts no escape; write % as %25")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise AddressRefused(f"the {what} of the address is not UTF-8 once its escapes are undone") from None

@@ -1,0 +1,367 @@
+"""External payloads: upload, reading, and removal of unused ones.
+
+Each upload writes a few chunks per short transaction, so that senders of the same payload never wait for each other.
+The first complete upload becomes the blob of its hash; the others are deleted. Triggers keep the uses of a blob in
+step with the messages that refer to it (see the migration). The sweep finds unused blobs by their ended uses, and
+abandoned bytes by their upload.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from typing import IO, Any
+
+from ..rules.blob import MOST_BLOB_BYTES, Reference
+from ..rules.errors import (
+    BlobMissing,
+    ConfigRefused,
+    EmptyMessage,
+    InvalidMessage,
+    MessageQueueError,
+    Refused,
+    StoreCorrupt,
+    StoreError,
+    UploadGivenUp,
+)
+from . import codec
+from .blob_files import ROOTS, BlobFile, fresh_name, is_below, named_roots
+from .store import AnyStore
+from .unit import Unit
+
+log = logging.getLogger("airflow_mq.payloads")
+
+#: Bytes of a chunk, and how many of them one transaction writes.
+CHUNK = 1 << 20
+TOGETHER = 4
+#: Blobs per transaction of the sweep, and chunks that it deletes.
+SWEPT, REMOVED = 100, 64
+
+
+class Upload:
+    """An external payload that is being uploaded.
+
+    :param keep: seconds until it expires, counted from the last piece, until a message refers to it
+    :param folder: folder of its file; without one its bytes are stored in the database
+    """
+
+    def __init__(self, store: AnyStore, keep: float, folder: str | None) -> None:
+        self.store, self.keep = store, int(keep * 1_000_000)
+        self.size = 0
+        self._path = fresh_name(folder) if folder else ""
+        roots = named_roots()
+        if folder and roots is not None and not is_below(self._path, roots):
+            raise ConfigRefused(
+                f"blob_path of the ring ({folder!r}) is not among the folders that {ROOTS} names: payload files are "
+                "written nowhere else; change blob_path, or add it there"
+            )
+        self._file = BlobFile(self._path, store.filesystem_of) if folder else None
+        self._digest = blake2b(digest_size=32)
+        self._id: int | None = None
+        self._seq = 0
+        self._held = bytearray()
+        self._touched = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Add bytes, and write full chunks."""
+        self.size += len(data)
+        if self.size > MOST_BLOB_BYTES:
+            raise InvalidMessage(
+                f"a payload has at most {MOST_BLOB_BYTES:,} bytes; send it in parts, or a reference of your own"
+            )
+        self._digest.update(data)
+        self._held += data
+        while len(self._held) >= CHUNK * TOGETHER:
+            with memoryview(self._held) as view:
+                chunks = [bytes(view[at * CHUNK : (at + 1) * CHUNK]) for at in range(TOGETHER)]
+            del self._held[: CHUNK * TOGETHER]
+            self._write(chunks)
+
+    def finish(self) -> tuple[Reference, int]:
+        """Complete the blob; return its reference, and the hold that keeps it until a message refers to it."""
+        if not self.size:
+            raise EmptyMessage()
+        rest = [bytes(self._held[at : at + CHUNK]) for at in range(0, len(self._held), CHUNK)]
+        if self._file is not None:
+            self._write(rest)
+            with self.store.writing() as unit:
+                self._touch(unit)
+            self._file.finish()
+            rest = []
+        reference = Reference.of(self._digest.digest(), self.size)
+        with self.store.writing() as unit:
+            now = self._touch(unit)
+            self._insert(unit, rest)
+            won, hold = self._become_blob(unit, reference, now)
+        if not won:
+            remove_upload(self.store, self._id or 0, self._path)
+        return reference, hold
+
+    def drop(self) -> None:
+        """Abandon the upload."""
+        if self._file is not None:
+            self._file.drop()
+        if self._id is not None:
+            with self.store.writing() as unit:
+                unit.payloads.end_upload(self._id, kept=False)
+            remove_upload(self.store, self._id, self._path)
+
+    def _become_blob(self, unit: Unit, reference: Reference, now: int) -> tuple[bool, int]:
+        assert self._id is not None
+        name, payloads = reference.hash.hex(), unit.payloads
+        hold = unit.fresh_ids(1)[0]
+        won = payloads.insert(name, self.size, self._id, now)
+        # A sweep may delete the earlier blob of this hash after it prevented the insert.
+        while not payloads.hold(hold, name, now + self.keep):
+            won = payloads.insert(name, self.size, self._id, now)
+        payloads.end_upload(self._id, kept=won)
+        return won, hold
+
+    def _write(self, chunks: list[bytes]) -> None:
+        if self._file is None:
+            with self.store.writing() as unit:
+                self._touch(unit)
+                self._insert(unit, chunks)
+            return
+        if self._id is None or self.size - self._touched > CHUNK * REMOVED:
+            # The row is written before the file, so that the sweep knows of every file.
+            with self.store.writing() as unit:
+                fresh, self._touched = self._id is None, self.size
+                self._touch(unit)
+            if fresh:
+                self._file.begin()
+        for chunk in chunks:
+            self._file.write(chunk)
+
+    def _insert(self, unit: Unit, chunks: list[bytes]) -> None:
+        if chunks:
+            assert self._id is not None
+            unit.payloads.insert_chunks(self._id, self._seq, chunks)
+            self._seq += len(chunks)
+
+    def _touch(self, unit: Unit) -> int:
+        now = unit.now()
+        if self._id is None:
+            self._id = unit.fresh_ids(1)[0]
+            unit.payloads.begin_upload(self._id, now + self.keep, self._path)
+        elif not unit.payloads.renew_upload(self._id, now + self.keep, now):
+            raise UploadGivenUp()
+        return now
+
+
+def hold(store: AnyStore, reference: Reference, keep: float) -> int | None:
+    """Hold an existing blob; return the hold, or `None` if there is no such blob."""
+    with store.writing() as unit:
+        id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
+        return id_ if unit.payloads.hold(id_, reference.hash.hex(), until) else None
+
+
+def release(store: AnyStore, hold: int) -> None:
+    """End a hold, and sweep unused blobs. A hold that cannot be ended now ends by itself."""
+    with suppress(StoreError, Refused):
+        with store.writing() as unit:
+            unit.payloads.drop_hold(hold)
+        sweep(store)
+
+
+# -- reading --
+
+
+class BlobReader(io.RawIOBase):
+    """A file of an external payload; reading it from the first byte to the last verifies its hash."""
+
+    def __init__(self, reference: Reference, fetch: Callable[[int], bytes], close: Callable[[], None]) -> None:
+        super().__init__()
+        self.reference = reference
+        self._fetch, self._close = fetch, close
+        self._place = 0
+        self._chunk: tuple[int, bytes] = (-1, b"")
+        self._digest = blake2b(digest_size=32)
+        self._hashed = 0
+
+    def readable(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position of the next byte."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to another position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.reference.size}[whence]
+        if start + offset < 0:
+            raise ValueError("a payload has no bytes before its first")
+        self._place = start + offset
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at most the rest of a chunk."""
+        seq, at = divmod(self._place, CHUNK)
+        if self._place >= self.reference.size:
+            return 0
+        if self._chunk[0] != seq:
+            self._chunk = seq, self._checked(seq, self._fetch(seq))
+        piece = memoryview(self._chunk[1])[at : at + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._place += len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        """Close the underlying file."""
+        if not self.closed:
+            self._close()
+        super().close()
+
+    def _checked(self, seq: int, data: bytes) -> bytes:
+        name, size = self.reference.hash.hex(), self.reference.size
+        if len(data) != min(CHUNK, size - seq * CHUNK):
+            raise StoreCorrupt(f"chunk {seq} of the payload {name} has {len(data):,} bytes; restore it from a backup")
+        if seq == self._hashed:
+            self._digest.update(data)
+            self._hashed += 1
+            if self._hashed * CHUNK >= size and self._digest.digest() != self.reference.hash:
+                raise StoreCorrupt(f"the payload {name} is not what was stored; restore it from a backup")
+        return data
+
+
+def open_blob(store: AnyStore, reference: Reference) -> IO[bytes]:
+    """Open an external payload for reading; raise `BlobMissing` if it does not exist."""
+    with store.loose() as unit:
+        blob = unit.payloads.blob(reference.hash.hex())
+        if blob is None or blob.size != reference.size:
+            raise BlobMissing(reference.hash)
+        file = stored_file(store, unit, blob.path) if blob.path else None
+    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, blob.upload)
+    return io.BufferedReader(reader, CHUNK)
+
+
+def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
+    """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now."""
+    blob = unit.payloads.blob(reference.hash.hex())
+    if blob is None or blob.size != reference.size:
+        return False
+    if not blob.path:
+        return unit.payloads.chunk(blob.upload, 0) is not None
+    try:
+        return stored_file(store, unit, blob.path).size() is not None
+    except MessageQueueError:
+        return True
+
+
+def _chunk_reader(store: AnyStore, reference: Reference, upload: int) -> BlobReader:
+    def fetch(seq: int) -> bytes:
+        with store.loose() as unit:
+            chunk = unit.payloads.chunk(upload, seq)
+        if chunk is None:
+            raise BlobMissing(reference.hash)
+        return chunk
+
+    return BlobReader(reference, fetch, lambda: None)
+
+
+def _file_reader(reference: Reference, stored: BlobFile) -> BlobReader:
+    try:
+        file = stored.open()
+    except FileNotFoundError:
+        raise BlobMissing(reference.hash) from None
+
+    def fetch(seq: int) -> bytes:
+        file.seek(seq * CHUNK)
+        return file.read(CHUNK)
+
+    return BlobReader(reference, fetch, file.close)
+
+
+def stored_file(store: AnyStore, unit: Unit, path: str) -> BlobFile:
+    """Return the file that the store names for a payload; raise `StoreCorrupt` if this process must not use it.
+
+    A user with write access to the payload tables could name any file there to have it read or deleted.
+    """
+    roots = named_roots()
+    if roots is None:
+        roots = frozenset(path for config in unit.rings.configs() for path in _paths_of(config))
+    if not is_below(path, roots):
+        raise StoreCorrupt(
+            f"a payload names the file {path[:200]!r}: expected 32 hexadecimal digits and '.blob' in one of the "
+            f"folders {', '.join(sorted(roots)) or '(none)'}; nothing was read or removed. If the folder is right, add "
+            f"it to blob_path of a ring, or to {ROOTS} where that is set"
+        )
+    return BlobFile(path, store.filesystem_of)
+
+
+def _paths_of(config: Any) -> Iterator[str]:
+    """Yield the folders that the settings of a ring name."""
+    plain = codec.read_json(config) if isinstance(config, (str, bytes)) else config
+    yield from (path for path in (plain.get("blob_path"), *plain.get("earlier_blob_paths", ())) if path)
+
+
+# -- removing --
+
+
+def sweep(store: AnyStore, most: int = SWEPT) -> int:
+    """Delete unused blobs and abandoned uploads; return the number of deleted blobs.
+
+    Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays.
+
+    :param most: abandoned uploads to delete: a sender does not wait for those of all others
+    """
+    deleted = 0
+    more = True
+    while more:
+        more, count = _delete_unused(store)
+        deleted += count
+    with store.loose() as unit:
+        past = unit.payloads.past_uploads(unit.now(), most)
+    for upload, path in past:
+        # Skip an upload that names a foreign file: the check reports it.
+        with suppress(StoreCorrupt):
+            remove_upload(store, upload, path)
+    return deleted
+
+
+def _delete_unused(store: AnyStore) -> tuple[bool, int]:
+    """Delete some unused blobs; return whether there may be more, and the number deleted."""
+    with store.loose() as unit:
+        hashes = unit.payloads.past_uses(unit.now(), SWEPT)
+    if not hashes:
+        return False, 0
+    with store.writing() as unit:
+        locked = unit.payloads.locked(hashes)
+        if not locked:
+            return False, 0
+        # Read uses only after locking the blobs, so that new uses count.
+        uploads = unit.payloads.delete_unused(locked, unit.now())
+        for upload in uploads:
+            unit.payloads.end_upload(upload, kept=False)
+    return True, len(uploads)
+
+
+def remove_upload(store: AnyStore, upload: int, path: str) -> None:
+    """Delete the bytes of an abandoned upload in small transactions, then the upload.
+
+    An upload whose file cannot be deleted stays for a later sweep: the folder of one ring concerns no other ring.
+    """
+    if path:
+        with store.loose() as unit:
+            file = stored_file(store, unit, path)
+        try:
+            file.remove()
+        except Exception as error:  # Each file system has its own errors.
+            log.warning(
+                "could not delete the file of upload %d (%s); a later sweep tries again", upload, type(error).__name__
+            )
+            return
+    more = not path
+    while more:
+        with store.writing() as unit:
+            more = unit.payloads.delete_chunks(upload, REMOVED) == REMOVED
+    with store.writing() as unit:
+        unit.payloads.delete_upload(upload, unit.now())

@@ -1,0 +1,299 @@
+"""Repositories of books (the queue of each origin, its place in the ring, its depth) and of their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..rules.page import PROCESSED, Page
+from . import codec
+from .primitives import Repository, listed
+from .rows import BookRow, PageRow
+
+#: Columns of a book that belong to its own table.
+_COLUMNS = BookRow._fields[:11]
+
+
+class LineRow(NamedTuple):
+    """A ready book of a ring with paths."""
+
+    ticket: int
+    origin: str
+    deficit: int
+
+
+class TurnRow(NamedTuple):
+    """The place of a ready book."""
+
+    origin: str
+    ticket: int
+
+
+class TicketsRow(NamedTuple):
+    """Number and range of tickets, and the number of those before one."""
+
+    before: int
+    total: int
+    lowest: int | None
+    highest: int | None
+
+
+class SummaryRow(NamedTuple):
+    """Figures of a book; `first` is the oldest inbox row of its first waiting page."""
+
+    origin: str
+    messages: int
+    size: int
+    floor: int
+    ahead: bytes
+    first: int | None
+
+
+class TurnsRow(NamedTuple):
+    """Names of the next ready books in ring order; `last` is the ticket of the last one."""
+
+    books: int
+    last: int | None
+    #: Those that do not back off, and their tickets as text.
+    awake: list[str]
+    tickets: list[str]
+    asleep: list[str]
+
+
+class DepthRow(NamedTuple):
+    """Figures of a queue beyond its pages; `oldest` is when its first message was sent."""
+
+    origin: str
+    inbox_rows: int
+    items: int
+    size: int
+    oldest: int | None
+    lately: int
+    kept: int
+
+
+class TotalsRow(NamedTuple):
+    """Depth of a queue, and of all queues of its ring."""
+
+    origin: str
+    messages: int
+    size: int
+    sent: int | None
+    all_messages: int
+    all_size: int
+    all_sent: int | None
+    queues: int
+
+
+class Books(Repository):
+    """Books of a ring."""
+
+    __slots__ = ()
+
+    def ready(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
+        """Return ready books after a ticket, in ring order."""
+        return self.ready_soon(ring, after, limit, now)()
+
+    def ready_soon(self, ring: int, after: int, limit: int, now: int) -> Callable[[], list[BookRow]]:
+        """Request ready books after a ticket."""
+        rows = self.unit.soon("ready_books", ring=ring, after=after, limit=limit, now=now)
+        return lambda: [BookRow(*row) for row in rows()]
+
+    def next_turns(self, ring: int, after: int, limit: int, now: int) -> TurnsRow:
+        """Return the names of ready books after a ticket."""
+        count, last, *lists = self.unit.only("next_turns", ring=ring, after=after, limit=limit, now=now)
+        return TurnsRow(count, last, *map(listed, lists))
+
+    def turns_before(self, ring: int, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return ticket and name of the last ready books between two tickets, the last ones first."""
+        rows = self.unit.rows("turns_before", ring=ring, before=before, after=after, limit=limit)
+        return [(ticket, origin) for ticket, origin in rows]
+
+    def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
+        """Return books by name, an empty one where none is stored."""
+        return [BookRow(*row) for row in self.unit.rows_for("books", {"origin": origins}, ring=ring, now=now)]
+
+    def save(self, ring: int, rows: Sequence[BookRow]) -> None:
+        """Write books: the columns of `BookRow` up to `wake_at`."""
+        self._put("save_book", _COLUMNS, rows, ring=ring)
+
+    def second_rows(self, ring: int) -> list[tuple[str | None, int]]:
+        """Return the books with more than one row, and the number of their rows; None stands for the ring's state."""
+        return [(origin, rows) for origin, rows in self.unit.rows("second_rows", ring=ring)]
+
+    def line(self, ring: int) -> list[LineRow]:
+        """Return all ready books, in ring order."""
+        return [LineRow(*row) for row in self.unit.rows("line", ring=ring)]
+
+    def guaranteed(self, ring: int) -> list[str]:
+        """Return origins with a guaranteed least, those with a ready book first."""
+        return self.guaranteed_soon(ring)()
+
+    def guaranteed_soon(self, ring: int) -> Callable[[], list[str]]:
+        """Request such origins."""
+        rows = self.unit.soon("guaranteed", ring=ring)
+        return lambda: [origin for (origin,) in rows()]
+
+    def turns(self, ring: int, limit: int) -> list[TurnRow]:
+        """Return ready books in ring order."""
+        return [TurnRow(*row) for row in self.unit.rows("turns", ring=ring, limit=limit)]
+
+    def totals(self, ring: int, limit: int, *, oldest: bool) -> list[TotalsRow]:
+        """Return the deepest or oldest queues, each with the totals of the ring."""
+        return [TotalsRow(*row) for row in self.unit.rows("totals", ring=ring, oldest=oldest, limit=limit)]
+
+    def depths(
+        self, ring: int, requests: Sequence[tuple[str, int, int]], *, most: int, latest: int, since: int
+    ) -> list[DepthRow]:
+        """Return the depth of queues beyond their pages.
+
+        :param requests: name, floor and first page of each book
+        :param most: inbox rows and pages to add up
+        :param latest: inbox rows to search for messages sent since `since`
+        """
+        names = ("origin", "floor", "begin")
+        rows = self._read("depths", names, requests, ring=ring, most=most, latest=latest, since=since)
+        return [DepthRow(*row) for row in rows]
+
+    def count(self, ring: int, ticket: int | None, low: int, top: int) -> TicketsRow:
+        """Count the tickets of a ring from `low` to `top`, and those before a ticket."""
+        return TicketsRow(*self.unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0])
+
+    def before(self, ring: int, ticket: int | None, low: int) -> list[str]:
+        """Return ready books from ticket `low` to before `ticket`, in ring order."""
+        return [origin for (origin,) in self.unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
+
+    def advance(self, ring: int, ticket: int, top: int, shift: int) -> None:
+        """Lower the tickets from `ticket` to `top`."""
+        self.unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift, top=top)
+
+    def set_tickets(self, ring: int, tickets: Sequence[tuple[str, int]]) -> None:
+        """Give ready books new tickets."""
+        self._put("set_ticket", ("origin", "ticket"), tickets, ring=ring)
+
+    def forget_deficits(self, ring: int) -> None:
+        """Reset the deficits of all books."""
+        self.unit.run("forget_deficits", ring=ring)
+
+    def names(self, ring: int, after: str, limit: int) -> list[str]:
+        """Return names of books, after a name."""
+        return [origin for (origin,) in self.unit.rows("every_book", ring=ring, after=after, limit=limit)]
+
+    def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
+        """Return names of books with messages in a range, after a name."""
+        rows = self.unit.rows("origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
+        return [origin for (origin,) in rows]
+
+    def known(self, ring: int, origins: Sequence[str]) -> list[str]:
+        """Return which of these queues have a book, an inbox row or a delayed row."""
+        return [origin for (origin,) in self.unit.rows_for("known_origins", {"origin": origins}, ring=ring)]
+
+    def summaries(self, ring: int, after: str, limit: int) -> list[SummaryRow]:
+        """Return the figures of all books, after a name."""
+        return [SummaryRow(*row) for row in self.unit.rows("all_books", ring=ring, after=after, limit=limit)]
+
+    def overtaken(self, ring: int) -> list[bytes]:
+        """Return for each book the packed ids of inbox rows that were cut before rows with smaller ids."""
+        return [bytes(ids) for (ids,) in self.unit.rows("books_ahead", ring=ring)]
+
+
+class FirstPages(NamedTuple):
+    """First waiting pages that are alike, one for each of these books."""
+
+    #: Whether the books back off, have more than the counted messages, and have no message elsewhere.
+    asleep: bool
+    many: bool
+    whole: bool
+    items: int
+    first_index: int
+    lengths: bytes
+    marks: bytes
+    #: Set only for a single book, whose page has notes, or several rows and a beginning that was processed.
+    page: int | None
+    slices: bytes | None
+    notes: bytes | None
+    origins: list[str]
+    #: Ids of the first inbox row of each page.
+    first_rows: list[int]
+
+    @property
+    def page_row(self) -> PageRow:
+        """The page of a single book, as far as its demand depends on it."""
+        return PageRow(
+            self.origins[0], self.page or 0, self.items, 0, self.first_index, 0, 0, bytes(self.slices or b""),
+            self.lengths, self.marks, bytes(self.notes or b""),
+        )  # fmt: skip
+
+
+class SavedPage(NamedTuple):
+    """A page to be written, the number of its set-aside messages, and its first and last inbox row."""
+
+    page: PageRow
+    kept: int
+    first_mail: int
+    last_mail: int
+
+
+class Pages(Repository):
+    """Pages of a ring."""
+
+    __slots__ = ()
+
+    def between(self, ring: int, requests: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """Return for each request (origin, first, last) the stored pages from the first on, at most `limit`."""
+        rows = self._read("pages", ("origin", "first", "last"), requests, ring=ring, limit=limit)
+        return [PageRow(*row) for row in rows]
+
+    def first_waiting(self, ring: int, limit: int, now: int, counted: int) -> list[FirstPages]:
+        """Return the first waiting pages of ready books, of the first `limit` ones in the ring's order.
+
+        :param counted: number of messages from which on a book has many
+        """
+        rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now, counted=counted)
+        return [FirstPages._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
+
+    def kept(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
+        """Return pages with set-aside messages, from a queue and page on."""
+        rows = self.unit.rows("kept_pages", ring=ring, origin=origin, page=page, only=only, limit=limit)
+        return [PageRow(*row) for row in rows]
+
+    def swept(self, ring: int, origin: str, page: int, last: str, limit: int) -> list[PageRow]:
+        """Return pages with swept messages, from a queue and page on, up to the queue `last`."""
+        rows = self.unit.rows("swept_pages", ring=ring, origin=origin, page=page, last=last, limit=limit)
+        return [PageRow(*row) for row in rows]
+
+    def sweep(self, ring: int, origin: str, first: int) -> None:
+        """Set aside all remaining messages of a queue from a page on."""
+        self.unit.run("sweep_pages", ring=ring, origin=origin, first=first)
+
+    def save(self, ring: int, pages: Sequence[SavedPage]) -> None:
+        """Write pages."""
+        rows = [(*page, kept, first, last) for page, kept, first, last in pages]
+        self._put("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)
+
+    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Delete pages."""
+        self._put("delete_page", ("origin", "page"), keys, ring=ring)
+
+
+def saved_page(origin: str, page: Page, kept: int) -> SavedPage:
+    """Return a page as it is to be written."""
+    return SavedPage(packed_page(origin, page), kept, page.slices.row_ids[0], page.slices.row_ids[-1])
+
+
+def packed_page(origin: str, page: Page) -> PageRow:
+    """Return the row of a page."""
+    plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
+    return PageRow(
+        origin,
+        page.index,
+        len(page.lengths),
+        page.used,
+        page.first_index,
+        page.remaining,
+        page.remaining_size,
+        codec.pack_slices(page.slices),
+        codec.pack_numbers(page.lengths),
+        b"" if page.marks == plain_marks else bytes(page.marks),
+        codec.pack_notes(page.notes),
+    )

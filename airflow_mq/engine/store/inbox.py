@@ -1,0 +1,474 @@
+"""Repositories of inbox rows and of idempotency keys.
+
+An inbox row holds stored messages that wait to be cut into pages, or are delayed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, groupby, repeat
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from ..rules.blob import Reference
+from ..rules.priority import LAST, MARK, PAST_HIGH
+from . import codec
+from .primitives import Repository, listed
+from .rows import (
+    Arrival,
+    DelayedRow,
+    FirstRow,
+    StoredInboxRow,
+    blob_attributes,
+    was_mark,
+)
+
+#: From so many rows of a queue on, a range of ids is read.
+MANY_ROWS = 8
+#: Rows and bytes that one lock of a ring moves from the delayed messages into their queues.
+MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
+#: The beginning of the year 2000 in microseconds since 1970.
+_YEAR_2000 = 946_684_800_000_000
+#: Above every name of an origin, which has at most 255 bytes.
+_PAST_ALL = LAST * 64
+
+
+class Heaps(NamedTuple):
+    """The bytes of inbox rows of one queue and facts about their messages, as columns.
+
+    The columns from `sizes` on may be empty if each row is one plain message.
+    """
+
+    origin: str
+    ids: Sequence[int]
+    heaps: Sequence[bytes]
+    sent_at: Sequence[int | None]
+    sizes: Sequence[int] = ()
+    items: Sequence[int] = ()
+    lengths: Sequence[bytes] = ()
+    attributes: Sequence[bytes] = ()
+
+    @property
+    def whole(self) -> Sequence[bool]:
+        """Whether each row is one message with all of its bytes."""
+        if not self.sizes:
+            return [True] * len(self.ids)
+        return [items == 1 and 0 < size == len(heap) and not lengths for _, heap, size, items, lengths in self.rows()]
+
+    def rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
+        """Yield id, bytes, size, number of messages and lengths of each row; nothing if these columns are empty."""
+        return zip(self.ids, self.heaps, self.sizes, self.items, self.lengths)
+
+    def all_rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
+        """Yield the same of each row, also if each is one plain message."""
+        if self.sizes:
+            return self.rows()
+        return zip(self.ids, self.heaps, map(len, self.heaps), repeat(1), repeat(b""))
+
+
+#: Ids of inbox rows by queue, in ascending order.
+RowIds: TypeAlias = "Mapping[str, Sequence[int]]"
+
+
+class AttributesRow(NamedTuple):
+    """Attributes that a sender set on the messages of an inbox row."""
+
+    origin: str
+    id: int
+    attributes: bytes
+
+
+class FactsRow(NamedTuple):
+    """Number of messages and bytes of an inbox row."""
+
+    id: int
+    items: int
+    size: int
+
+
+class SizeRow(NamedTuple):
+    """Number of messages and bytes of an inbox row of any ring."""
+
+    id: int
+    ring: int
+    origin: str
+    items: int
+    size: int
+
+
+class StoredBytes(NamedTuple):
+    """The place of a message's bytes in an inbox row."""
+
+    from_ring: int
+    from_origin: str
+    from_id: int
+    start: int
+    size: int
+
+
+class NewcomerRow(NamedTuple):
+    """A queue, its first inbox row if it is not ready, and its last row of the range."""
+
+    origin: str
+    first: int | None
+    last: int
+
+
+class FirstInboxRows(NamedTuple):
+    """First inbox rows that are alike, one for each of these queues, which are not ready."""
+
+    asleep: bool
+    messages: int
+    ahead: int
+    #: Whether it is the only row of its queue.
+    whole: bool
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+    origins: list[str]
+    ids: list[int]
+
+    @property
+    def inbox_row(self) -> StoredInboxRow:
+        """The row of the first queue."""
+        return StoredInboxRow(
+            self.origins[0], self.ids[0], self.size, self.items, self.more, self.lengths, self.attributes
+        )
+
+
+class PulseRow(NamedTuple):
+    """How far a ring has come, and when its first delayed row is due."""
+
+    newest: int
+    set_aside: int
+    due: int | None
+
+
+class RowRange(NamedTuple):
+    """All rows of a queue from one id to another, and how many there are."""
+
+    origin: str
+    first: int
+    last: int
+    rows: int
+
+
+class Inbox(Repository):
+    """Inbox rows of a ring."""
+
+    __slots__ = ()
+
+    # Rows of known queues.
+
+    def after(
+        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0
+    ) -> list[StoredInboxRow]:
+        """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
+        columns = "origin", "after"
+        if inline:
+            rows = self._read("mail", columns, requests, ring=ring, limit=limit, inline=inline)
+        else:
+            rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
+        return [StoredInboxRow(*row) for row in rows]
+
+    def ids_between(
+        self, ring: int, requests: Sequence[tuple[str, int, int]]
+    ) -> Callable[[], list[tuple[str, list[int]]]]:
+        """Request the ids of the rows of each request (origin, first, below)."""
+        rows = self._read_soon("mail_between", ("origin", "first", "below"), requests, ring=ring)
+        return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
+
+    def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> Callable[[], list[Heaps]]:
+        """Request the bytes of rows, of which many are large."""
+        one_by_one = large and self.unit.aggregates
+        by_range = "large_heaps_in_ranges" if one_by_one else "heaps_in_ranges"
+        columns = self._ranged_soon("heaps", by_range, ring, wanted, aggregated=not one_by_one, plain=3)
+        return lambda: [Heaps(*own) for own in columns()]
+
+    def delayed_heaps(self, ids: Sequence[int]) -> list[Heaps]:
+        """Return the bytes of delayed rows."""
+        rows = self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])
+        return list(map(Heaps._make, _columns_of(rows)))
+
+    def attributes(self, ring: int, wanted: RowIds) -> list[AttributesRow]:
+        """Return the attributes of rows; skip rows without any."""
+        return [
+            AttributesRow(origin, id_, attributes)
+            for origin, ids, own in self._ranged("mail_attributes", "mail_attributes_in_ranges", ring, wanted)
+            if any(own)
+            for id_, attributes in zip(ids, own)
+            if attributes
+        ]
+
+    def still_stored(self, ring: int, origin: str, ids: Iterable[int]) -> set[int]:
+        """Return which rows of a queue exist. A look-up by id visits no deleted row between them."""
+        keys = [(origin, id_) for id_ in ids]
+        return {id_ for _, id_, _ in self._read("sent_at", ("origin", "id"), keys, ring=ring)}
+
+    def sent_at(self, ring: int, wanted: RowIds) -> dict[int, int]:
+        """Return when rows were sent, by id."""
+        columns = self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)
+        return dict(chain.from_iterable(zip(ids, times) for _, ids, times in columns))
+
+    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> Iterator[list[Any]]:
+        """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted."""
+        return self._ranged_soon(by_id, by_range, ring, wanted)()
+
+    def _ranged_soon(
+        self, by_id: str, by_range: str, ring: int, wanted: RowIds, *, aggregated: bool = True, plain: int = 0
+    ) -> Callable[[], Iterator[list[Any]]]:
+        """Request such columns.
+
+        A range returns at most as many rows as are wanted of it, so other rows among them cost little.
+
+        :param aggregated: a store that aggregates returns each range as one row.
+        :param plain: the number of columns before those of rows that are not plain.
+        """
+        ranges = [
+            RowRange(origin, own[0], own[-1], len(own)) for origin, own in wanted.items() if len(own) >= MANY_ROWS
+        ]
+        rows = self._read_soon(by_range, RowRange._fields, ranges, ring=ring)
+        few = _keys_of({origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS})
+        few_rows = self._read_soon(by_id, ("origin", "id"), few, ring=ring)
+        divided = aggregated and self.unit.aggregates
+
+        def columns_of_all() -> Iterator[list[Any]]:
+            left: dict[str, Sequence[int]] = {}
+            for origin, groups in _groups_of(rows(), plain) if divided else _one_group_each(rows()):
+                own = wanted[origin]
+                found = sorted(chain.from_iterable(columns[0] for columns in groups))
+                if found != own:
+                    left[origin] = sorted(set(own).difference(found))
+                    groups = [_among(set(own), columns) for columns in groups]
+                yield from ([origin, *columns] for columns in groups if columns[0])
+            yield from _columns_of(few_rows())
+            yield from _columns_of(self._read(by_id, ("origin", "id"), _keys_of(left), ring=ring))
+
+        return columns_of_all
+
+    def arrivals(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """Return when rows were sent, and the first block planned after each."""
+        rows = self._read("arrivals", ("origin", "id"), keys, ring=ring)
+        return {(origin, id_): Arrival(at, block) for origin, id_, at, block in rows}
+
+    def facts(self, ring: int, ids: Sequence[int]) -> list[FactsRow]:
+        """Return the number of messages and bytes of rows."""
+        return [FactsRow(*row) for row in self._read("mail_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
+
+    # Rows of all queues.
+
+    def uncut(self, ring: int, after: int, limit: int) -> list[StoredInboxRow]:
+        """Return rows of all queues in order of ids; some may lie in pages already."""
+        return [StoredInboxRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
+
+    def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
+        """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
+        return self.unready_soon(ring, start, below)()
+
+    def unready_soon(self, ring: int, start: int, below: int) -> Callable[[], list[FirstRow]]:
+        """Request such queues."""
+        rows = self.unit.soon("news_by_id", ring=ring, start=start, below=below)
+        return lambda: [FirstRow(*row) for row in rows()]
+
+    def unready(self, ring: int, known: Iterable[str] = ()) -> list[FirstRow]:
+        """Return queues that are not ready and have rows, with the first id of each.
+
+        :param known: queues to leave out, in ascending order. Their rows are not visited, deleted ones included.
+        """
+        names = list(known)
+        return self._unready_between(ring, zip(["", *names], [*names, _PAST_ALL]))
+
+    def unready_high(self, ring: int) -> list[FirstRow]:
+        """Return queues of high priority that are not ready and have rows, with the first id of each."""
+        return self._unready_between(ring, [(MARK, PAST_HIGH)])
+
+    def _unready_between(self, ring: int, ranges: Iterable[tuple[str, str]]) -> list[FirstRow]:
+        rows = self._read("news_by_origin", ("after", "below"), list(ranges), ring=ring)
+        return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
+
+    def newcomers(self, ring: int, start: int, limit: int) -> list[NewcomerRow]:
+        """Return the queues of a bounded range of rows, and the last id of the range."""
+        return [NewcomerRow(*row) for row in self.unit.rows("newcomers", ring=ring, start=start, limit=limit)]
+
+    def next_queues(self, ring: int, after: int, limit: int) -> list[FirstRow]:
+        """Return the queue of each row in a bounded range of ids."""
+        return [FirstRow(*row) for row in self.unit.rows("first_news", ring=ring, after=after, limit=limit)]
+
+    def sizes(self, ring: int, after: int, limit: int) -> list[SizeRow]:
+        """Return the sizes of rows in order of ids; some may be of other rings."""
+        return [SizeRow(*row) for row in self.unit.rows("next_mail", ring=ring, after=after, limit=limit)]
+
+    def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstInboxRows]:
+        """Return the first rows of at most `limit` queues that are not ready."""
+        rows = self.unit.rows("first_mails", ring=ring, limit=limit, now=now)
+        return [FirstInboxRows._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
+
+    def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
+        """Return names of queues with rows in a range, after a name."""
+        rows = self.unit.rows("mail_origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
+        return [origin for (origin,) in rows]
+
+    def pulse(self, ring: int) -> PulseRow:
+        """Return how far a ring has come, to compare with an earlier pulse."""
+        return self.pulse_soon(ring)()
+
+    def pulse_soon(self, ring: int) -> Callable[[], PulseRow]:
+        """Request a pulse."""
+        rows = self.unit.soon("pulse", ring=ring)
+        return lambda: PulseRow(*rows()[0])
+
+    def existing(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these rows exist, delayed or not."""
+        return {id_ for (id_,) in self._read("mail_ids", ("mail",), [(id_,) for id_ in ids])}
+
+    def with_blobs(self, ring: int) -> list[AttributesRow]:
+        """Return rows that refer to external payloads."""
+        rows = self.unit.rows("mail_blobs", ring=ring)
+        return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+
+    # Writes.
+
+    def insert(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Write single messages under ids drawn before."""
+        plain = [
+            (id_, origin, len(payload), payload) for id_, origin, payload in rows if not isinstance(payload, Reference)
+        ]
+        self._put("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
+        external = [
+            (id_, origin, len(payload), codec.write_json(blob_attributes([payload])), bytes(payload))
+            for id_, origin, payload in rows
+            if isinstance(payload, Reference)
+        ]
+        self._put("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), external, ring=ring)
+
+    def insert_copy(self, ring: int, origin: str, attributes: bytes, source: StoredBytes) -> None:
+        """Write a message whose bytes the database copies from another row; no payload leaves the database."""
+        given = {"id": self.unit.fresh_ids(1)[0], "origin": origin, "attributes": attributes}
+        self.unit.run("insert_copy", ring=ring, **given, **source._asdict())
+
+    def insert_rejoined(self, ring: int, rows: Sequence[tuple[int, str, int, bytes, bytes, int]]) -> None:
+        """Write requeued messages under ids drawn before, with their time of sending."""
+        self._put("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
+
+    def put_off(self, ring: int, rows: Sequence[DelayedRow]) -> None:
+        """Write messages that wait aside under ids drawn before, with their time of sending."""
+        self._put("insert_put_off", DelayedRow._fields, rows, ring=ring)
+
+    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Delete rows that lay in a single page."""
+        self._put("delete_mail", ("origin", "id"), keys, ring=ring)
+
+    def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> Callable[[], bool]:
+        """Request to delete ranges of rows; the answer is false if any was kept: it holds other rows, or fewer."""
+        count = self._write_soon("delete_range", RowRange._fields, ranges, ring=ring)
+        return lambda: count() == sum(one.rows for one in ranges)
+
+    def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
+        """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""
+        self._put("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
+
+    # Delayed rows.
+
+    def due(self, ring: int, now: int) -> list[StoredInboxRow]:
+        """Return the due rows that the next lock of the ring moves into their queues, without bytes."""
+        return [StoredInboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now, **MOST_DUE)]
+
+    def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
+        """Return due rows of these queues, without bytes."""
+        return [StoredInboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
+
+    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, StoredInboxRow]]:
+        """Return delayed rows after a due time and an id, with the due time of each."""
+        rows = self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
+        return [(due, StoredInboxRow(*row)) for due, *row in rows]
+
+    def delayed_of(self, ring: int, origin: str, now: int) -> tuple[int, int | None]:
+        """Return the number of delayed messages of a queue, and when the first is due."""
+        count, due = self.unit.rows("delayed_of", ring=ring, origin=origin, now=now)[0]
+        return count, due
+
+    def put_off_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
+        """Return when the message joins its queue that waits aside since it left a place; None if none does."""
+        rows = self.unit.rows("put_off_from", ring=ring, origin=origin, mark=was_mark(place))
+        return rows[0][0] if rows else None
+
+    def joined_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
+        """Return the row of the message that waited aside since it left a place, and joined its queue again."""
+        rows = self.unit.rows("joined_from", ring=ring, origin=origin, mark=was_mark(place))
+        return rows[0][0] if rows else None
+
+    def delayed_origins(self, ring: int, first: str, below: str, limit: int) -> list[str]:
+        """Return names of queues with delayed rows in a range."""
+        rows = self.unit.rows("delayed_origins_from", ring=ring, first=first, below=below, limit=limit)
+        return [origin for (origin,) in rows]
+
+    def delayed_with_blobs(self, ring: int) -> list[AttributesRow]:
+        """Return delayed rows that refer to external payloads."""
+        rows = self.unit.rows("delayed_blobs", ring=ring)
+        return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+
+
+def _keys_of(wanted: RowIds) -> list[tuple[str, int]]:
+    return [(origin, id_) for origin, ids in wanted.items() for id_ in ids]
+
+
+def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
+    """Return rows of one queue after the other as columns, as a database that aggregates bytes does."""
+    for origin, own in groupby(rows, itemgetter(0)):
+        yield [origin, *map(list, list(zip(*own))[1:])]
+
+
+def _one_group_each(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Return rows of one queue after the other as one group of columns for each queue."""
+    for origin, *columns in _columns_of(rows):
+        yield origin, [columns]
+
+
+def _groups_of(rows: Iterable[Sequence[Any]], plain: int) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Return aggregated rows as groups of columns: the first `plain` columns of plain rows, and those of others."""
+    for origin, *both in rows:
+        groups = [columns for columns in (both[:plain], both[plain:]) if columns and columns[0]]
+        yield origin, [[_times_of(each) if isinstance(each, bytes) else each for each in own] for own in groups]
+
+
+def _among(ids: set[int], columns: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the columns of rows with these ids."""
+    kept = [id_ in ids for id_ in columns[0]]
+    return [list(compress(column, kept)) for column in columns]
+
+
+def _times_of(data: bytes) -> list[int]:
+    """Return times that PostgreSQL sends as microseconds since 2000, as microseconds since 1970."""
+    return [at + _YEAR_2000 for at in struct.unpack(f">{len(data) // 8}q", data)]
+
+
+def _numbers(ids: str | list[int]) -> list[int]:
+    """Return ids that a database returns as an array, or as text with commas."""
+    return [int(id_) for id_ in ids.split(",")] if isinstance(ids, str) else ids
+
+
+class Keys(Repository):
+    """Idempotency keys of a ring."""
+
+    __slots__ = ()
+
+    def claim(self, ring: int, key: str, origin: str, digest: bytes, now: int, window: int) -> bool:
+        """Claim a key of an origin; return whether it was not used within the window."""
+        values = {"key": key, "origin": origin, "digest": digest}
+        return bool(self.unit.run("claim_key", ring=ring, now=now, window=window, **values))
+
+    def digest(self, ring: int, key: str, origin: str) -> bytes:
+        """Return the digest of the message that used a key."""
+        return bytes(self.unit.rows("key_digest", ring=ring, key=key, origin=origin)[0][0])
+
+    def chunks(self, ring: int, first: str, last: str, since: int) -> list[tuple[str, bytes]]:
+        """Return the keys and digests of chunks between two keys, without the last one."""
+        rows = self.unit.rows("key_chunks", ring=ring, first=first, last=last, since=since)
+        return [(key, bytes(digests)) for key, digests in rows]
+
+    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
+        """Delete at most `limit` keys that were used after a time, and at or before another; return their number."""
+        return self.unit.run("expire_key", ring=ring, after=after, before=before, limit=limit)

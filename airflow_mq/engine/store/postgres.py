@@ -1,0 +1,423 @@
+"""PostgreSQL store, for production: senders never wait, and each ring has one planner at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+
+from ..rules.errors import (
+    Busy,
+    CommitInDoubt,
+    MessageQueueError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreUnreachable,
+)
+from . import inbox, wire
+from .address import NUMBERS, StoreAddress
+from .bounded import GRACE, seconds_left
+from .direct import DirectConnection
+from .horizon import horizon_of
+from .notifications import Notifications
+from .postgres_errors import is_in_doubt, named, named_on_connecting
+from .primitives import NO_STATE, plain, translating
+from .rows import Locked, StateRow
+from .sleeper import Sleeper
+from .statements import statement
+from .store import Outgoing, Store
+from .unit import Unit
+from .version import require_version
+
+Connection = DirectConnection
+AnyConnection = TypeVar("AnyConnection", bound=psycopg.Connection[tuple[Any, ...]])
+T = TypeVar("T")
+#: Seconds between two notifications by one process.
+WAKE_EVERY = 0.25
+#: Notifies without waiting for the disk: a commit that notifies holds up all others that do.
+WAKE = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, '')"
+#: Search path of unqualified names: functions and operators that another role created are never found.
+SEARCH_PATH = "pg_catalog, pg_temp"
+#: A statement that waited for the ring must see what its last holder wrote; a stricter level refuses it instead.
+ISOLATION = "read committed"
+#: The process that answers; a pooler names another one when it accepts a connection.
+BACKEND = "SELECT pg_backend_pid()"
+#: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
+#: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
+#: its result takes time only.
+UNUSED_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_memoize")
+
+
+class PostgresUnit(Unit):
+    """One transaction on PostgreSQL."""
+
+    draws_ids = False
+    aggregates = True
+    pipelines = True
+    store: PostgresStore
+
+    def __init__(self, store: PostgresStore, connection: Connection) -> None:
+        self.store, self.connection = store, connection
+        self.prefix = store.prefix
+
+    def _text(self, name: str) -> bytes:
+        self.store.point(name)
+        return self.store.text(name)
+
+    def rows(self, statement: str, **values: object) -> list[Any]:
+        return self.connection.rows(self._text(statement), values)
+
+    def run(self, statement: str, **values: object) -> int:
+        return self.connection.run(self._text(statement), plain(values))
+
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
+        return self.connection.rows(self._text(statement), _with_columns(values, columns))
+
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
+        return self.connection.run(self._text(statement), _with_columns(plain(values), columns))
+
+    def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
+        return self.connection.later(self._text(statement), values).rows
+
+    def soon_for(
+        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
+    ) -> Callable[[], list[Any]]:
+        return self.connection.later(self._text(statement), _with_columns(values, columns)).rows
+
+    def run_soon_for(
+        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
+    ) -> Callable[[], int]:
+        return self.connection.later(self._text(statement), _with_columns(plain(values), columns)).count
+
+    def put(self, statement: str, **values: object) -> None:
+        self.connection.later(self._text(statement), plain(values))
+
+    def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
+        self.connection.later(self._text(statement), _with_columns(plain(values), columns))
+
+    def start(self) -> None:
+        self.connection.start()
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """Draw ids from the sequence."""
+        return [row[0] for row in self.rows("fresh_ids", count=count)]
+
+    def reads_reports(self) -> bool:
+        """Return whether this user may read reports; ask once."""
+        if self.store.reads_reports is None:
+            self.store.reads_reports = bool(self.rows("reads_reports")[0][0])
+        return self.store.reads_reports
+
+    def now(self) -> int:
+        return int(self.rows("now")[0][0])
+
+    def lock(self, ring: int) -> Locked:
+        """Hold the ring lock, and return the horizon below which every inbox row is visible.
+
+        A row that is not visible yet is from a transaction that had not ended at the time of
+        the snapshot. A transaction draws ids after it begins. A mark pairs a transaction with
+        the last id drawn before it began: after all older transactions have ended, no smaller
+        id can appear. The marked transaction is this one: it gets its number by locking the
+        ring, after the id was read. (The upper bound of a snapshot does not work: it is past
+        the transactions that have ended, not past those that have begun.)
+        """
+        rows = self._lock("lock_ring", ring)
+        if rows is None:
+            raise StoreCorrupt(NO_STATE)
+        return self._locked(*rows)
+
+    def try_lock(self, ring: int) -> Locked | None:
+        rows = self._lock("try_lock_ring", ring)
+        return self._locked(*rows) if rows else None
+
+    def _lock(self, statement: str, ring: int) -> tuple[Any, Any, Any] | None:
+        """Return the rows of the last id, of the ring and of the snapshot behind the lock, in one round trip."""
+        last_id, state = self.soon("last_id"), self.soon(statement, ring=ring)
+        (snapshot,) = self.rows("snapshot", ring=ring)
+        found = state()
+        return (last_id()[0], found[0], snapshot) if found else None
+
+    def _locked(self, last: Any, row: Any, snapshot: Any) -> Locked:
+        (last_id, began), (oldest, own, now, version, config) = last, snapshot
+        state, self.last_id = StateRow(*row[:-1]), row[-1]
+        require_version(version)
+        horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
+        return Locked(state._replace(marks=kept), horizon, config, now)
+
+    def leased(self, ring: int) -> Callable[[], Locked]:
+        """Request the state of a ring, and the horizon that its marks make certain by now."""
+        return partial(self._leased, self.soon("leased_ring", ring=ring))
+
+    @staticmethod
+    def _leased(found: Callable[[], list[Any]]) -> Locked:
+        rows = found()
+        if not rows:
+            raise StoreCorrupt(NO_STATE)
+        state, (config, now, oldest, latest) = StateRow(*rows[0][:-4]), rows[0][-4:]
+        return Locked(state, horizon_of(state.marks, None, latest, oldest)[0], config, now)
+
+
+def _with_columns(values: Mapping[str, Any], columns: Mapping[str, Sequence[object]]) -> dict[str, Any]:
+    """Return the parameters of a statement for many requests."""
+    return {**values, **{name: list(column) for name, column in columns.items()}}
+
+
+class PostgresStore(Store[Connection]):
+    """A store in a schema of a PostgreSQL database."""
+
+    reads_beside_writes = True
+    #: Whether the user may read reports; None until it was asked.
+    reads_reports: bool | None = None
+
+    def text(self, name: str) -> bytes:
+        """Return a statement as the driver takes it."""
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = statement("postgres", name, self.prefix).encode()
+        return text
+
+    @cached_property
+    def _texts(self) -> dict[str, bytes]:
+        return {}
+
+    def identity(self, *, anew: bool = False) -> list[Any]:
+        """Return the identity of the database, which changes when the server restarts."""
+        if anew or self._identity is None:
+            with self.loose() as unit:
+                self._identity = unit.rows("database")
+        return self._identity
+
+    _identity: list[Any] | None = None
+
+    def _connect(self) -> Connection:
+        wait = f"lock_timeout = {_milliseconds(self.busy_timeout)}"
+        unused = (f"{plan} = off" for plan in UNUSED_PLANS)
+        return connect(self.address, wait, "synchronous_commit = on", "jit = off", *unused)
+
+    def _disconnect(self, connection: Connection) -> None:
+        with suppress(psycopg.Error):
+            connection.close()
+
+    def _is_alive(self, connection: Connection) -> bool:
+        # A closed connection has no transaction status.
+        return connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def _version(self, connection: Connection) -> int | None:
+        with suppress(psycopg.Error, MessageQueueError):
+            row = connection.execute(self.text("schema_version")).fetchone()
+            return row[0] if row else None
+        return None
+
+    @contextmanager
+    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
+        """Open a transaction."""
+        begin = [b"BEGIN"]
+        if patience is not None and patience != self.busy_timeout:
+            begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
+        with self._transaction(*begin, writes=True) as unit:
+            yield unit
+
+    @contextmanager
+    def reading(self) -> Iterator[Unit]:
+        with self._transaction(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
+            yield unit
+
+    @contextmanager
+    def _transaction(self, *begin: bytes, writes: bool = False) -> Iterator[Unit]:
+        # The reference keeps the connection open, even if the thread ends before the transaction.
+        lent = self.lent()
+        connection, committing = lent.connection, False
+        try:
+            with translated():
+                self.point("begin")
+                connection.flush()
+                for text in begin:
+                    connection.later(text)
+                yield PostgresUnit(self, connection)
+                self.point("commit")
+                # A read-only transaction cannot be in doubt.
+                committing = writes
+                connection.run(b"COMMIT")
+                committing = False
+            self.point("committed")
+        except StoreError as error:
+            doubt = committing and is_in_doubt(error.__cause__)
+            if doubt or isinstance(error, StoreUnreachable):
+                self.drop(connection)
+            else:
+                self._roll_back(connection)
+            if doubt:
+                raise CommitInDoubt() from error
+            self.refuse_other_version(connection, error)
+            raise
+        except BaseException as error:
+            self._roll_back(connection)
+            self._refuse_table_lock(connection, error)
+            raise
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.forget()
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                connection.run(b"ROLLBACK")
+        except (psycopg.Error, MessageQueueError):
+            self.drop(connection)
+
+    @contextmanager
+    def loose(self) -> Iterator[Unit]:
+        """Yield a unit for single reads."""
+        lent = self.lent()
+        connection = lent.connection
+        try:
+            with translated():
+                yield PostgresUnit(self, connection)
+                connection.flush()
+        except StoreUnreachable:
+            self.drop(connection)
+            raise
+        except BaseException as error:
+            # Otherwise the next transaction of this thread would run what was requested here.
+            connection.forget()
+            self._refuse_table_lock(connection, error)
+            self.refuse_other_version(connection, error)
+            raise
+
+    def _refuse_table_lock(self, connection: Connection, error: BaseException) -> None:
+        """Raise `StoreBusy` if a call timed out on a table that another session has locked."""
+        if not isinstance(error, Busy) or not isinstance(error.__cause__, errors.LockNotAvailable):
+            return
+        with suppress(psycopg.Error):
+            rows = connection.execute(self.text("table_locks"), {"schema": self.address.schema}).fetchall()
+            if rows:
+                table, pid, program = rows[0]
+                raise StoreBusy(
+                    f"table {table!r} stayed locked by another session (server process {pid}, {program!r}) for longer "
+                    "than the busy timeout; nothing was changed; try again when that session has ended"
+                ) from error.__cause__
+
+    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+        # The hottest path: no context manager.
+        connection = self.connection()
+        try:
+            self.send(PostgresUnit(self, connection), ring, rows)
+        except psycopg.Error as error:
+            ours = named(error)
+            if is_in_doubt(error):
+                # The server may have run and committed the statement.
+                self.drop(connection)
+                raise CommitInDoubt() from error
+            ours.__cause__ = error
+            self._refuse_table_lock(connection, ours)
+            self.refuse_other_version(connection, ours)
+            raise ours from error
+        self.wake(ring)
+
+    def wake(self, ring: int) -> None:
+        """Notify listeners, outside of the sender's transaction: otherwise senders would wait for each other."""
+        now = time.monotonic()
+        if now - self._woken.get(ring, -WAKE_EVERY) < WAKE_EVERY:
+            return
+        self._woken[ring] = now
+        # The rows are committed. A lost notification delays a listener and costs the sender nothing.
+        with suppress(psycopg.Error, MessageQueueError):
+            self.connection().run(WAKE, {"channel": wake_channel(self.address.schema, ring)})
+
+    def sleeper(self, ring: int) -> Sleeper:
+        return Notifications(partial(connect, self.address), wake_channel(self.address.schema, ring))
+
+    @cached_property
+    def _woken(self) -> dict[int, float]:
+        return {}
+
+    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+        """Write inbox rows: one by INSERT, more by COPY, which takes less of the server and of this process."""
+        assert isinstance(unit, PostgresUnit)
+        if due is not None:
+            for row in rows:
+                unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
+        elif isinstance(rows, list) and len(rows) == 1:
+            self.point("insert_mail")
+            unit.connection.run(self.text("insert_mail"), {"ring": ring, **rows[0]._asdict()})
+        elif rows:
+            self.point("copy_mail")
+            unit.connection.copy_in(self.text("copy_mail"), wire.copy_data(ring, rows))
+
+    def promote_due(self, unit: Unit, ring: int, now: int) -> None:
+        unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
+
+
+def wake_channel(schema: str, ring: int) -> str:
+    """Return the notification channel of a ring."""
+    return f"airflow_mq.{schema}.{ring}"
+
+
+def conninfo(address: StoreAddress) -> dict[str, Any]:
+    """Return all connection parameters; the driver adds none from its environment."""
+    return dict(address.conninfo())
+
+
+def connect(address: StoreAddress, *settings: str, patience: float | None = None) -> Connection:
+    """Open a connection in autocommit mode with `SEARCH_PATH`, `ISOLATION` and further settings.
+
+    :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
+    """
+    opened = _opened(DirectConnection, address, autocommit=True)
+    opened.statement_timeout = address.statement_timeout
+    opened.patience = address.statement_timeout + GRACE if patience is None else patience
+    try:
+        with translated():
+            own = (f"search_path = {SEARCH_PATH}", f"default_transaction_isolation = '{ISOLATION}'")
+            wanted = (*own, *limits(address), *settings)
+            result = opened.execute("; ".join([*(f"SET {setting}" for setting in wanted), BACKEND]).encode())
+            while result.nextset():
+                continue
+            # A pooler may give the next transaction another session, which has other statements by the same names.
+            is_pooled = result.fetchone() != (opened.info.backend_pid,)
+            opened.prepares = not is_pooled
+            # The driver would at times deallocate all statements.
+            opened.prepare_threshold = None
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def limits(address: StoreAddress) -> list[str]:
+    """Return the settings by which the server ends long statements and work for vanished clients."""
+    names = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout")
+    return [
+        *(f"{name} = {getattr(address, name) * 1000}" for name in names),
+        *(f"tcp_{name} = {getattr(address, name)}" for name in NUMBERS if name.startswith("keepalives_")),
+    ]
+
+
+def plain_connection(address: StoreAddress) -> psycopg.Connection[tuple[Any, ...]]:
+    """Open a connection with the server's default settings, for statements of the caller."""
+    return _opened(psycopg.Connection[tuple[Any, ...]], address, autocommit=False)
+
+
+def _opened(kind: type[AnyConnection], address: StoreAddress, *, autocommit: bool) -> AnyConnection:
+    left = seconds_left()
+    if left < address.connect_timeout:
+        address = replace(address, connect_timeout=max(math.ceil(left), 1))
+    try:
+        return kind.connect(autocommit=autocommit, **conninfo(address))
+    except (psycopg.Error, UnicodeError) as error:
+        raise named_on_connecting(error) from error
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(int(seconds * 1000), 1)
+
+
+#: Context in which errors of the driver become errors of this package.
+translated = partial(translating, psycopg.Error, named)

@@ -1,0 +1,98 @@
+"""Repository of rings: names, settings, floors and leases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..rules.errors import UnknownRing
+from ..rules.nearest import nearest
+from .primitives import Repository
+from .rows import ActivityRow, FloorsRow, RingRow, StateRow
+
+
+class Rings(Repository):
+    """Rings of the store."""
+
+    __slots__ = ()
+
+    def named(self, name: str) -> RingRow:
+        """Return a ring, and the database's clock; raise `UnknownRing` if there is none of this name."""
+        rows = self.unit.rows("ring_by_name", name=name)
+        if not rows:
+            names = self.names()
+            known, near = ", ".join(map(repr, names)) or "none", nearest(name, names)
+            meant = f"did you mean {near!r}? To" if near else "to"
+            raise UnknownRing(
+                f"unknown ring {name!r}: the store has {known}; {meant} create it, run `airflow-mq ring create {name}`"
+            )
+        return RingRow(*rows[0])
+
+    def names(self) -> list[str]:
+        """Return the names of all rings."""
+        return [name for (name,) in self.unit.rows("ring_names")]
+
+    def insert(self, name: str, config: str) -> bool:
+        """Create a ring; return whether the name was free."""
+        rows = self.unit.rows("insert_ring", name=name, config=config)
+        for (ring,) in rows:
+            self.unit.run("insert_state", ring=ring)
+        return bool(rows)
+
+    def configs(self) -> list[Any]:
+        """Return the settings of all rings."""
+        return [config for (config,) in self.unit.rows("ring_configs")]
+
+    def held_config(self, ring: int) -> Any:
+        """Return the settings of a ring, and keep other senders from adding queues until the transaction ends."""
+        return self.unit.only("hold_config", ring=ring)[0]
+
+    def change(self, ring: int, config: object) -> None:
+        """Replace the settings of a ring."""
+        self.unit.run("change_ring", ring=ring, config=config)
+
+    def allow_high(self, ring: int) -> None:
+        """Record that a ring receives messages of high priority."""
+        self.unit.run("allow_high", ring=ring)
+
+    def floors(self, ring: int) -> FloorsRow:
+        """Return the floors and the version of a ring."""
+        return FloorsRow(*self.unit.only("floors", ring=ring))
+
+    def activity(self, ring: int) -> ActivityRow:
+        """Return how many blocks a ring had, and who holds it until when."""
+        return ActivityRow(*self.unit.only("activity", ring=ring))
+
+    def save_state(self, ring: int, state: StateRow) -> None:
+        """Write the floors and places of a ring and count the change."""
+        self.unit.put(
+            "save_state", ring=ring, ticket_floor=state.ticket_floor, look_floor=state.look_floor,
+            look_place=state.look_place, high_place=state.high_place, marks=state.marks,
+        )  # fmt: skip
+
+    def lower_floor(self, ring: int, ticket: int) -> None:
+        """Lower the ticket floor of a ring to a ticket."""
+        self.unit.put("lower_floor", ring=ring, ticket=ticket)
+
+    def take_lease(self, ring: int, token: bytes, until: int, holder: str) -> None:
+        """Lease a ring to a process."""
+        self.unit.put("take_lease", ring=ring, token=token, until=until, holder=holder)
+
+    def want_lease(self, ring: int) -> None:
+        """Ask the process that leases a ring to give the lease back."""
+        self.unit.put("want_lease", ring=ring)
+
+    def renew_lease(self, ring: int, token: bytes, until: int) -> None:
+        """Extend a lease, if it is still in force."""
+        self.unit.put("renew_lease", ring=ring, token=token, until=until)
+
+    def drop_lease(self, ring: int, token: bytes | None) -> None:
+        """End a lease, if it is still in force."""
+        self.unit.put("drop_lease", ring=ring, token=token)
+
+    def ends(self, ring: int) -> int:
+        """Return how many recorded ends of blocks are to be applied."""
+        return int(self.unit.only("counted_ends", ring=ring)[0])
+
+    def latest_id(self) -> int:
+        """Return the last id drawn in the store."""
+        return int(self.unit.rows("latest_id")[0][0])

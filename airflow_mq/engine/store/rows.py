@@ -1,0 +1,432 @@
+"""Rows that repositories return, and their conversion to values of the core; damaged rows raise `StoreCorrupt`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from io import BytesIO
+from itertools import accumulate
+from typing import Any, NamedTuple, overload
+
+from ..rules.blob import Reference
+from ..rules.book import DEFAULT_STANDING, Standing
+from ..rules.changes import Posted, PutOff
+from ..rules.errors import StoreCorrupt
+from ..rules.events import EventRun, Fate, with_arrival
+from ..rules.message import Address, header_bytes
+from ..rules.page import NO_NOTE, PROCESSED, Note, Page, Rows
+from ..rules.weight import Weight
+from . import codec
+
+#: Above every id and time.
+LATEST = 1 << 62
+#: States of a block.
+PLANNED, SETTLED, RELEASED = 0, 1, 2
+
+
+class RingRow(NamedTuple):
+    """A ring with its settings, and the database's clock."""
+
+    id: int
+    name: str
+    config: Any
+    now: int
+    #: Number of recorded ends that are to be applied.
+    ends: int = 0
+
+
+#: Where a look begins that starts at the end of the ring: above all tickets.
+LAST_PLACE = (1 << 63) - 1
+
+
+class FloorsRow(NamedTuple):
+    """Floors and version of a ring."""
+
+    ticket_floor: int
+    look_floor: int
+    version: int
+    look_place: int
+    high_place: int
+
+
+class ActivityRow(NamedTuple):
+    """Number of blocks and rounds of a ring so far, the end of its lease, 0 without one, and who holds it."""
+
+    blocks: int
+    lease_until: int
+    lease_holder: str
+
+
+class StateRow(NamedTuple):
+    """The state of a ring, which changes with every block."""
+
+    version: int
+    ticket_floor: int
+    look_floor: int
+    marks: Any
+    lease_token: bytes | None
+    lease_until: int
+    lease_holder: str
+    #: Whether another process waits for the end of the lease.
+    lease_wanted: bool = False
+    #: Tickets of regular and of high books below which the next look beyond a walk goes on.
+    look_place: int = LAST_PLACE
+    high_place: int = LAST_PLACE
+    #: Number of recorded ends that are to be applied.
+    ends: int = 0
+
+
+class Locked(NamedTuple):
+    """A ring that this process holds: by its lock in this transaction, or by a lease."""
+
+    state: StateRow
+    #: An inbox row with a smaller id is visible now, or never will be.
+    horizon: int
+    config: Any
+    now: int
+
+
+class BookRow(NamedTuple):
+    """A book, with what keeps it from being serviced, and the settings of its origin."""
+
+    origin: str
+    begin_page: int
+    end_page: int
+    pages: int
+    messages: int
+    size: int
+    ticket: int | None
+    deficit: int
+    floor: int
+    ahead: bytes
+    wake_at: int
+    paused: bool
+    in_flight: bool
+    standing: Any
+
+
+class PageRow(NamedTuple):
+    """A page, packed."""
+
+    origin: str
+    page: int
+    items: int
+    used: int
+    first_index: int
+    remaining: int
+    remaining_size: int
+    slices: bytes
+    lengths: bytes
+    marks: bytes
+    notes: bytes
+
+
+class StoredInboxRow(NamedTuple):
+    """An inbox row; its bytes only where the statement reads them."""
+
+    origin: str
+    id: int
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+    heap: bytes | None = None
+
+
+class FirstRow(NamedTuple):
+    """A queue, and an inbox row of it."""
+
+    origin: str
+    id: int
+
+
+class Arrival(NamedTuple):
+    """When a message was sent, and the number of the first block planned after that."""
+
+    at: int
+    block: int | None
+
+
+class BlockRow(NamedTuple):
+    """A block. `id` is the store's; `number` counts the blocks of its ring and is for display."""
+
+    id: int
+    number: int
+    key: str | None
+    token: bytes
+    state: int
+    by_hand: bool
+    seconds: float
+    deadline: int
+    planned_at: int
+    ended_at: int | None
+    details: Any
+
+    @property
+    def details_json(self) -> dict[str, Any]:
+        """The details, which SQLite returns as text."""
+        with codec.reading(f"what is stored of block {self.number}"):
+            plain = json.loads(self.details) if isinstance(self.details, str) else self.details
+            weights = {name: Weight(*map(int, plain[name])) for name in ("limit", "planned", "overhead")}
+            return {**plain, **weights, "messages": int(plain["messages"])}
+
+
+@codec.reading("what is set for an origin")
+def standing_of(value: Any) -> Standing:
+    """Return the settings of an origin."""
+    if value is None or value == {}:
+        return DEFAULT_STANDING
+    plain = codec.read_json(value) if isinstance(value, str) else value
+    if not plain.keys() <= {"share", "least", "most", "ordered"}:
+        raise ValueError(f"it has {', '.join(plain)}")
+    return Standing(
+        plain.get("share", 1),
+        Weight(*plain["least"]) if plain.get("least") else None,
+        Weight(*plain["most"]) if plain.get("most") else None,
+        plain.get("ordered"),
+    )
+
+
+@codec.reading("a page")
+def page_of(row: PageRow) -> Page:
+    """Return a stored page."""
+    page = Page(row.page)
+    page.slices = codec.unpack_slices(row.slices, row.items)
+    page.lengths = codec.unpack_numbers(row.lengths, most=row.items)[0]
+    page.notes = codec.unpack_notes(row.notes)
+    page.first_index, page.used = row.first_index, row.used
+    page.remaining, page.remaining_size = row.remaining, row.remaining_size
+    page.marks = bytearray(row.marks) or bytearray([PROCESSED]) * row.first_index + bytes(row.items - row.first_index)
+    if len(page.lengths) != row.items or len(page.marks) != row.items:
+        raise StoreCorrupt(f"page {row.page} of {row.origin!r} has {row.items} items, but {len(page.lengths)} lengths")
+    return page
+
+
+def rows_of(rows: Sequence[StoredInboxRow]) -> Rows:
+    """Return stored inbox rows of one queue, without their bytes."""
+    _, ids, sizes, items, more, packed, attributes, _ = zip(*rows)
+    plain = max(items) == 1 and not any(packed)
+    lengths = list(sizes) if plain else codec.unpack_lengths_of(packed, items, sizes)
+    notes: dict[int, Note] = {}
+    if any(attributes):
+        for first, count, own in zip(accumulate(items, initial=0), items, attributes):
+            notes |= {first + item: note for item, note in notes_of(own, count).items()}
+    return Rows(list(ids), list(items), lengths, notes, last=not more[-1])
+
+
+def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
+    """Return the attributes of single messages that planning needs."""
+    if not attributes:
+        return {}
+    with codec.reading("the attributes of a message"):
+        return _notes(codec.read_json(attributes), items)
+
+
+def _notes(plain: Any, items: int) -> dict[int, Note]:
+    notes: dict[int, Note] = {}
+    blobs = plain.get("blobs", {})
+    for item in range(items):
+        own = {**plain.get("all", {}), **plain.get("each", {}).get(str(item), {})}
+        weight = own.get("weight")
+        blob = int(blobs[str(item)].partition(":")[2]) if str(item) in blobs else None
+        declared = Weight(*weight) if weight else None
+        note = Note(
+            declared,
+            own.get("attempts", 0),
+            own.get("expires"),
+            blob,
+            own.get("arrived"),
+            header_bytes(own.get("headers", {})),
+        )
+        if any(part is not None and part != 0 for part in note):
+            notes[item] = note
+    return notes
+
+
+def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
+    """Return the headers of each item of a page, from the attributes of its inbox rows by id."""
+    headers_by_item: dict[int, Mapping[str, str]] = {}
+    places = page.slices.places()
+    for item, (row_id, place) in enumerate(places) if attributes else ():
+        row = attributes.get(row_id, {})
+        headers = row.get("each", {}).get(str(place), {}).get("headers") or row.get("all", {}).get("headers")
+        if headers:
+            headers_by_item[item] = headers
+    return headers_by_item
+
+
+class Heap(NamedTuple):
+    """The bytes of an inbox row, undivided, with its size, its number of messages and their packed lengths."""
+
+    data: bytes
+    size: int
+    items: int
+    lengths: bytes
+
+    def part(self, start: int, lengths: Sequence[int]) -> bytes | memoryview:
+        """Return the bytes of messages from `start` on, which have these lengths."""
+        size, begin = sum(lengths), 0
+        if start or len(lengths) < self.items:
+            own = codec.unpack_lengths(self.lengths, self.items, self.size)
+            begin, expected = sum(own[:start]), sum(own)
+            matching = own[start : start + len(lengths)] == list(lengths)
+        else:
+            expected, matching = size, True
+        if len(self.data) != expected or not matching:
+            raise StoreCorrupt(f"an inbox row of {expected} bytes has {len(self.data)}, or lengths unlike its page's")
+        return self.data if size == expected else memoryview(self.data)[begin : begin + size]
+
+
+class PackedMessages(Sequence[bytes]):
+    """The messages in the bytes of an inbox row, which are split when they are read: until then they are one object."""
+
+    __slots__ = ("_heap", "_lengths")
+
+    def __init__(self, heap: bytes, lengths: list[int]) -> None:
+        self._heap, self._lengths = heap, lengths
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(split(self._heap, self._lengths))
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if not isinstance(at, slice):
+            return list(self)[at]
+        first, stop, _ = at.indices(len(self))
+        return split(self._heap[sum(self._lengths[:first]) :], self._lengths[first:stop])
+
+
+def split_row(row: StoredInboxRow, heap: bytes) -> Sequence[bytes]:
+    """Return the messages of an inbox row."""
+    return split_heap(heap, row.size, row.items, row.lengths)
+
+
+def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> Sequence[bytes]:
+    """Return the messages in the bytes of an inbox row."""
+    if items == 1 and not packed and len(heap) == size:
+        return [heap]
+    lengths = codec.unpack_lengths(packed, items, size)
+    if len(heap) != sum(lengths):
+        raise StoreCorrupt(f"an inbox row of {sum(lengths)} bytes has {len(heap)}")
+    if len(lengths) == 1:
+        return [heap]
+    return PackedMessages(heap, lengths)
+
+
+def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """Return the messages in the bytes of a heap. Reads of a file take a third of the time of slices."""
+    return list(map(BytesIO(heap).read, lengths))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class DelayedRow(NamedTuple):
+    """A message that waits aside, and when it joins its queue again."""
+
+    id: int
+    due: int
+    origin: str
+    size: int
+    attributes: bytes
+    heap: bytes
+    sent_at: int
+
+
+def rejoined_row(id_: int, posted: Posted) -> tuple[int, str, int, bytes, bytes, int]:
+    """Return the inbox row of a message that comes with more than its bytes."""
+    arrived, payload = (posted.note or NO_NOTE).arrived, posted.payload
+    attributes = _attributes_of(posted, arrived)
+    return id_, posted.origin, len(payload), attributes, bytes(payload), posted.sent_at or 0
+
+
+def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> DelayedRow:
+    """Return the row of a message that waits aside.
+
+    :param arrival: when it was sent, and the first block since
+    """
+    posted = put_off.posted
+    note, payload = posted.note or NO_NOTE, posted.payload
+    attributes = _attributes_of(posted, note.arrived or arrival.block, put_off.was)
+    return DelayedRow(id_, put_off.due, posted.origin, len(payload), attributes, bytes(payload), arrival.at)
+
+
+def _attributes_of(posted: Posted, arrived: int | None, was: tuple[int, int] | None = None) -> bytes:
+    """Return the attributes of the inbox row of a single message.
+
+    :param was: the page and the index where it was, if it has no place before it is due
+    """
+    note, payload = posted.note or NO_NOTE, posted.payload
+    kept: dict[str, Any] = {}
+    if note.weight:
+        kept["weight"] = note.weight
+    if note.attempts:
+        kept["attempts"] = note.attempts
+    if note.expires:
+        kept["expires"] = note.expires
+    if arrived:
+        kept["arrived"] = arrived
+    if posted.headers:
+        kept["headers"] = dict(posted.headers)
+    if was:
+        kept["was"] = was
+    plain: dict[str, Any] = {"each": {"0": kept}} if kept else {}
+    if isinstance(payload, Reference):
+        plain |= blob_attributes([payload])
+    return codec.write_json(plain) if plain else b""
+
+
+def was_mark(place: tuple[int, int]) -> bytes:
+    """Return the part of the attributes of a row that names the place which its message left to wait aside."""
+    return codec.write_json({"was": place})[1:-1]
+
+
+@codec.reading("the attributes of a message")
+def was_of(attributes: bytes) -> tuple[int, int] | None:
+    """Return from where the message of a row waited aside; None if it did not."""
+    was = codec.read_json(attributes).get("each", {}).get("0", {}).get("was") if attributes else None
+    return None if was is None else (int(was[0]), int(was[1]))
+
+
+def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:
+    """Yield events; add the time of sending to those of set-aside messages, which may wait for long."""
+    for run in runs:
+        if run.fate not in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
+            yield run
+            continue
+        last: EventRun | None = None
+        for offset, id_ in enumerate(run.ids):
+            arrival = arrivals.get(Address(run.origin, run.page, run.first + offset))
+            told = run.detail if arrival is None else with_arrival(run.detail, _readable(arrival.at))
+            if last is None or last.detail != told:
+                if last is not None:
+                    yield last
+                last = replace(run, first=run.first + offset, ids=[], weights=[], detail=told)
+            last.ids.append(id_)
+        if last is not None:
+            yield last
+
+
+def _readable(at: int) -> str:
+    return (_EPOCH + timedelta(microseconds=at)).isoformat()
+
+
+def blob_attributes(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
+    """Return the attributes of messages with external payloads; the tables count their uses by it."""
+    blobs = {
+        str(place): f"{payload.hash.hex()}:{payload.size}"
+        for place, payload in enumerate(payloads)
+        if isinstance(payload, Reference)
+    }
+    return {"blobs": blobs} if blobs else {}

@@ -1,0 +1,123 @@
+"""Repository of set-aside messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..rules.changes import Aside
+from ..rules.message import Address
+from . import codec
+from .primitives import Repository
+from .rows import LATEST, Arrival
+
+_COLUMNS = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason", "arrived_at", "arrived_block")
+
+
+class AsideRow(NamedTuple):
+    """A set-aside message."""
+
+    origin: str
+    page: int
+    item: int
+    id: bytes
+    size: int
+    weight: bytes | None
+    weight_limit: bytes | None
+    reason: str
+    block: int | None
+    at: int
+    arrived_at: int
+    arrived_block: int | None
+
+
+class ReasonRow(NamedTuple):
+    """Why a message was set aside."""
+
+    origin: str
+    page: int
+    item: int
+    id: bytes
+    weight: bytes
+    weight_limit: bytes
+    reason: str
+    block: int | None
+    at: int
+
+
+class QueueAsidesRow(NamedTuple):
+    """Number and bytes of the set-aside messages of a queue."""
+
+    origin: str
+    messages: int
+    size: int
+
+
+class BesideRow(NamedTuple):
+    """Number of delayed and of set-aside messages."""
+
+    delayed: int
+    set_aside: int
+
+
+class SetAside(Repository):
+    """Set-aside messages of a ring."""
+
+    __slots__ = ()
+
+    def save(
+        self,
+        ring: int,
+        asides: Mapping[Address, Aside | None],
+        now: int,
+        block: int | None = None,
+        arrivals: Mapping[Address, Arrival] | None = None,
+    ) -> None:
+        """Record why messages were set aside, and when they arrived; delete the records of `None`."""
+        arrived = arrivals or {}
+        gone = [(at.book, at.page, at.index) for at, aside in asides.items() if aside is None]
+        kept = [
+            (at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
+             codec.pack_weight(aside.limit), aside.reason, *arrived.get(at, (now, block)))
+            for at, aside in asides.items() if aside is not None
+        ]  # fmt: skip
+        self._put("delete_aside", ("origin", "page", "item"), gone, ring=ring)
+        self._put("save_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
+
+    def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[ReasonRow]:
+        """Return why messages of these pages were set aside."""
+        return [ReasonRow(*row) for row in self._read("asides", ("origin", "page"), pages, ring=ring)]
+
+    def after(
+        self, ring: int, after: Address, last: str, *, reason: str | None = None, before: int = LATEST,
+        block: int | None = None, arrived: int | None = None, limit: int = LATEST,
+    ) -> list[AsideRow]:  # fmt: skip
+        """Return set-aside messages after an address, up to the queue `last`.
+
+        :param before: only messages that arrived before this time
+        :param block: only messages that this block set aside
+        :param arrived: only messages that arrived before this block, after the one before it
+        """
+        statement, choice = "asides_from", {}
+        if block is not None:
+            statement, choice = "asides_of_block", {"block": block}
+        elif arrived is not None:
+            statement, choice = "asides_since_block", {"arrived": arrived}
+        rows = self.unit.rows(
+            statement, ring=ring, origin=after.book, page=after.page, item=after.index, last=last, reason=reason,
+            before=before, limit=limit, **choice,
+        )  # fmt: skip
+        return [AsideRow(*row) for row in rows]
+
+    def count(self, ring: int, limit: int) -> int:
+        """Return the number of set-aside messages in at most `limit` pages."""
+        return int(self.unit.rows("count_asides", ring=ring, limit=limit)[0][0])
+
+    def by_queue(self, ring: int, after: str, limit: int) -> list[QueueAsidesRow]:
+        """Return the number and bytes of the set-aside messages of each queue, after a name."""
+        rows = self.unit.rows("asides_by_queue", ring=ring, after=after, limit=limit)
+        return [QueueAsidesRow(origin, messages, size or 0) for origin, messages, size in rows]
+
+    def beside(self, ring: int) -> BesideRow:
+        """Return the number of delayed and of set-aside messages."""
+        return BesideRow(*self.unit.rows("beside", ring=ring)[0])

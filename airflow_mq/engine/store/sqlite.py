@@ -1,0 +1,359 @@
+"""SQLite store: a file on one machine, with one writer at a time and many readers."""
+
+from __future__ import annotations
+
+import ctypes
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..rules.errors import (
+    CommitInDoubt,
+    MessageQueueError,
+    SchemaMissing,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreForked,
+    StoreReplaced,
+)
+from .address import SQLITE_PREFIX
+from .files import (
+    full_disk,
+    identity,
+    is_mounted_read_only,
+    lacking,
+    mark_log,
+    missing_store,
+    read_only_store,
+    refuse_foreign_log,
+    unusable_store,
+)
+from .forks import GATE
+from .primitives import plain, translating
+from .rows import Locked, StateRow
+from .statements import statement
+from .store import Lent, Outgoing, Store
+from .unit import Unit
+from .version import require_version
+
+#: Inbox rows in memory at the same time while a long call is written.
+ROWS_AT_ONCE = 64
+#: The most that each connection caches of the file.
+CACHE_KIB = 16 << 10
+
+#: SQLite has no queue of waiting writers: each retries after at most a tenth of a second. A process that has held the
+#: file for `KEPT` seconds in all pauses for `REST` seconds.
+KEPT, REST = 1.0, 0.12
+
+
+class SqliteUnit(Unit):
+    """One transaction on a SQLite file."""
+
+    draws_ids = True
+    aggregates = False
+    pipelines = False
+
+    def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
+        self.store, self.connection = store, connection
+
+    def _text(self, name: str) -> str:
+        self.store.point(name)
+        return statement("sqlite", name, SQLITE_PREFIX)
+
+    def rows(self, statement: str, **values: object) -> list[Any]:
+        text = self._text(statement)
+        with GATE:
+            return self.connection.execute(text, values).fetchall()
+
+    def run(self, statement: str, **values: object) -> int:
+        text = self._text(statement)
+        with GATE:
+            return self.connection.execute(text, plain(values)).rowcount
+
+    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
+        """Run a statement for each request, which costs microseconds in one process."""
+        text, execute = self._text(statement), self.connection.execute
+        rows: list[Any] = []
+        with GATE:
+            for request in zip(*columns.values()):
+                values.update(zip(columns, request))
+                rows.extend(execute(text, values))
+        return rows
+
+    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
+        text, values = self._text(statement), plain(values)
+        rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
+        with GATE:
+            return self.connection.executemany(text, rows).rowcount
+
+    def start(self) -> None:
+        """Do nothing: each statement has run."""
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """Draw ids from the counter."""
+        last: int = self.rows("fresh_ids", count=count)[0][0]
+        return list(range(last - count + 1, last + 1))
+
+    def now(self) -> int:
+        return int(self.rows("now")[0][0])
+
+    def lock(self, ring: int) -> Locked:
+        """Return the ring's state: the only writing transaction sees everything, and holds every lock."""
+        *state, config, self.last_id, version = self.only("lock_ring", ring=ring)
+        require_version(version)
+        return Locked(StateRow(*state), self.last_id + 1, config, self.now())
+
+    def leased(self, ring: int) -> Callable[[], Locked]:
+        *state, config, last_id, now = self.only("leased_ring", ring=ring)
+        locked = Locked(StateRow(*state), last_id + 1, config, now)
+        return lambda: locked
+
+    def try_lock(self, ring: int) -> Locked | None:
+        """Return the ring's state, like `lock`."""
+        return self.lock(ring)
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection to a file."""
+
+    #: Whether a write transaction is open, or may be.
+    writes = False
+
+
+#: Files with inherited connections that cannot be closed: SQLite takes the parent's locks for those of this process.
+_lost: set[tuple[int, int] | None] = set()
+
+
+class SqliteStore(Store[FileConnection]):
+    """A store in a SQLite file."""
+
+    reads_beside_writes = False
+    #: Seconds of write transactions since the last pause.
+    _kept = 0.0
+    #: Device and inode of the file that is open.
+    _file: tuple[int, int] | None = None
+
+    def _connect(self) -> FileConnection:
+        path = self.address.path
+        assert path is not None
+        if self._file is None:
+            # Check before SQLite creates an empty file.
+            if lacks := lacking(path):
+                raise missing_store(lacks)
+            refuse_foreign_log(path)
+            self._file = identity(path)
+        if self._file in _lost or not GATE.was_quiet:
+            raise StoreForked()
+        with translated(self.address.path), GATE:
+            connection = sqlite3.connect(
+                path,
+                timeout=self.busy_timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=FileConnection,
+            )
+            configure(connection)
+        mark_log(path)
+        return connection
+
+    def _leave(self, connection: FileConnection) -> None:
+        """Close an inherited connection. Otherwise SQLite would not lock the file for this process.
+
+        It believes that the process still has the locks of its parent. The parent would then delete the log with its
+        last connection, and with it what the child commits.
+        """
+        if GATE.was_quiet and not connection.writes:
+            connection.close()
+            return
+        # Closing it would change the shared index of the log, on which the parent works, or wait for a lost lock.
+        # The reference keeps it open even when the interpreter ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        _lost.add(self._file)
+
+    def lent(self) -> Lent[FileConnection]:
+        """Return this thread's connection; raise `StoreReplaced` if another file took the place of the open one."""
+        self.refuse_replaced()
+        return super().lent()
+
+    def refuse_replaced(self) -> None:
+        """Raise `StoreReplaced` or `StoreMissing` if the open file is not at its path."""
+        if self._is_replaced():
+            raise self._replaced()
+
+    def _is_replaced(self) -> bool:
+        assert self.address.path is not None
+        return self._file is not None and identity(self.address.path) != self._file
+
+    def _replaced(self) -> MessageQueueError:
+        assert self.address.path is not None
+        if lacks := lacking(self.address.path):
+            return missing_store(lacks)
+        return StoreReplaced(
+            f"the SQLite file {str(self.address.path)!r} was replaced by another one while it was open, and nothing "
+            "was written to that one: make sure that it is the right file, and that no '-wal' and '-shm' of the old "
+            "one are beside it, then open the queue anew"
+        )
+
+    def close(self) -> None:
+        super().close()
+        self._file = None
+
+    def _disconnect(self, connection: FileConnection) -> None:
+        with GATE:
+            connection.close()
+
+    def _is_alive(self, connection: FileConnection) -> bool:
+        return True
+
+    def _version(self, connection: FileConnection) -> int | None:
+        with suppress(sqlite3.Error), GATE:
+            version: int | None = connection.execute(statement("sqlite", "schema_version", SQLITE_PREFIX)).fetchone()[0]
+            return version
+        return None
+
+    @contextmanager
+    def _translated(self, connection: FileConnection) -> Iterator[None]:
+        """Context of a transaction, in which errors of the driver become errors of this package."""
+        try:
+            with translated(self.address.path):
+                yield
+        except StoreError as error:
+            self.refuse_other_version(connection, error)
+            raise
+
+    @contextmanager
+    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
+        """Open the only writing transaction."""
+        lent = self.lent()
+        connection = lent.connection
+        with self._translated(connection):
+            self.point("begin")
+            thread, connection.writes = GATE.enter(), True
+            try:
+                if wait and patience in (None, self.busy_timeout):
+                    connection.execute("BEGIN IMMEDIATE")
+                else:
+                    self._begin_within(connection, (patience or 0.0) if wait else 0.0)
+                began = time.monotonic()
+                try:
+                    yield SqliteUnit(self, connection)
+                    self.point("commit")
+                    connection.execute("COMMIT")
+                finally:
+                    self._kept += time.monotonic() - began
+            except BaseException:
+                # An error behind BEGIN counts, too: the transaction would stay open.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                connection.writes = False
+                GATE.leave(thread)
+            if self._is_replaced():
+                raise CommitInDoubt(f"{self._replaced()}; whether the old file has the last commit is in doubt")
+            self.point("committed")
+
+    def _begin_within(self, connection: FileConnection, seconds: float) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1000), 0)}")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout * 1000)}")
+
+    @contextmanager
+    def reading(self) -> Iterator[Unit]:
+        """Open a transaction of reads; writers continue beside it."""
+        lent = self.lent()
+        connection = lent.connection
+        with self._translated(connection):
+            with GATE:
+                connection.execute("BEGIN")
+            try:
+                yield SqliteUnit(self, connection)
+            finally:
+                self._end_reading(connection)
+
+    def _end_reading(self, connection: FileConnection) -> None:
+        try:
+            with GATE:
+                connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
+        except sqlite3.Error:
+            # Otherwise every later transaction of this thread would fail: it would be within this one.
+            self.drop(connection)
+            raise
+
+    @contextmanager
+    def loose(self) -> Iterator[Unit]:
+        """Yield a unit for single reads."""
+        lent = self.lent()
+        with self._translated(lent.connection):
+            yield SqliteUnit(self, lent.connection)
+
+    def rest(self) -> None:
+        """Pause for a moment after long use, so that waiting writers get the file."""
+        if self._kept >= KEPT:
+            self._kept = 0.0
+            time.sleep(REST)
+
+    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+        if rows:
+            with self.writing() as unit:
+                self.send(unit, ring, rows)
+
+    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+        source = iter(rows)
+        while batch := list(islice(source, ROWS_AT_ONCE)):
+            columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*batch))))
+            columns["id"] = unit.fresh_ids(len(batch))
+            if due is None:
+                unit.run_for("insert_mail", columns, ring=ring)
+            else:
+                unit.run_for("insert_delayed", columns, ring=ring, due=due)
+
+    def promote_due(self, unit: Unit, ring: int, now: int) -> None:
+        due = [row.id for row in unit.inbox.due(ring, now)]
+        if due:
+            unit.run_for("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})
+            unit.run_for("delete_due", {"id": due})
+
+
+def configure(connection: sqlite3.Connection) -> None:
+    """Set up a connection; an acknowledged commit survives a power failure."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    # The default cache is too small for a hundred thousand books in ring order.
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+
+
+def named(error: sqlite3.Error, path: Path | None) -> MessageQueueError:
+    """Return the error of this package for one of the driver, on a file."""
+    code = getattr(error, "sqlite_errorname", "")
+    text = str(error)
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or "locked" in text:
+        return StoreBusy()
+    if code.startswith("SQLITE_FULL") or "disk is full" in text:
+        return full_disk(path)
+    if code.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")) or "readonly" in text:
+        return read_only_store(path)
+    if "no such table" in text:
+        return SchemaMissing()
+    if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "malformed" in text or "not a database" in text:
+        return StoreCorrupt(f"the SQLite file cannot be read: {text}")
+    if code.startswith("SQLITE_CANTOPEN") and is_mounted_read_only(path):
+        return read_only_store(path)
+    if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
+        return unusable_store(path, text)
+    return StoreCorrupt(f"SQLite refuses what should be possible: {text}")
+
+
+def translated(path: Path | None) -> AbstractContextManager[None]:
+    """Return a context in which errors of the driver on a file become errors of this package."""
+    return translating(sqlite3.Error, partial(named, path=path))

@@ -1,0 +1,190 @@
+"""Base of stores: connections per thread, and transactions as units of work."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ..rules.errors import SchemaMissing, StoreCorrupt
+from .address import StoreAddress
+from .blob_files import FileSystemOf, by_fsspec
+from .forks import remember
+from .sleeper import Clock, Sleeper
+from .unit import Unit
+from .version import require_version
+
+Connection = TypeVar("Connection")
+
+
+class Outgoing(NamedTuple):
+    """An inbox row that a sender writes."""
+
+    origin: str
+    size: int
+    items: int
+    more: bool
+    lengths: bytes
+    attributes: bytes
+    heap: bytes
+
+
+class Lent(Generic[Connection]):
+    """A connection of one thread."""
+
+    def __init__(self, store: Store[Connection], connection: Connection) -> None:
+        self.connection = connection
+        self._store, self._pid = store, os.getpid()
+
+    def __del__(self) -> None:
+        # Otherwise each ended thread would leave a connection open until the store is closed.
+        if self._pid == os.getpid():
+            self._store.retire(self.connection)
+
+
+class Store(ABC, Generic[Connection]):
+    """A database with rings. Threads may share a store: each has its own connection."""
+
+    #: Whether one connection can read while another one writes and commits.
+    reads_beside_writes: ClassVar[bool]
+
+    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+        self.address = address
+        #: Prefix of table names.
+        self.prefix = address.prefix
+        self.busy_timeout = busy_timeout
+        #: Called with the name of each statement before it runs, and around each commit. For tests.
+        self.probe: Callable[[str], None] | None = None
+        #: File systems of external payloads.
+        self.filesystem_of: FileSystemOf = by_fsspec
+        self._local = threading.local()
+        self._open: list[Connection] = []
+        # A thread may end, and close its connection, while this list is in use.
+        self._lock = threading.RLock()
+        remember(self)
+
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """Open a connection."""
+
+    @abstractmethod
+    def _disconnect(self, connection: Connection) -> None:
+        """Close a connection; ignore errors."""
+
+    @abstractmethod
+    def _is_alive(self, connection: Connection) -> bool:
+        """Return whether a connection seems usable, without a round trip."""
+
+    @abstractmethod
+    def _version(self, connection: Connection) -> int | None:
+        """Return the version of the tables, or `None` if it cannot be read."""
+
+    @abstractmethod
+    @contextmanager
+    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
+        """Open a transaction; commit it at the end, roll it back on any error.
+
+        :param wait: wait for another writer where a store has one only; else raise `StoreBusy` at once
+        :param patience: seconds to wait for a lock, if not `busy_timeout`
+        """
+
+    @abstractmethod
+    @contextmanager
+    def reading(self) -> Iterator[Unit]:
+        """Open a transaction of reads that all see the same state."""
+
+    @abstractmethod
+    @contextmanager
+    def loose(self) -> Iterator[Unit]:
+        """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
+
+    @abstractmethod
+    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+        """Write inbox rows, and commit them."""
+
+    @abstractmethod
+    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+        """Write inbox rows in a transaction; with a due time, rows that join their queue then."""
+
+    @abstractmethod
+    def promote_due(self, unit: Unit, ring: int, now: int) -> None:
+        """Move the first due rows into their queues; requires the ring lock. The next lock moves more of them."""
+
+    def rest(self) -> None:
+        """Let other processes write, where a store has one writer at a time and this process writes repeatedly."""
+
+    def wake(self, ring: int) -> None:
+        """Notify listeners of committed rows. Listeners also poll, so a lost notification costs only time."""
+
+    def sleeper(self, ring: int) -> Sleeper:
+        """Return a way to sleep until `wake`."""
+        return Clock()
+
+    def connection(self) -> Connection:
+        """Return this thread's connection."""
+        return self.lent().connection
+
+    def lent(self) -> Lent[Connection]:
+        """Return this thread's connection; it is closed after the thread has ended and the last reference is gone."""
+        lent: Lent[Connection] | None = getattr(self._local, "lent", None)
+        if lent is None or not self._is_alive(lent.connection):
+            if lent is not None:
+                self.drop(lent.connection)
+            connection = self._connect()
+            with self._lock:
+                self._open.append(connection)
+            lent = self._local.lent = Lent(self, connection)
+        return lent
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection in an unknown state."""
+        self._local.lent = None
+        self.retire(connection)
+
+    def retire(self, connection: Connection) -> None:
+        """Close a connection, unless it is closed already."""
+        with self._lock:
+            others = [other for other in self._open if other is not connection]
+            was_open, self._open = len(others) < len(self._open), others
+        if was_open:
+            self._disconnect(connection)
+
+    def close(self) -> None:
+        """Close all connections of all threads."""
+        with self._lock:
+            connections, self._open = self._open, []
+        self._local = threading.local()
+        for connection in connections:
+            self._disconnect(connection)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: leave the connections to the parent, and begin anew."""
+        inherited, self._open, self._local = self._open, [], threading.local()
+        self._lock = threading.RLock()
+        for connection in inherited:
+            self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        """Leave a connection to the parent: its socket is shared, so do not close it."""
+
+    def refuse_other_version(self, connection: Connection, error: BaseException) -> None:
+        """Raise the error that names both versions, if the tables changed while the store was open.
+
+        :param error: an error that tables of another version cause, too; the transaction has ended
+        """
+        if isinstance(error, (SchemaMissing, StoreCorrupt)):
+            version = self._version(connection)
+            if version is not None:
+                require_version(version)
+
+    def point(self, name: str) -> None:
+        """Call the probe, if there is one, with the name of the next statement or step."""
+        if self.probe is not None:
+            self.probe(name)
+
+
+#: A store on either database.
+AnyStore: TypeAlias = Store[Any]

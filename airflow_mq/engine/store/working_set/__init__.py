@@ -1,0 +1,134 @@
+"""Working set of a ring in a store: a loader, the changes, and a writer.
+
+`loader` composes the parts that read: `books`, `groups`, the `ring`, `pages`, `inboxes` and `payloads`, all through a
+`source`. `changed_rows` turns the changes into rows, which `writer` stores. `overlay` is a source that keeps such rows
+in memory, for looking ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ...rules.changes import Changes
+from ...rules.config import RingConfig
+from ...rules.working_set import WorkingSet
+from ..rows import Locked
+from ..unit import Unit
+from .books import LEAST_REGULAR, level_of, ticket_of
+from .loader import LoadOptions, StoreLoader
+from .overlay import Overlay, OverlayLoader
+from .ring import MEET_IN_ALL, expect_walk
+from .source import FEW_ROWS, Source
+from .writer import ChangedRows, Existing, Writer, changed_rows
+
+
+class StoredSet(WorkingSet):
+    """The working set of one operation on a ring in a store."""
+
+    loader: StoreLoader
+
+    def __init__(self, config: RingConfig, now: int, loader: StoreLoader, **modes: Any) -> None:
+        """Begin without any book; for `modes`, see `WorkingSet`."""
+        super().__init__(config, now, loader, **modes)
+        self.ring_id = loader.source.ring_id
+        #: Books as they were loaded.
+        self.stored = loader.books.stored
+        #: Steps to take in the same transaction after everything is written.
+        self.after_save: list[Callable[[], object]] = []
+        #: Whether references to external payloads went: some payloads may be unused now.
+        self.released_payloads = False
+        #: The state of the ring with the floors and places that were last written.
+        self.written = loader.state
+
+    @property
+    def unit(self) -> Unit:
+        """The transaction to read through."""
+        return self.loader.source.unit
+
+    def save(self) -> None:
+        """Write all changes, in a transaction that holds the ring; the operation may go on in it."""
+        self._prepared(self.unit)()
+
+    def save_in(self, unit: Unit, locked: Locked) -> None:
+        """Write all changes in another transaction than that which was read through, and go on reading there."""
+        self.prepare(unit, locked)()
+
+    def prepare(self, unit: Unit, locked: Locked) -> Callable[[], None]:
+        """Return a function that does so. Until then, only rows of inboxes may be read there."""
+        source = self.loader.source
+        read_through, source.unit = source.unit, unit
+        source.forget_expected()
+        self.loader.state = locked.state
+        write = self._prepared(unit)
+        source.unit, self.now, self.loader.inboxes.horizon = read_through, locked.now, locked.horizon
+        return write
+
+    def locked_after(self, locked: Locked) -> Locked:
+        """Return a locked ring as it is since this working set was saved there."""
+        written = self.written
+        state = self.loader.state._replace(
+            ticket_floor=written.ticket_floor, look_floor=written.look_floor,
+            look_place=written.look_place, high_place=written.high_place,
+        )  # fmt: skip
+        return locked._replace(state=state)
+
+    @contextmanager
+    def within(self, unit: Unit, locked: Locked) -> Iterator[None]:
+        """Read through another transaction that holds the ring, and let `save` write there."""
+        source = self.loader.source
+        read_through, source.unit = source.unit, unit
+        source.forget_expected()
+        self.now, self.loader.state, self.loader.inboxes.horizon = locked.now, locked.state, locked.horizon
+        try:
+            yield
+        finally:
+            source.unit = read_through
+
+    def take_changes(self, fresh_ids: Callable[[int], list[int]], existing: Existing | None = None) -> ChangedRows:
+        """Return all changes as rows, and begin a new record."""
+        rows = changed_rows(self, self.loader, fresh_ids, existing)
+        self.released_payloads = self.released_payloads or bool(rows.references)
+        self.loader.begin_again()
+        for ring in (self.ring, self.high):
+            ring.moved.clear()
+            ring.favoured = []
+        self.changes = Changes()
+        return rows
+
+    def forget(self) -> None:
+        """Drop all that was loaded: it refers to itself, and Python's collector of such cycles may come late."""
+        vars(self.loader).clear()
+        self.books, self.pages = {}, {}
+
+    def _prepared(self, unit: Unit) -> Callable[[], None]:
+        """Take all changes, and return a function that writes them."""
+        rows = self.take_changes(unit.fresh_ids, partial(unit.inbox.still_stored, self.ring_id))
+        self.written = rows.state
+        # Each write counts as a change of the ring.
+        self.loader.state = self.loader.state._replace(version=self.loader.state.version + 1)
+
+        def write() -> None:
+            Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
+            for step in self.after_save:
+                step()
+
+        return write
+
+
+__all__ = [
+    "FEW_ROWS",
+    "LEAST_REGULAR",
+    "MEET_IN_ALL",
+    "LoadOptions",
+    "Overlay",
+    "OverlayLoader",
+    "Source",
+    "StoreLoader",
+    "StoredSet",
+    "expect_walk",
+    "level_of",
+    "ticket_of",
+]

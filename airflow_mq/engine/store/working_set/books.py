@@ -1,0 +1,99 @@
+"""Loader of books, and the places of books in their rings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...rules.book import Book
+from ...rules.errors import StoreCorrupt
+from ...rules.priority import is_high, origin_of, told
+from ...rules.working_set import WorkingSet
+from .. import codec
+from ..rows import BookRow, standing_of
+from .groups import GroupLoader
+from .inbox import Cut
+from .source import Source
+
+#: Tickets of high books are ids lowered by this much: below all others, in an order of their own.
+HIGH_DOWN = 1 << 62
+#: No regular book has a smaller ticket, no high one a larger, nor one below the least.
+LEAST_TICKET, LEAST_REGULAR = -(1 << 63) + 1, -(1 << 60)
+#: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
+RING_SLICE = 128
+
+
+def ticket_of(origin: str, id_: int) -> int:
+    """Return the place in its ring of a book that enters it by this id."""
+    return id_ - HIGH_DOWN if is_high(origin) else id_
+
+
+def level_of(origin: str) -> tuple[int, int]:
+    """Return the least and the largest ticket of books of this one's priority."""
+    return (LEAST_TICKET, LEAST_REGULAR - 1) if is_high(origin) else (LEAST_REGULAR, -LEAST_TICKET)
+
+
+#: The most pages that a window may lack because they were processed out of turn.
+MOST_HOLES = 1 << 20
+
+
+class StoredBook:
+    """The row of a book, and the parts of it that change while the book is loaded."""
+
+    def __init__(self, row: BookRow) -> None:
+        self.row = row
+        #: Which rows of the inbox lie in stored pages.
+        self.cut = Cut(row.floor, frozenset(codec.unpack_numbers(row.ahead)[0] if row.ahead else ()))
+        self.ticket = row.ticket
+        self.wake_at = row.wake_at
+
+
+class BookLoader:
+    """Loads books by name, and keeps their stored state."""
+
+    def __init__(self, working_set: WorkingSet, source: Source, groups: GroupLoader, *, skip_in_flight: bool) -> None:
+        """:param skip_in_flight: skip a queue with messages in flight even if it is not ordered."""
+        self.working_set = working_set
+        self.source = source
+        self.groups = groups
+        self.skip_in_flight = skip_in_flight
+        self.stored: dict[str, StoredBook] = {}
+
+    def load(self, origins: Iterable[str]) -> None:
+        """Load books that are not loaded yet; an origin without a stored book gets an empty one."""
+        books = self.working_set.books
+        wanted = [origin for origin in dict.fromkeys(origins) if origin not in books]
+        if not wanted:
+            return
+        self.groups.load_standings(wanted)
+        for row in self.source.books(wanted, self.working_set.now):
+            self.take(row)
+        for origin in wanted:
+            if origin not in books:
+                self.take(BookRow(origin, 0, 0, 0, 0, 0, None, 0, 0, b"", 0, False, False, None))
+
+    def take(self, row: BookRow) -> str:
+        """Load the book of this row unless it is loaded; return its origin."""
+        origin = row.origin
+        if origin in self.working_set.books:
+            return origin
+        if row.end_page - row.begin_page > row.pages + MOST_HOLES:
+            raise StoreCorrupt(
+                f"the window of {told(origin)} goes from page {row.begin_page} to {row.end_page}, "
+                f"but it has {row.pages} pages"
+            )
+        standing = standing_of(row.standing)
+        if self.working_set.config.paths:
+            self.groups.standings.setdefault(origin_of(origin), standing)
+            standing = self.groups.bounded(origin, standing)
+        book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
+        book.skipped = self._obstacle(row, book)
+        self.working_set.books[origin] = book
+        self.stored[origin] = StoredBook(row)
+        return origin
+
+    def _obstacle(self, row: BookRow, book: Book) -> str:
+        if row.paused or self.groups.is_paused_below(book.origin):
+            return "paused"
+        if row.in_flight and (self.skip_in_flight or self.working_set.is_ordered(book)):
+            return "in flight"
+        return "backoff" if row.wake_at > self.working_set.now else ""

@@ -1,0 +1,250 @@
+"""Loader of inbox rows: it fetches them for many queues at once, and hands them out one by one to be cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import not_
+
+from ...rules.changes import Posted
+from ...rules.page import Rows
+from ...rules.working_set import WorkingSet
+from ..inbox import Heaps
+from ..rows import StoredInboxRow, rows_of, split_heap, split_row
+from .books import BookLoader
+from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
+from .reach import Reach
+from .source import Source
+
+#: Number of rows fetched at once for queues that are only likely to need them.
+MOST_ROWS = 8_192
+#: Rows of up to so many bytes are fetched together with their payloads, where these are wanted.
+INLINE = 2000
+#: Number of rows that one look at all inboxes of a ring brings.
+ROWS_AT_ONCE = 1024
+
+
+class PayloadCache:
+    """Rows that were fetched with their payloads, by id."""
+
+    def __init__(self) -> None:
+        #: The messages of each row; of a row of one message often that message.
+        self.payloads: dict[int, bytes | Sequence[bytes]] = {}
+        #: Times of sending, and attributes that are not empty, of the rows whose facts came with their payloads.
+        self.sent_at: dict[int, int | None] = {}
+        self.attributes: dict[int, bytes] = {}
+        #: Bytes that were fetched since the last save, and before it since all rows were forgotten.
+        self.fetched, self._fetched_before = 0, 0
+
+    @property
+    def kept(self) -> int:
+        """Bytes of payloads that may be in memory: all that were fetched since the rows were last forgotten."""
+        return self._fetched_before + self.fetched
+
+    def keep(self, id_: int, payloads: bytes | Sequence[bytes], size: int) -> None:
+        """Keep the payloads of a row that was fetched."""
+        self.payloads[id_] = payloads
+        self.fetched += size
+
+    def keep_rows(self, rows: Iterable[StoredInboxRow]) -> None:
+        """Keep the payloads of rows that came with their bytes."""
+        for row in rows:
+            heap = row.heap
+            if heap is not None:
+                is_whole = row.items == 1 and not row.lengths and len(heap) == row.size
+                self.keep(row.id, heap if is_whole else split_row(row, heap), row.size)
+
+    def keep_heaps(self, heaps: Heaps) -> None:
+        """Keep rows that were fetched."""
+        self.keep_facts(heaps)
+        whole = heaps.whole
+        self.payloads.update(zip(compress(heaps.ids, whole), compress(heaps.heaps, whole)))
+        self.fetched += sum(map(len, compress(heaps.heaps, whole)))
+        for id_, heap, size, items, lengths in compress(heaps.rows(), map(not_, whole)):
+            self.keep(id_, split_heap(heap, size, items, lengths), size)
+
+    def keep_facts(self, heaps: Heaps) -> None:
+        """Keep times of sending and attributes of rows that were fetched."""
+        self.sent_at.update(zip(heaps.ids, heaps.sent_at))
+        self.attributes.update((id_, own) for id_, own in zip(heaps.ids, heaps.attributes) if own)
+
+    def forget(self, row_ids: Iterable[int]) -> None:
+        """Forget rows that will not be needed again."""
+        for kept in (self.payloads, self.sent_at, self.attributes):
+            for row_id in kept.keys() & row_ids:
+                del kept[row_id]
+
+    def clear(self) -> None:
+        """Forget all rows. Batches that were made of them keep their facts."""
+        self.payloads, self.sent_at, self.attributes = {}, {}, {}
+        self._fetched_before = 0
+
+    def begin_again(self) -> None:
+        """Count from here on what is fetched, after a save."""
+        self._fetched_before += self.fetched
+        self.fetched = 0
+
+
+class InboxLoader:
+    """Loads inbox rows that lie in no page yet."""
+
+    def __init__(
+        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, reach: Reach,
+        horizon: int, *, with_payloads: bool, with_due: bool,
+    ) -> None:  # fmt: skip
+        """Begin without any inbox.
+
+        :param horizon: every row with a smaller id is visible, or will never be.
+        :param with_payloads: fetch small payloads with their rows.
+        :param with_due: bring delayed rows that are due, though they have not joined their inboxes.
+        """
+        self.working_set = working_set
+        self.source = source
+        self.books = books
+        self.cache = cache
+        self.reach = reach
+        self.horizon = horizon
+        self.inline = INLINE if with_payloads else 0
+        self.with_due = with_due
+        self.inboxes: dict[str, Inbox] = {}
+        #: Messages that this operation enqueued, in order, by origin.
+        self._posted: dict[str, deque[Rows]] = {}
+        #: Rows that looks brought, their messages and bytes.
+        self._brought = [0, 0, 0]
+        #: Rows to read of a queue to come to its end, if it has as many as one of the last look.
+        self._depth = 0
+
+    def inbox(self, origin: str) -> Inbox:
+        """Return the inbox of an origin."""
+        inbox = self.inboxes.get(origin)
+        if inbox is None:
+            self.working_set.book(origin)
+            inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.horizon)
+        return inbox
+
+    def _filled(self, origin: str) -> Inbox:
+        """Return the inbox of an origin; it has rows, or was read to its end."""
+        inbox = self.inbox(origin)
+        if not inbox.rows and not inbox.empty:
+            self._fill_ahead(origin)
+        return inbox
+
+    def next_rows(self, origin: str, most: int) -> Rows | None:
+        """Return the next rows that lie in no page; messages that this operation enqueued come last, one by one."""
+        inbox = self._filled(origin)
+        if self.with_due and inbox.empty and not inbox.rows:
+            if not inbox.due_seen:
+                self._add_due([origin])
+            inbox.rows, inbox.due = inbox.due, deque()
+        if inbox.rows:
+            return rows_of(inbox.take(most))
+        waiting = self._posted.get(origin)
+        if not waiting:
+            return None
+        rows = waiting.popleft()
+        inbox.taken += rows.row_ids
+        return rows
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        """Bring this message after all other rows of its inbox."""
+        self._posted.setdefault(posted.origin, deque()).append(posted.rows(id_))
+        self.cache.payloads[id_] = [posted.payload]
+
+    def look_at(self, origins: list[str]) -> None:
+        """Fetch what looking at all of these queues will need, in a few statements."""
+        self.books.load(origins)
+        for origin in origins:
+            self.inbox(origin)
+        if origins:
+            self._fill(origins, max(min(MOST_ROWS // len(origins), LONGEST_LOOK), FIRST_LOOK))
+            self._add_due(origins)
+
+    def peek(self, origins: Iterable[str]) -> None:
+        """Fetch the first rows of queues that may soon have no page left."""
+        fresh = sorted(set(origins).difference(self.inboxes))
+        for origin in fresh:
+            self.inbox(origin)
+        if fresh:
+            self._fill(fresh, FIRST_LOOK)
+
+    def cut_everything(self) -> None:
+        """Cut all inbox rows of the ring, in the order in which they were sent."""
+        after, more = -1, True
+        while more:
+            rows = self.source.all_inbox_rows(after, ROWS_AT_ONCE)
+            self.books.load(row.origin for row in rows)
+            for row in rows:
+                after = row.id
+                if not self.books.stored[row.origin].cut.has(row.id):
+                    self.working_set.pull(self.working_set.book(row.origin))
+            more = len(rows) == ROWS_AT_ONCE
+
+    def begin_again(self) -> None:
+        """Go on after a save: messages enqueued here are rows like any other now."""
+        self._posted = {}
+        self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
+        for origin, inbox in self.inboxes.items():
+            inbox.saved(self.books.stored[origin].cut)
+
+    def forget_all_but(self, current: str | None) -> None:
+        """Forget what was read of all queues but this one, after a save: a look begins again behind what is cut."""
+        self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if origin == current}
+
+    def _fill_ahead(self, origin: str) -> None:
+        """Fetch for this queue, and for those the walk will come to that have nothing left either."""
+        inbox = self.inboxes[origin]
+        while not inbox.rows and not inbox.empty:
+            self._fill(*self._hungry(origin))
+
+    def _hungry(self, origin: str) -> tuple[list[str], int]:
+        """Return this queue and those the walk will come to that need rows, too, and how many rows to read of each."""
+        first, most, hungry = self.inboxes[origin], self._rows_left(), [origin]
+        look = min(max(first.look, self._depth - first.brought) if first.brought else first.look, most, LONGEST_LOOK)
+        for other in self.reach.upcoming(origin):
+            rows = look * (len(hungry) + 1)
+            if rows > MOST_ROWS or (rows > most and len(hungry) > self.reach.spare):
+                break
+            if not self.working_set.books[other].skipped:
+                inbox = self.inbox(other)
+                if inbox.look <= look and not inbox.empty:
+                    hungry.append(other)
+        if first.brought and self.reach.takes_many:
+            look = max(look, min(most // len(hungry), LONGEST_LOOK))
+        return hungry, look
+
+    def _rows_left(self) -> int:
+        """Return how many rows the operation can still take, if they are like those that looks brought."""
+        rows, messages, size = self._brought
+        room = self.reach.room
+        if not rows:
+            return max(min(room.messages, MOST_ROWS), FIRST_LOOK)
+        left = min(room.messages * rows // messages, room.size * rows // max(size, 1)) + 1
+        return max(min(left, MOST_ROWS), FIRST_LOOK)
+
+    def _fill(self, hungry: list[str], look: int) -> None:
+        """Look at inboxes.
+
+        :param look: new rows wanted of each.
+        """
+        most = look + max(len(self.inboxes[name].read) for name in hungry)
+        found: dict[str, list[StoredInboxRow]] = {name: [] for name in hungry}
+        for row in self.source.inbox_rows([(name, self.inboxes[name].start) for name in hungry], most, self.inline):
+            found[row.origin].append(row)
+        for name, rows in found.items():
+            inbox = self.inboxes[name]
+            if rows:
+                self._note_brought(len(rows), sum(row.items for row in rows), sum(row.size for row in rows))
+                self.cache.keep_rows(inbox.add(rows))
+            inbox.end_look(most, len(rows), look)
+        self._depth = max(self.inboxes[name].brought for name in hungry) + 1
+
+    def _note_brought(self, *counts: int) -> None:
+        self._brought = [before + more for before, more in zip(self._brought, counts)]
+
+    def _add_due(self, origins: Sequence[str]) -> None:
+        """Put rows that are due behind all others; the next operation that writes lets them join."""
+        for origin in origins:
+            self.inbox(origin).due_seen = True
+        for row in self.source.due_rows(origins, self.working_set.now):
+            self.inboxes[row.origin].due.append(row)

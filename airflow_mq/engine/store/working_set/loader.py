@@ -1,0 +1,174 @@
+"""Loader of a working set from a store: one part for each kind of row. Each part reads ahead of the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO
+
+from ...rules.blob import Reference
+from ...rules.changes import POSTED, Posted
+from ...rules.claims import Claim
+from ...rules.message import Address
+from ...rules.page import Page
+from ...rules.priority import is_high
+from ...rules.working_set import WorkingSet
+from ..blobs import open_blob
+from ..rows import StateRow
+from .books import BookLoader, ticket_of
+from .groups import GroupLoader
+from .inboxes import InboxLoader, PayloadCache
+from .pages import PageLoader
+from .payloads import PayloadLoader
+from .reach import Reach
+from .ring import RingLoader
+from .source import Source
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Rows that a loader reads in addition to those that every operation needs."""
+
+    #: Skip all queues with messages in flight. If false, skip only ordered ones.
+    skip_in_flight: bool = True
+    #: Fetch payloads with rows and pages, for an operation that processes messages.
+    with_payloads: bool = False
+    #: Include delayed rows that are due, for an operation that does not write.
+    with_due: bool = False
+    #: Look for newcomers until none is left, and not again at the end of the walk: the next operation follows at once.
+    looks_once: bool = False
+
+
+class StoreLoader:
+    """The part of a working set that reads from a store."""
+
+    def __init__(self, source: Source, state: StateRow, horizon: int, options: LoadOptions) -> None:
+        """:param horizon: every inbox row with a smaller id is visible, or will never be."""
+        self.source = source
+        #: The ring's row as it was when the ring was locked.
+        self.state = state
+        self._horizon = horizon
+        self._options = options
+
+    def attach(self, working_set: WorkingSet) -> None:
+        source, options, cache = self.source, self._options, PayloadCache()
+        self.working_set = working_set
+        self.groups = GroupLoader(working_set, source)
+        self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
+        self.reach = Reach(working_set)
+        self.pages = PageLoader(working_set, source, self.books)
+        self.inboxes = InboxLoader(
+            working_set,
+            source,
+            self.books,
+            cache,
+            self.reach,
+            self._horizon,
+            with_payloads=options.with_payloads,
+            with_due=options.with_due,
+        )
+        self.cache = cache
+        self.load_books, self.load_page = self.books.load, self.pages.load
+        self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
+        self.next_rows = self.inboxes.next_rows
+
+    # Parts that are made on first use, because many operations do not need them.
+
+    @cached_property
+    def ring(self) -> RingLoader:
+        """The loader of the ring's order."""
+        looks_once = self._options.looks_once
+        return RingLoader(
+            self.working_set, self.source, self.books, self.pages, self.inboxes, self.state, looks_once=looks_once
+        )
+
+    @cached_property
+    def payloads(self) -> PayloadLoader:
+        """The loader of payloads and headers."""
+        return PayloadLoader(
+            self.working_set,
+            self.source,
+            self.pages,
+            self.inboxes,
+            self.cache,
+            self.reach,
+            with_payloads=self._options.with_payloads,
+        )
+
+    def more_ready(self) -> list[str]:
+        return self.ring.more_ready()
+
+    def more_high(self) -> list[str]:
+        return self.ring.more_high()
+
+    def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
+        return self.ring.look_on(most, known, high=high)
+
+    def line(self) -> list[tuple[str, int]]:
+        return self.ring.line()
+
+    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
+        self.payloads.load(origin, page, stop)
+
+    def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
+        """Fetch the rows that settling these claims needs. Events contain message ids, which are hashes of payloads.
+
+        :param known: pages whose ids are known.
+        """
+        self.payloads.expect(claims, known)
+
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        return self.payloads.headers(origin, page, first, stop)
+
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        return self.payloads.sent_at(origin, page)
+
+    def ticket_for(self, origin: str, row_id: int) -> int | None:
+        """Return the place in the order of arrivals; None (the last) for a row that this operation enqueued."""
+        floor = 0 if is_high(origin) else self.state.ticket_floor
+        return ticket_of(origin, row_id) if floor <= row_id < POSTED else None
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        self.inboxes.keep_posted(id_, posted)
+        self.payloads.keep_posted(id_, posted)
+
+    def arrival(self, address: Address) -> tuple[int, int | None]:
+        return self.pages.arrivals([address])[address]
+
+    def open_blob(self, reference: Reference) -> IO[bytes]:
+        return open_blob(self.source.store, reference)
+
+    # Operations that span several transactions.
+
+    def begin_again(self) -> None:
+        """Forget what a save stored, before the operation continues."""
+        removed = self.working_set.changes.removed_pages if self.cache.payloads else {}
+        for page in removed.values():
+            self.cache.forget(page.slices.row_ids)
+        self.payloads.begin_again()
+        self.inboxes.begin_again()
+
+    def keep_payloads(self, most: int, current: str | None) -> None:
+        """Forget the payloads of all queues but this one, if more bytes than these were fetched since the last time.
+
+        Everything is stored. A queue that is serviced once more reads its payloads again.
+        """
+        if self.cache.kept <= most:
+            return
+        for (origin, _), page in self.working_set.pages.items():
+            if page is not None and origin != current:
+                page.payloads, page.resolved = [], 0
+        self.cache.clear()
+        self.inboxes.forget_all_but(current)
+
+    def rename_posted(self, ids: Mapping[int, int]) -> None:
+        """Use the final ids of messages that this operation enqueued."""
+        for origin in {posted.origin for posted in self.working_set.changes.posted.values()}:
+            if origin in self.inboxes.inboxes:
+                self.inboxes.inboxes[origin].rename(ids)
+        cached = self.cache.payloads
+        for old in self.working_set.changes.posted:
+            cached[ids[old]] = cached.pop(old)

@@ -1,0 +1,394 @@
+"""Overlay: a source that reads changed rows back from memory, above a store that nothing is written to.
+
+Only rows that the next operation reads are kept: books, groups, pages and inbox rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from ...rules.changes import CutTotal, PutOff
+from ...rules.claims import Claim
+from ...rules.message import Address
+from ...rules.page import Page
+from ...rules.priority import books_of, is_high, origin_of
+from ...rules.working_set import WorkingSet
+from .. import codec
+from ..blocks import ClaimRow, InFlightRow
+from ..books import LineRow, TurnsRow
+from ..inbox import Heaps, RowIds
+from ..origins import GroupRow, SettingsRow
+from ..rows import BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
+from ..set_aside import AsideRow
+from ..store import AnyStore
+from ..unit import Unit
+from .books import StoredBook
+from .loader import StoreLoader
+from .source import Shift, Source
+from .writer import ChangedRows
+
+#: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
+FIRST_ID = 1 << 61
+#: Settings of origins by name.
+Standings: TypeAlias = "Mapping[str, Mapping[str, object]]"
+#: Number of rows that one look for the first remaining one brings.
+LOOK = 16
+
+
+class Overlay(Source):
+    """Reads of one moment, and above them the rows that operations would have stored since."""
+
+    def __init__(
+        self,
+        store: AnyStore,
+        unit: Unit,
+        ring_id: int,
+        standings: Standings | None = None,
+        *,
+        anew: bool = False,
+        joins_due: bool = True,
+    ) -> None:
+        """Begin with what is stored, and with the rows that are due by now.
+
+        :param standings: settings that replace stored ones, by origin: `{"acme": {"share": 3}}`.
+        :param anew: read all deficits as if no queue had used anything yet.
+        :param joins_due: let delayed messages that are due join their queues
+        """
+        super().__init__(store, unit, ring_id)
+        self.standings_said = dict(standings or {})
+        self.anew = anew
+        self.now = unit.now()
+        floors = unit.rings.floors(ring_id)
+        self.state = StateRow(
+            0, floors.ticket_floor, floors.look_floor, [], None, 0, "",
+            look_place=floors.look_place, high_place=floors.high_place,
+        )  # fmt: skip
+        self._last_id = unit.inbox.pulse(ring_id).newest
+        #: Rows below this are visible: reads of one moment bring nothing late.
+        self.horizon = self._last_id + 1
+        self._next_id = FIRST_ID
+        self._books: dict[str, BookRow] = {}
+        self._branches: dict[str, GroupRow] | None = None
+        self._pages: dict[str, dict[int, PageRow | None]] = {}
+        self._rows: dict[str, list[StoredInboxRow]] = {}
+        self._gone: set[tuple[str, int]] = set()
+        #: Claims of live blocks by book, once a block has ended here.
+        self._held: dict[str, list[InFlightRow]] | None = None
+        self._ended: set[int] = set()
+        self._shifts: dict[str, Shift] = {}
+        self._asides: dict[Address, AsideRow | None] = {}
+        #: Payloads of messages that operations enqueued, by id.
+        self._payloads: dict[int, bytes] = {}
+        #: Messages that wait aside. None of them joins its queue here: the ring moves on first.
+        self._put_off: list[PutOff] = []
+        if joins_due:
+            self._join_due()
+
+    # Nothing is read ahead: most rows are in memory.
+
+    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
+        """Do nothing."""
+
+    # Changes.
+
+    def fresh_ids(self, count: int) -> list[int]:
+        """Return new ids, larger than all that are stored."""
+        self._next_id += count
+        return list(range(self._next_id - count, self._next_id))
+
+    def apply(self, rows: ChangedRows) -> None:
+        """Keep the rows that an operation would have stored."""
+        self._payloads |= {id_: one.payload for id_, one in rows.posted.items()}
+        self._put_off += (one for one, _ in rows.put_off)
+        posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
+        self._add([StoredInboxRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
+        for saved in rows.pages:
+            self._pages.setdefault(saved.page.origin, {})[saved.page.page] = saved.page
+        for origin, index in rows.removed_pages:
+            self._pages.setdefault(origin, {})[index] = None
+        self._forget_rows(rows.removed_pages)
+        self._books |= {book.origin: book for book in rows.books}
+        self._apply_branches(rows.branches)
+        self._keep_asides(rows)
+        self.state = rows.state
+
+    def _keep_asides(self, rows: ChangedRows) -> None:
+        keys = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
+        arrivals = self.arrivals(keys.values()) if keys else {}
+        for at, aside in rows.asides.items():
+            if aside is None:
+                self._asides[at] = None
+                continue
+            arrival = arrivals.get(keys[at]) if at in keys else None
+            sent_at, block = (rows.now, rows.block) if arrival is None else arrival
+            self._asides[at] = AsideRow(
+                at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
+                codec.pack_weight(aside.limit), aside.reason, rows.block, rows.now, sent_at,
+                (at in keys and rows.aside_rows[at].arrived) or block,
+            )  # fmt: skip
+
+    def _apply_branches(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
+        known = {row[0]: row for row in self.branches()}
+        for path, deficit, delta, level, owed in rows:
+            before = known.get(path)
+            if before is None:
+                known[path] = GroupRow(path, deficit, level, owed)
+            else:
+                known[path] = GroupRow(path, before.deficit + delta, min(before.level, level), owed)
+        self._branches = known
+
+    def _forget_rows(self, removed: Mapping[tuple[str, int], Page]) -> None:
+        """Forget the rows of removed pages, except those of which a neighbouring page holds some messages."""
+        if not removed:
+            return
+        kept = set()
+        for row in self.pages([(origin, index - 2, index + 2) for origin, index in removed], 5):
+            row_ids = codec.unpack_slices(row.slices).row_ids
+            kept |= {(row.origin, row_ids[0]), (row.origin, row_ids[-1])}
+        for (origin, _), page in removed.items():
+            self._gone |= {(origin, row_id) for row_id in page.slices.row_ids} - kept
+
+    def note_shifts(self, working_set: WorkingSet, stored: Mapping[str, StoredBook]) -> None:
+        """Add up by what an operation changes the messages of each queue, before its changes are kept."""
+        changes = working_set.changes
+        for name in {*changes.books, *changes.cut}:
+            book, row, cut = working_set.books[name], stored[name].row, changes.cut.get(name) or CutTotal()
+            self._shift(name, book.message_count - row.messages - cut.messages, book.size - row.size - cut.size)
+        for id_, posted in changes.posted.items():
+            self._shift(posted.origin, 1, posted.rows(id_).size)
+        for put_off in changes.put_off:
+            self._shift(put_off.posted.origin, delayed=1)
+        for address, aside in changes.asides.items():
+            key = address.book, address.page
+            page = changes.removed_pages.get(key) or working_set.pages.get(key)
+            size, kept = 0 if page is None else page.held_of(address.index), -1 if aside is None else 1
+            self._shift(address.book, -kept, -kept * size, kept, kept * size)
+
+    def _shift(self, name: str, *counts: int, delayed: int = 0) -> None:
+        """Add counts: messages, their size, set-aside messages, and the size of these."""
+        self._shifts[name] = self._shifts.get(name, Shift()).plus(Shift(*counts)._replace(delayed=delayed))
+
+    def shown(self) -> Mapping[str, int | None]:
+        changed = {*self._rows, *self._shifts} & self._books.keys()
+        return {name: self._books[name].ticket for name in sorted(changed)}
+
+    def shown_asides(self) -> Mapping[Address, AsideRow | None]:
+        return self._asides
+
+    def shift(self, name: str | None = None) -> Shift:
+        if name is None:
+            return reduce(Shift.plus, self._shifts.values(), Shift())
+        book = self._books.get(name)
+        ahead = codec.unpack_numbers(book.ahead)[0] if book is not None and book.ahead else ()
+        floor = 0 if book is None else book.floor
+        uncut = [row for row in self._rows.get(name, ()) if row.id >= floor and row.id not in ahead]
+        shift = self._shifts.get(name, Shift())
+        return shift._replace(uncut=sum(row.items for row in uncut), uncut_size=sum(row.size for row in uncut))
+
+    def end_blocks(self, ended: Collection[int]) -> None:
+        """Forget the claims of these blocks."""
+        self._ended |= set(ended)
+        self._held = {}
+        for row in self.unit.blocks.in_flight(self.ring_id):
+            if row.block not in self._ended:
+                self._held.setdefault(row.origin, []).append(row)
+        for origin, book in self._books.items():
+            self._books[origin] = self._seen(book)
+
+    def _join_due(self) -> None:
+        """Add rows that are due, as the next operation that writes would."""
+        rows = self.unit.inbox.due(self.ring_id, self.now)
+        ids = self.fresh_ids(len(rows))
+        self._add(
+            [
+                row._replace(id=id_, lengths=bytes(row.lengths), attributes=bytes(row.attributes), heap=None)
+                for id_, row in zip(ids, rows)
+            ]
+        )
+
+    def _add(self, rows: Sequence[StoredInboxRow]) -> None:
+        for row in rows:
+            self._rows.setdefault(row.origin, []).append(row)
+        fresh = [origin for origin in dict.fromkeys(row.origin for row in rows) if origin not in self._books]
+        self._books |= {book.origin: book for book in self.books(fresh, self.now)}
+
+    # Books and the ring.
+
+    @property
+    def last_id(self) -> int:
+        return self._last_id
+
+    def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
+        found: list[BookRow] = []
+        at, more = after, True
+        while more and len(found) < limit:
+            rows = super().ready_books(at, limit, now)
+            found += [self._seen(row) for row in rows if row.origin not in self._books]
+            more = len(rows) == limit
+            at = rows[-1].ticket or 0 if rows else at
+        found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
+        return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
+
+    def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        at, more = before, True
+        while more and len(found) < limit:
+            rows = super().turns_before(at, after, limit)
+            found += [row for row in rows if row[1] not in self._books]
+            more = len(rows) == limit
+            at = rows[-1][0] if rows else at
+        known = ((row.ticket, row.origin) for row in self._books.values() if row.ticket is not None)
+        found += [row for row in known if after < row[0] < before]
+        return sorted(found, reverse=True)[:limit]
+
+    def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
+        rows = self.ready_books(after, limit, now)
+        awake = [row for row in rows if row.wake_at <= now]
+        asleep = [row.origin for row in rows if row.wake_at > now]
+        last = rows[-1].ticket if rows else None
+        return TurnsRow(len(rows), last, [row.origin for row in awake], [str(row.ticket) for row in awake], asleep)
+
+    def claimed_names(self, most: int) -> set[str] | None:
+        if self._held is None:
+            return super().claimed_names(most)
+        return {name for name, claims in self._held.items() if any(map(_holds, claims))}
+
+    def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
+        unknown = [origin for origin in origins if origin not in self._books]
+        rows = [self._seen(row) for row in super().books(unknown, now)] if unknown else []
+        return rows + [self._books[origin] for origin in origins if origin in self._books]
+
+    def guaranteed(self) -> list[str]:
+        books = self.books(super().guaranteed(), self.now)
+        return [book.origin for book in sorted(books, key=lambda b: (b.ticket is None, b.ticket or 0, b.origin))]
+
+    def _seen(self, row: BookRow) -> BookRow:
+        """Return a stored book with replaced settings, and with what is in flight by now."""
+        if self.anew:
+            row = row._replace(deficit=0)
+        if origin_of(row.origin) in self.standings_said:
+            row = row._replace(standing=self._replaced(origin_of(row.origin), row.standing))
+        if self._held is not None and row.in_flight:
+            both = books_of(origin_of(row.origin))
+            row = row._replace(in_flight=any(_holds(claim) for name in both for claim in self._held.get(name, ())))
+        return row
+
+    def _replaced(self, origin: str, stored: Any) -> Any:
+        plain = codec.read_json(stored) if isinstance(stored, str) else stored or {}
+        return {**plain, **self.standings_said[origin]}
+
+    def news_by_id(self, start: int, below: int) -> list[FirstRow]:
+        return self._news(super().news_by_id(start, below), start, below)
+
+    def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
+        return self._news(super().news_by_origin(known), 0, FIRST_ID << 1)
+
+    def high_news(self) -> list[FirstRow]:
+        return [one for one in self._news(super().high_news(), 0, FIRST_ID << 1) if is_high(one[0])]
+
+    def _news(self, stored: Iterable[FirstRow], start: int, below: int) -> list[FirstRow]:
+        found = [row for row in stored if row.origin not in self._books]
+        waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
+        while waiting:
+            ids: dict[str, list[int]] = {origin: [] for origin in waiting}
+            for row in self.inbox_rows(list(waiting.items()), LOOK):
+                ids[row.origin].append(row.id)
+            firsts = {o: next((id_ for id_ in ids[o] if (o, id_) not in self._gone), None) for o in waiting}
+            found += [
+                FirstRow(origin, first) for origin, first in firsts.items() if first is not None and first < below
+            ]
+            waiting = {o: ids[o][-1] for o in waiting if firsts[o] is None and len(ids[o]) == LOOK}
+        return sorted(found, key=lambda row: row.id)
+
+    # Groups.
+
+    def line(self) -> list[LineRow]:
+        found = [row for row in super().line() if row[1] not in self._books]
+        if self.anew:
+            found = [row._replace(deficit=0) for row in found]
+        own = [LineRow(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
+        return sorted(found + own)
+
+    def branches(self) -> list[GroupRow]:
+        """Return all groups as they stand by now."""
+        if self._branches is None:
+            self._branches = {} if self.anew else {row[0]: row for row in super().branches()}
+        return list(self._branches.values())
+
+    def standings(self, names: Sequence[str]) -> list[SettingsRow]:
+        found: dict[str, Any] = dict(super().standings(names))
+        found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.standings_said}
+        return [SettingsRow(*pair) for pair in found.items()]
+
+    # Pages and inbox rows.
+
+    def pages(self, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        changed = [one for one in wanted if one[0] in self._pages]
+        plain = [one for one in wanted if one[0] not in self._pages]
+        found = super().pages(plain, limit) if plain else []
+        if not changed:
+            return found
+        more = max(len(self._pages[origin]) for origin, _, _ in changed)
+        stored: dict[str, dict[int, PageRow | None]] = {}
+        for row in super().pages(changed, limit + more):
+            stored.setdefault(row.origin, {})[row.page] = row
+        for origin, first, last in changed:
+            pages = {**stored.get(origin, {}), **self._pages[origin]}
+            within = [row for index, row in sorted(pages.items()) if first <= index <= last]
+            found += [row for row in within if row is not None][:limit]
+        return found
+
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
+        found = super().inbox_rows(wanted, limit, inline)
+        counts = Counter(row.origin for row in found) if self._rows else {}
+        for origin, after in wanted if self._rows else ():
+            own = [row for row in self._rows.get(origin, ()) if row.id > after]
+            found += own[: limit - counts.get(origin, 0)]
+        return found
+
+    def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
+        own: dict[str, list[int]] = {}
+        for origin, ids in wanted.items() if self._payloads else ():
+            if mine := [id_ for id_ in ids if id_ in self._payloads]:
+                own[origin] = mine
+        stored = {origin: [id_ for id_ in ids if id_ not in self._payloads] for origin, ids in wanted.items()}
+        found = super().heaps({origin: ids for origin, ids in stored.items() if ids}, size)
+        sent = [
+            Heaps(origin, ids, [*map(self._payloads.__getitem__, ids)], [None] * len(ids))
+            for origin, ids in own.items()
+        ]
+        return lambda: found() + sent
+
+    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
+        count, due = super().delayed_of(name, now)
+        own = [one.due for one in self._put_off if one.posted.origin == name]
+        return count + len(own), min([*own, *([] if due is None else [due])], default=None)
+
+    def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
+        own = (one.due for one in self._put_off if one.posted.origin == name and one.was == place)
+        return next(own, None) or super().put_off_from(name, place)
+
+    def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
+        if self._held is None:
+            return super().claims_of(origins)
+        return [ClaimRow(origin, claim.data) for origin in origins for claim in self._held.get(origin, ())]
+
+
+def _holds(claim: InFlightRow) -> bool:
+    """Return whether a claim holds any message of its queue's window."""
+    return not claim.by_hand and any(run.count for run in codec.unpack_claim(claim.origin, bytes(claim.data)).runs)
+
+
+class OverlayLoader(StoreLoader):
+    """Loads from an overlay, without payloads: nothing that is foreseen depends on them."""
+
+    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
+        """Give a page as many empty payloads as it has messages."""
+        page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
+
+    def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
+        """Fetch the pages that settling these claims will need."""
+        self.pages.fetch((claim.origin, run.page) for claim in claims for run in claim.runs)

@@ -1,0 +1,312 @@
+"""Loader of payloads, headers and times of sending."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain
+from typing import Any, cast
+
+from ...rules.blob import Reference
+from ...rules.changes import POSTED, Posted
+from ...rules.claims import Claim
+from ...rules.errors import StoreCorrupt
+from ...rules.page import Page, Slices
+from ...rules.priority import told
+from ...rules.working_set import WorkingSet
+from .. import codec
+from ..inbox import Heaps, RowIds
+from ..rows import Heap, headers_of
+from .inboxes import InboxLoader, PayloadCache
+from .pages import PageLoader
+from .reach import Reach
+from .source import Source
+
+#: Bytes of messages fetched at once for queues that are only likely to need them.
+MOST_BYTES = 4 << 20
+#: Number of messages whose headers are fetched together, where the caller asks for them one by one.
+HEADERS_AT_ONCE = 256
+
+Key = tuple[str, int]
+
+
+class PayloadLoader:
+    """Loads the contents of messages that lie in pages."""
+
+    def __init__(
+        self, working_set: WorkingSet, source: Source, pages: PageLoader, inboxes: InboxLoader, cache: PayloadCache,
+        reach: Reach, *, with_payloads: bool,
+    ) -> None:  # fmt: skip
+        """:param with_payloads: fetch payloads for the queues that the walk will come to, too."""
+        self.working_set = working_set
+        self.source = source
+        self.pages = pages
+        self.inboxes = inboxes
+        self.cache = cache
+        self.reach = reach
+        self.with_payloads = with_payloads
+        #: Headers of messages that this operation enqueued, as attributes of their rows.
+        self._posted: dict[int, Mapping[str, Any]] = {}
+        self._headers: dict[Key, tuple[range, Mapping[int, Mapping[str, str]]]] = {}
+        self._sent_at: dict[Key, tuple[int, Mapping[int, int]]] = {}
+        #: Number of fetches that brought rows of each queue, and the largest that a visit to a queue needed.
+        self._fetches: Counter[str] = Counter()
+        self._most_fetches = 0
+
+    # Payloads.
+
+    def load(self, origin: str, page: Page, stop: int | None = None) -> None:
+        """Load the payloads of a page, at least those before `stop`, and fetch those that the walk will come to."""
+        if self.with_payloads:
+            _skip_gone(page)
+        parts, needed = _unresolved(page), _unresolved(page, stop)
+        if not all(self._known(needed)):
+            self._fetch_ahead(origin, needed)
+        known = self._known(parts)
+        self._resolve(origin, page, parts if all(known) else parts[: max(len(needed), known.index(False))])
+
+    def _known(self, parts: Slices) -> list[bool]:
+        """Return of which stretches the rows are in the cache."""
+        return list(map(self.cache.payloads.__contains__, parts.row_ids))
+
+    def one(self, origin: str, page: Page, item: int) -> bytes:
+        """Return one message of a page, without fetching the others."""
+        row_id, place = page.row_id_of(item), page.place_of(item)
+        self._fetch({origin: [row_id]}, page.lengths[item])
+        (payload,) = self._stretches(origin, Slices([row_id], [place], [1]))
+        return Reference.read(payload) if page.note(item).blob else payload
+
+    def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
+        """Complete the payloads of many pages at once."""
+        self._complete([(origin, page, None) for origin, page in pages])()
+
+    def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], None]:
+        """Request the payloads of ranges of many pages, without the rows before and behind them; return what adds them.
+
+        Ranges of the same pages that were requested before are to be added before.
+        """
+        for _, page, items in wanted:
+            _skip_gone(page, items.start)
+        return self._complete([(origin, page, items.stop) for origin, page, items in wanted])
+
+    def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> Callable[[], None]:
+        """Request the messages of many pages before an item of each, or all; return what adds them."""
+        size = sum(sum(page.lengths[len(page.payloads) : stop]) for _, page, stop in wanted)
+        keep = self._request(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted), size)
+
+        def add() -> None:
+            keep()
+            for origin, page, stop in wanted:
+                self._resolve(origin, page, _unresolved(page, stop))
+
+        return add
+
+    def _resolve(self, origin: str, page: Page, parts: Slices) -> None:
+        """Append the payloads of the next stretches of a page; their rows are in the cache."""
+        first = len(page.payloads)
+        page.payloads += self._stretches(origin, parts)
+        page.resolved += len(parts)
+        for item, note in page.notes.items():
+            if note.blob and first <= item < len(page.payloads):
+                with codec.reading("a reference to an external payload"):
+                    page.payloads[item] = Reference.read(page.payloads[item])
+
+    def expect(self, claims: Iterable[Claim], known: Container[Key] = ()) -> None:
+        """Fetch what settling these claims will need. Events name messages by their payloads.
+
+        :param known: pages of which settling needs no payloads.
+        """
+        keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
+        self.pages.fetch(keys)
+        pages = self.working_set.pages
+        self.fetch((key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known)
+        self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
+
+    def _fetch_ahead(self, origin: str, needed: Slices) -> None:
+        """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
+        wanted = {origin: set(needed.row_ids)}
+        messages, size = self.reach.room
+        size, fetched = min(size, MOST_BYTES), 0
+        self._most_fetches = max(self._most_fetches, self._fetches[origin] + 1)
+        for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
+            own = wanted.setdefault(other, set())
+            for row_id, items, bytes_ in self._likely(other):
+                if messages <= 0 or size <= 0:
+                    break
+                if row_id not in self.cache.payloads:
+                    own.add(row_id)
+                    fetched += bytes_
+                messages, size = messages - items, size - bytes_
+        self._fetches.update(other for other, own in wanted.items() if own)
+        self._fetch(wanted, fetched)
+
+    def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
+        """Yield the rows that a visit to this queue begins with: id, messages, bytes.
+
+        These are at most two pages, and more once a visit to another queue needed more.
+        """
+        book = self.working_set.books[origin]
+        page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
+        if page is not None and page.resolved < len(page.slices):
+            _skip_gone(page)
+            at = len(page.payloads)
+            for part in _unresolved(page):
+                yield part.row_id, part.items, sum(page.lengths[at : at + part.items])
+                at += part.items
+        inbox = self.inboxes.inboxes.get(origin)
+        own = 0
+        for row in inbox.rows if inbox else ():
+            own += row.size
+            if own > self._most_fetches * self.working_set.config.heap_size:
+                break
+            yield row.id, row.items, row.size
+
+    def _fetch(self, wanted: Mapping[str, Iterable[int]], size: int) -> None:
+        """Fetch the payloads of rows that are not in the cache; together they have about `size` bytes."""
+        self._request(wanted, size)()
+
+    def _request(self, wanted: Mapping[str, Iterable[int]], size: int) -> Callable[[], None]:
+        """Request the same, and return what puts it in the cache."""
+        cached = self.cache.payloads
+        missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
+        found = self.source.heaps(missing, size) if missing else list[Heaps]
+
+        def keep() -> None:
+            for own in found():
+                self.cache.keep_heaps(own)
+
+        return keep
+
+    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], dict[int, Heap]]:
+        """Request the rows of ranges of many pages, by id, their messages undivided; keep the rows' facts only."""
+        parts = [(origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted]
+        size = sum(sum(page.lengths[items.start : items.stop]) for _, page, items in wanted)
+        rows = {origin: sorted(own) for origin, own in _rows_of(parts).items() if own}
+        return partial(self._undivided, self.source.heaps(rows, size) if rows else list[Heaps])
+
+    def _undivided(self, requested: Callable[[], list[Heaps]]) -> dict[int, Heap]:
+        found: dict[int, Heap] = {}
+        for heaps in requested():
+            self.cache.keep_facts(heaps)
+            found.update((row[0], Heap(*row[1:])) for row in heaps.all_rows())
+        return found
+
+    def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
+        """Return the messages of stretches of rows in the cache."""
+        rows = list(map(self.cache.payloads.get, parts.row_ids))
+        if None in rows:
+            row_id = parts.row_ids[rows.index(None)]
+            raise StoreCorrupt(f"inbox row {row_id} of {told(origin)} is gone, though a page refers to it")
+        if set(map(type, rows)) == {bytes}:
+            # Each row is one message.
+            return cast("list[bytes]", rows)
+        each: Iterable[Sequence[bytes]] = ([row] if isinstance(row, bytes) else row or () for row in rows)
+        return chain.from_iterable(
+            row if len(row) == items else row[start : start + items]
+            for row, start, items in zip(each, parts.starts, parts.counts)
+        )
+
+    # Headers and times of sending.
+
+    def headers(
+        self, origin: str, page: Page, first: int = 0, stop: int | None = None
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
+        stop = len(page.lengths) if stop is None else stop
+        known = self._headers.get((origin, page.index))
+        if known is not None and known[0].start <= first and stop <= known[0].stop:
+            return known[1]
+        stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
+        found = self.headers_of([(origin, page, range(first, stop))])[0]
+        self._headers[origin, page.index] = range(first, stop), found
+        return found
+
+    def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
+        """Return the headers of messages of many pages by index."""
+        parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
+        by_origin, kept = [(origin, own) for (origin, _, _), own in zip(wanted, parts)], self.cache.attributes
+        found = {id_: kept[id_] for own in _rows_of(by_origin).values() for id_ in kept.keys() & own} if kept else {}
+        if missing := self._without_facts(by_origin):
+            found |= {row.id: bytes(row.attributes) for row in self.source.attributes(missing)}
+        known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
+        known |= self._posted
+        with codec.reading("the headers of messages"):
+            return [
+                headers_of(page, {part.row_id: known[part.row_id] for part in own if part.row_id in known})
+                if known
+                else {}
+                for (_, page, _), own in zip(wanted, parts)
+            ]
+
+    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
+        """Return when the messages of a page were enqueued, by index; without those enqueued by this operation."""
+        known = self._sent_at.get((origin, page.index))
+        if known is not None and known[0] == len(page.slices):
+            return known[1]
+        found = times_by_item(page.slices, self.sent_of([(origin, page.slices)]))
+        self._sent_at[origin, page.index] = len(page.slices), found
+        return found
+
+    def sent_of(self, parts: Iterable[tuple[str, Slices]]) -> Mapping[int, int | None]:
+        """Return when rows were enqueued, by id: at least those of these stretches of pages."""
+        if missing := self._without_facts(parts):
+            return self.cache.sent_at | self.source.sent_at(missing)
+        return self.cache.sent_at
+
+    def _without_facts(self, parts: Iterable[tuple[str, Slices]]) -> RowIds:
+        """Return the rows of stretches of pages whose facts did not come with their payloads, by queue."""
+        known = self.cache.sent_at
+        rows = _rows_of((origin, own) for origin, own in parts if not all(map(known.__contains__, own.row_ids)))
+        missing = {origin: sorted(own.difference(known)) for origin, own in rows.items()}
+        return {origin: own for origin, own in missing.items() if own}
+
+    # Messages that this operation enqueued, and the end of a save.
+
+    def keep_posted(self, id_: int, posted: Posted) -> None:
+        """Keep the headers of a message that this operation enqueued."""
+        if posted.headers:
+            self._posted[id_] = {"each": {"0": {"headers": posted.headers}}}
+
+    def begin_again(self) -> None:
+        """Go on after a save: all rows are stored now."""
+        self.cache.begin_again()
+        self._posted, self._headers, self._sent_at = {}, {}, {}
+
+
+def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
+    """Return the rows of stretches of pages, by queue; without those that this operation enqueued."""
+    rows: dict[str, set[int]] = {}
+    for origin, own in parts:
+        rows.setdefault(origin, set()).update(own.row_ids)
+    for origin, ids in rows.items():
+        if ids and max(ids) >= POSTED:
+            rows[origin] = {id_ for id_ in ids if id_ < POSTED}
+    return rows
+
+
+def times_by_item(slices: Slices, sent: Mapping[int, int | None]) -> dict[int, int]:
+    """Return when the messages of a page were enqueued, by index, from the times of its rows."""
+    return {item: at for item, at in enumerate(map(sent.get, slices.rows_by_item())) if at is not None}
+
+
+def _unresolved(page: Page, stop: int | None = None) -> Slices:
+    """Return the stretches of a page whose payloads are not loaded, all or those with messages before `stop`."""
+    parts = page.slices[page.resolved :]
+    if stop is None:
+        return parts
+    return parts[: bisect_left(list(accumulate(parts.counts, initial=len(page.payloads))), stop, hi=len(parts))]
+
+
+def _skip_gone(page: Page, before: int | None = None) -> None:
+    """Let a page that is processed in part begin with empty payloads: no step reads those of processed messages.
+
+    :param before: do so for messages before this one only
+    """
+    gone = page.gone if before is None else min(page.gone, before)
+    for part in _unresolved(page):
+        if len(page.payloads) + part.items > gone:
+            break
+        page.payloads += [b""] * part.items
+        page.resolved += 1

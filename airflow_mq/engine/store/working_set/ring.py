@@ -1,0 +1,381 @@
+"""Loader of the ring's order, slice by slice: ready books by their tickets, newcomers by their first inbox row."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable, Mapping
+from heapq import heappop, heappush
+from itertools import islice
+
+from ...rules.changes import POSTED
+from ...rules.config import RingConfig
+from ...rules.priority import MARK, is_high
+from ...rules.working_set import WorkingSet
+from ..books import LineRow
+from ..rows import LAST_PLACE, StateRow
+from . import books
+from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, level_of, ticket_of
+from .inboxes import InboxLoader
+from .pages import PageLoader
+from .skips import Skips
+from .source import Source
+
+#: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
+#: origins have rows instead: few origins may have all of them.
+SLICE_IDS, MOST_SLICES = 20_000, 1
+#: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
+#: transaction that does nothing else.
+MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
+#: Number of origins that a look by origin leaves out.
+MOST_KNOWN = 1_024
+
+
+def expect_walk(source: Source, state: StateRow, now: int, config: RingConfig, below: int = POSTED) -> None:
+    """Request what a walk through a ring in this state reads first; newcomers below an id only."""
+    after, is_deficit = _first_ticket(state) - 1, config.order == "deficit"
+    source.expect_walk(after, books.RING_SLICE, now, state.look_floor, below, guaranteed=is_deficit)
+
+
+def _first_ticket(state: StateRow) -> int:
+    return max(state.ticket_floor, LEAST_REGULAR)
+
+
+class Coming:
+    """The next books of a ring: ready ones that are loaded, and newcomers that are not met yet."""
+
+    def __init__(self) -> None:
+        #: A heap of ready books, by ticket.
+        self.standing: list[tuple[int, str]] = []
+        #: Origins that are in no ring and have inbox rows, by the id of their first one.
+        self.newcomers: deque[tuple[int, str]] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no book is known to come."""
+        return not (self.standing or self.newcomers)
+
+
+class RingLoader:
+    """Loads ready books in the ring's order."""
+
+    def __init__(
+        self, working_set: WorkingSet, source: Source, books: BookLoader, pages: PageLoader, inboxes: InboxLoader,
+        state: StateRow, *, looks_once: bool = False,
+    ) -> None:  # fmt: skip
+        self.working_set = working_set
+        self.source = source
+        self.books, self.pages = books, pages
+        self.inboxes = inboxes
+        self._state = state
+        self.look_cursor = state.look_floor
+        #: The id from which the next operation looks, at the latest.
+        self._highest_floor = POSTED
+        #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
+        #: commit smaller ids behind the looks: only the next operation finds those.
+        self._look_horizon = inboxes.horizon
+        self._ticket_cursor = _first_ticket(state) - 1
+        self._rest_done = False
+        self._high_cursor = LEAST_TICKET
+        self._high_done = not working_set.config.high
+        #: Where the next look goes on, of regular books and of high ones.
+        self.places = {False: state.look_place, True: state.high_place}
+        #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
+        self._least_passed: int | None = None
+        #: Record of skipped books that keep their places; None if the walk visits every book.
+        self.skips: Skips | None = None
+        #: Books of a stretch that was read by names, which are still to be loaded; its last ticket, and whether the
+        #: ring ends there.
+        self._turns: deque[tuple[int, str]] = deque()
+        self._turns_last, self._turns_end = 0, False
+        self._coming, self._coming_high = Coming(), Coming()
+        #: Origins that a look has found.
+        self._found: set[str] = set()
+        #: Newcomers that entered their ring: their places are not stored yet.
+        self._met: dict[str, None] = {}
+        #: Whether the last look came to its end: no newcomer is left that it could have found.
+        self._look_ended = False
+        self._looks_once = looks_once
+        #: Ticket, origin and deficit of all ready books, in a ring with paths.
+        self._whole: list[LineRow] | None = None
+
+    def expect_walk(self) -> None:
+        """Request what the first stretch needs: one round trip brings it together with the next read."""
+        expect_walk(self.source, self._state, self.working_set.now, self.working_set.config)
+
+    def more_ready(self) -> list[str]:
+        """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
+        coming = self._coming
+        found: list[tuple[int, str]] = []
+        looked_to_end = self._looks_once and self._rest_done and self._look_ended
+        while not found:
+            if coming.is_empty and not self._rest_done:
+                self._fetch_ready()
+            if not coming.newcomers and not looked_to_end:
+                self._look_for_news(None if self._rest_done else self._ticket_cursor)
+                looked_to_end = self._rest_done and self._look_ended
+            if looked_to_end and coming.is_empty:
+                break
+            found = self._next_stretch(coming)
+        return [origin for _, origin in sorted(found)]
+
+    def more_high(self) -> list[str]:
+        """Return the next stretch of high books: they come before all regular ones, however late they were sent."""
+        coming = self._coming_high
+        if not self._high_done:
+            self._fetch_high()
+        found: list[tuple[int, str]] = []
+        while not found and not coming.is_empty:
+            found = self._next_stretch(coming)
+        return [origin for _, origin in sorted(found)]
+
+    def line(self) -> list[tuple[str, int]]:
+        """Return all ready regular origins in the ring's order with their deficits, except those in paused groups."""
+        groups = self.books.groups
+        groups.load_branches()
+        rows = self.source.line()
+        if self.working_set.config.high:
+            rows = [row for row in rows if not is_high(row[1])]
+        self._whole = rows
+        fresh = self._meet_all()
+        books = self.working_set.books
+        rows = sorted(rows + [LineRow(ticket, origin, books[origin].deficit) for ticket, origin in fresh])
+        if groups.paused():
+            rows = [row for row in rows if not groups.is_paused_below(row[1])]
+        return [(origin, deficit) for _, origin, deficit in rows]
+
+    def _meet_all(self) -> list[tuple[int, str]]:
+        fresh: list[tuple[int, str]] = []
+        self._look_ended = False
+        while not (self._coming.is_empty and self._look_ended):
+            fresh += self._meet_more()
+        fresh.sort()
+        for _, origin in fresh:
+            self.working_set.ring.meet(origin)
+        return fresh
+
+    def meet_newcomers(self, most: int = MEET_IN_ALL) -> bool:
+        """Meet at most `most` newcomers of each priority, by their first row; return whether more wait."""
+        if self.working_set.config.high:
+            self._look_for_high_news()
+        for _ in range(0, min(most, len(self._coming_high.newcomers)), MEET_AT_ONCE):
+            self._next_stretch(self._coming_high)
+        self._look_ended = False
+        for _ in range(0, most, MEET_AT_ONCE):
+            self._meet_more()
+        return bool(self._coming.newcomers or self._coming_high.newcomers) or not self._look_ended
+
+    def _meet_more(self) -> list[tuple[int, str]]:
+        """Meet the next newcomers, after a look if none is known."""
+        if not (self._coming.newcomers or self._look_ended):
+            self._look_for_news(None)
+        return self._next_stretch(self._coming)
+
+    def news_left(self) -> bool:
+        """Return whether origins that are not ready have inbox rows that no look came to."""
+        return bool(self._coming.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
+
+    def keep_skipped(self) -> None:
+        """Let skipped books keep their places, except the first few."""
+        self.skips = Skips(self.working_set, self.source, skip_in_flight=self.books.skip_in_flight)
+
+    def skipped(self) -> Mapping[str, list[str]]:
+        """Return the names of the skipped books that kept their places, by reason."""
+        return self.skips.names if self.skips else {}
+
+    def _fetch_ready(self) -> None:
+        if not self._turns and not self._fetch_turns():
+            self._fetch_rows()
+        if self._turns:
+            self._load_turns()
+
+    def _fetch_rows(self) -> None:
+        takes = self.working_set.takes
+        rows = self.source.ready_books(self._ticket_cursor, books.RING_SLICE, self.working_set.now)
+        mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
+        if len(mine) < len(rows) and self._least_passed is None:
+            self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
+        self.books.groups.load_standings(row.origin for row in mine)
+        self._rest_done = len(rows) < books.RING_SLICE
+        before = self.skips.count if self.skips else 0
+        for row in mine:
+            self._stand(row.ticket or 0, self.books.take(row))
+        if self.skips:
+            self.skips.note(len(rows), self.skips.count - before)
+        if rows:
+            self._ticket_cursor = rows[-1].ticket or 0
+
+    def _fetch_turns(self) -> bool:
+        """Read the next stretch by names, if many books of the last one were skipped; return whether that is so."""
+        stretch = self.skips.next_turns(self._ticket_cursor) if self.skips else None
+        if stretch is None:
+            return False
+        if self._least_passed is None:
+            self._least_passed = self._ticket_cursor + 1
+        self._turns.extend(stretch.turns)
+        self._turns_last, self._turns_end = stretch.last or self._ticket_cursor, stretch.ends
+        if not self._turns:
+            self._ticket_cursor, self._rest_done = self._turns_last, self._turns_end
+        return True
+
+    def _load_turns(self) -> None:
+        """Load the next books of a stretch that was read by names."""
+        part = [self._turns.popleft() for _ in range(min(books.RING_SLICE, len(self._turns)))]
+        self.books.load(origin for _, origin in part)
+        for ticket, origin in part:
+            self._stand(ticket, origin)
+        self._ticket_cursor = part[-1][0] if self._turns else self._turns_last
+        self._rest_done = not self._turns and self._turns_end
+
+    def _stand(self, ticket: int, origin: str) -> None:
+        """Let a ready book take its turn, unless it is skipped and keeps its place."""
+        if not self._keeps(origin):
+            heappush(self._coming.standing, (ticket, origin))
+
+    def _keeps(self, origin: str) -> bool:
+        book = self.working_set.books[origin]
+        if self.skips is None or not book.skipped or is_high(origin) or origin in self.working_set.ring:
+            return False
+        return self.skips.keep(book)
+
+    def _fetch_high(self) -> None:
+        rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now)
+        high = [row for row in rows if is_high(row.origin)]
+        for row in high:
+            heappush(self._coming_high.standing, (row.ticket or 0, self.books.take(row)))
+        if len(high) == books.RING_SLICE:
+            self._high_cursor = high[-1].ticket or 0
+        else:
+            self._high_done = True
+            self._look_for_high_news()
+
+    def _look_for_news(self, below: int | None) -> None:
+        """Find origins that were not ready and have inbox rows; each is met later, at the place of its first row.
+
+        A look ends early if it found some. The next one continues from there.
+        """
+        if below is not None and 0 < self.source.last_id < below:
+            # No row has such an id yet. Tickets of a forecast are far above all ids.
+            below = None
+        self._look_ended = below is not None and below <= self.look_cursor
+        slices = 0
+        while not (self._look_ended or self._coming.newcomers):
+            slices += 1
+            self._look_at_slice(below, by_origin=slices > MOST_SLICES)
+
+    def _look_at_slice(self, below: int | None, *, by_origin: bool) -> None:
+        last, stop = self.source.last_id, self.look_cursor + SLICE_IDS
+        self._look_ended = True
+        if below is not None and below <= stop:
+            rows, reached = self.source.news_by_id(self.look_cursor, below), below
+        elif below is None and last < stop:
+            rows, reached = self.source.news_by_id(self.look_cursor, POSTED), last + 1
+        elif below is None and by_origin:
+            rows, reached = self.source.news_by_origin(self._known()), last + 1
+        else:
+            rows, reached, self._look_ended = self.source.news_by_id(self.look_cursor, stop), stop, False
+        self.look_cursor = reached
+        fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
+        self._found.update(origin for _, origin in fresh)
+        self._coming.newcomers.extend(fresh)
+
+    def _known(self) -> list[str]:
+        """Return origins that no look needs to find, in ascending order, at most `MOST_KNOWN`.
+
+        This walk serviced them. PostgreSQL would step over each row that it deleted to find the next origin.
+        """
+        ring = self.working_set.ring
+        known = self._found.union(ring.unknitted, filter(ring.__contains__, self.books.stored))
+        return sorted(islice(known, MOST_KNOWN))
+
+    def _look_for_high_news(self) -> None:
+        self._coming_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))
+
+    def _next_stretch(self, coming: Coming) -> list[tuple[int, str]]:
+        """Meet the next newcomers, and return all books before those that are still to be met."""
+        fresh = [coming.newcomers.popleft() for _ in range(min(MEET_AT_ONCE, len(coming.newcomers)))]
+        for entry in self._meet(fresh):
+            heappush(coming.standing, entry)
+        found: list[tuple[int, str]] = []
+        reached = self._reached(coming)
+        while coming.standing and (reached is None or coming.standing[0][0] < reached):
+            found.append(heappop(coming.standing))
+        return found
+
+    def _reached(self, coming: Coming) -> int | None:
+        """Return a ticket before which no newcomer takes its place; None if none is left."""
+        if coming.newcomers:
+            return ticket_of(coming.newcomers[0][1], coming.newcomers[0][0])
+        return self.look_cursor + 1 if coming is self._coming and not self._look_ended else None
+
+    def _meet(self, rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
+        working_set, found = self.working_set, []
+        fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
+        self.books.load(origin for _, origin in fresh)
+        self.inboxes.peek(origin for _, origin in fresh)
+        for id_, origin in fresh:
+            book, ring = working_set.book(origin), working_set.circle(origin)
+            if origin in ring.unknitted or not (book.is_ready or working_set.pull(book)) or origin in ring:
+                continue
+            self._met[origin] = None
+            if not self._keeps(origin):
+                found.append((working_set.changes.tickets.get(origin, ticket_of(origin, id_)), origin))
+        return found
+
+    def look_from(self, floor: int) -> None:
+        """Let the next operation look for newcomers from this id on, at the latest."""
+        self._highest_floor = min(self._highest_floor, floor)
+
+    # Looks at queues that a walk does not come to.
+
+    def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
+        """Return ready books before a remembered place, the last ones first, and whether no unknown one comes before.
+
+        A look goes from the end of the ring to its head, so books that enter meanwhile do not prolong it. It ends at
+        known books, because a walk moves the head's again and again. Newcomers get their places first.
+        """
+        least, largest = level_of(MARK if high else "")
+        if high:
+            if not self._coming_high.newcomers:
+                self._look_for_high_news()
+            self._next_stretch(self._coming_high)
+        else:
+            self._look_ended = False
+            self._meet_more()
+        takes = self.working_set.takes
+        fresh = [name for name in self._met if name not in known and is_high(name) == high and takes(name)]
+        for origin in fresh[:most]:
+            del self._met[origin]
+        rows = self.source.turns_before(min(self.places[high], largest), least, most)
+        ended = len(rows) < most or any(origin in known for _, origin in rows)
+        self.places[high] = LAST_PLACE if ended else rows[-1][0]
+        names = [*fresh[:most], *filter(takes, (origin for _, origin in rows))]
+        self.books.load(names)
+        self.pages.fetch(
+            (name, book.begin)
+            for name, book in ((name, self.working_set.books[name]) for name in names)
+            if book.is_ready and not book.skipped
+        )
+        return names, ended and len(fresh) <= most
+
+    def look_anew(self) -> None:
+        """Let the next look begin at the end of the ring."""
+        self.places = {False: LAST_PLACE, True: LAST_PLACE}
+
+    # Where the next operation begins.
+
+    def least_tickets(self, floor: int) -> list[int]:
+        """Return tickets of which no ready regular book that this operation did not load has a smaller one."""
+        found = [] if self._least_passed is None else [self._least_passed]
+        if self._whole is not None:
+            found += islice((row[0] for row in self._whole if row[1] not in self.books.stored), 1)
+        elif not self._rest_done:
+            found.append(self._ticket_cursor + 1)
+        # Newcomers take their places in the ring by their first row.
+        found += islice((id_ for id_, _ in self._coming.newcomers if id_ >= floor), 1)
+        return found
+
+    def look_floor(self, floor: int) -> int:
+        """Return an id below which no row is of an origin that is still to be met."""
+        floor = min(self.look_cursor, self._highest_floor, max(self._look_horizon, floor))
+        return min(floor, self._coming.newcomers[0][0]) if self._coming.newcomers else floor

@@ -1,0 +1,249 @@
+"""Source: the reads that a loader needs, on one ring of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...rules.message import Address
+from ..blocks import ClaimRow
+from ..books import LineRow, TurnsRow
+from ..inbox import AttributesRow, Heaps, RowIds
+from ..origins import GroupRow, SettingsRow
+from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
+from ..set_aside import AsideRow
+from ..store import AnyStore
+from ..unit import Unit
+
+#: Number of ids of a look for newcomers that is requested before it is certain to be needed.
+FEW_ROWS = 1_000
+#: Rows of so many bytes on average are read without aggregating them.
+LARGE = 4096
+
+
+class Shift(NamedTuple):
+    """Messages by which a reading differs from what is stored; all that was sent and lies in no page yet included."""
+
+    #: Waiting messages and their bytes.
+    messages: int = 0
+    size: int = 0
+    set_aside: int = 0
+    set_aside_size: int = 0
+    #: Of these, messages that lie in no page, and their bytes.
+    uncut: int = 0
+    uncut_size: int = 0
+    #: Messages that wait aside.
+    delayed: int = 0
+
+    def plus(self, other: Shift) -> Shift:
+        """Return the sum."""
+        return Shift(*map(sum, zip(self, other)))
+
+
+class Source:
+    """Reads of one ring through a transaction, or through reads outside of one."""
+
+    def __init__(self, store: AnyStore, unit: Unit, ring_id: int) -> None:
+        self.store = store
+        self.ring_id = ring_id
+        #: Called before each read, except those of inbox rows: a commit may run beside these.
+        self.before_read: Callable[[], None] | None = None
+        self._unit = unit
+        #: Ways to the rows of reads that were requested, by the read and its arguments.
+        self._expected: dict[tuple[object, ...], Callable[[], Any]] = {}
+
+    @property
+    def unit(self) -> Unit:
+        """The transaction to read through. A service replaces it for the time of each commit."""
+        if self.before_read is not None:
+            self.before_read()
+        return self._unit
+
+    @unit.setter
+    def unit(self, unit: Unit) -> None:
+        self._unit = unit
+
+    # Reads that are likely to follow: the database gets them together with the next one.
+
+    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
+        """Request what a walk reads first, unless it is requested already.
+
+        That is ready books behind a ticket, newcomers among these ids if they are few, and perhaps the origins with a
+        guaranteed least.
+        """
+        unit, ring = self.unit, self.ring_id
+        if not unit.pipelines:
+            return
+        self._expect(("ready", after, limit), lambda: unit.books.ready_soon(ring, after, limit, now))
+        if min(below, self.last_id + 1) <= start + FEW_ROWS:
+            self._expect(("news", start), lambda: unit.inbox.unready_soon(ring, start, below))
+        if guaranteed:
+            self._expect(("guaranteed",), lambda: unit.books.guaranteed_soon(ring))
+
+    def _expect(self, key: tuple[object, ...], request: Callable[[], Callable[[], Any]]) -> None:
+        """Request a read unless it is requested already; `key` is its name and its arguments."""
+        if key not in self._expected:
+            self._expected[key] = request()
+
+    def _answer(self, *key: object) -> Any | None:
+        """Return the rows of a read, if it was requested."""
+        expected = self._expected.pop(key, None)
+        return None if expected is None else expected()
+
+    def expect_as(self, other: Source) -> None:
+        """Take over what another source of this ring has requested."""
+        self._expected |= other._expected
+
+    def forget_expected(self) -> None:
+        """Drop requests whose answers were not used."""
+        self._expected.clear()
+
+    @property
+    def last_id(self) -> int:
+        """The last id that was drawn when the ring was locked."""
+        return self._unit.last_id
+
+    # Books and the ring.
+
+    def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
+        """Return ready books in the ring's order, behind a ticket."""
+        if (rows := self._answer("ready", after, limit)) is not None:
+            return list(rows)
+        return self.unit.books.ready(self.ring_id, after, limit, now)
+
+    def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
+        """Return the names of ready books in the ring's order, behind a ticket."""
+        return self.unit.books.next_turns(self.ring_id, after, limit, now)
+
+    def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return ticket and name of the last ready books between two tickets, the last ones first."""
+        return self.unit.books.turns_before(self.ring_id, before, after, limit)
+
+    def paused_names(self, now: int, most: int) -> set[str] | None:
+        """Return the names of paused origins; None if they are more than `most`."""
+        return self.unit.origins.paused_names(self.ring_id, now, most)
+
+    def claimed_names(self, most: int) -> set[str] | None:
+        """Return queues with messages in flight; None if more than `most` claims are."""
+        return self.unit.blocks.claimed_names(self.ring_id, most)
+
+    def differently_ordered(self, most: int, *, ordered: bool) -> set[str] | None:
+        """Return origins whose own setting differs from `ordered`; None if more than `most` origins have settings."""
+        return self.unit.origins.differently_ordered(self.ring_id, most, ordered=ordered)
+
+    def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
+        """Return books by name."""
+        return self.unit.books.named(self.ring_id, origins, now)
+
+    def guaranteed(self) -> list[str]:
+        """Return the origins with a guaranteed least, ready ones first."""
+        if (names := self._answer("guaranteed")) is not None:
+            return list(names)
+        return self.unit.books.guaranteed(self.ring_id)
+
+    def news_by_id(self, start: int, below: int) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows among these ids, with their first one."""
+        if (rows := self._answer("news", start)) is not None:
+            return [row for row in rows if row.id < below]
+        return self.unit.inbox.unready_from(self.ring_id, start, below)
+
+    def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows, with their first one, except known ones."""
+        return self.unit.inbox.unready(self.ring_id, known)
+
+    def high_news(self) -> list[FirstRow]:
+        """Return high books that are not ready and have inbox rows, with their first one."""
+        return self.unit.inbox.unready_high(self.ring_id)
+
+    # Groups.
+
+    def line(self) -> list[LineRow]:
+        """Return ticket, origin and deficit of all ready books in the ring's order."""
+        return self.unit.books.line(self.ring_id)
+
+    def branches(self) -> list[GroupRow]:
+        """Return path, deficit, level and owed origins of all groups."""
+        return self.unit.origins.groups(self.ring_id)
+
+    def standings(self, names: Sequence[str]) -> list[SettingsRow]:
+        """Return the settings of queues and groups."""
+        return self.unit.origins.settings(self.ring_id, names)
+
+    def paused_groups(self, now: int) -> frozenset[str]:
+        """Return the names below which everything is paused."""
+        return frozenset(self.unit.origins.paused_groups(self.ring_id, now))
+
+    # Pages and inbox rows.
+
+    def pages(self, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
+        """Return, for each (origin, first, last), at most `limit` stored pages."""
+        return self.unit.pages.between(self.ring_id, wanted, limit)
+
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
+        """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
+        return self._unit.inbox.after(self.ring_id, wanted, limit, inline)
+
+    def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
+        """Return rows of all inboxes in the order of ids, those in pages included."""
+        return self.unit.inbox.uncut(self.ring_id, after, limit)
+
+    def due_rows(self, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
+        """Return delayed rows that are due and have not joined their inboxes."""
+        return self.unit.inbox.due_of(self.ring_id, origins, now)
+
+    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
+        """Return the number of messages that are not due to join a queue, and when the first of them is."""
+        return self.unit.inbox.delayed_of(self.ring_id, name, now)
+
+    def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
+        """Return when the message joins its queue that waits aside since it left a place; None if none does."""
+        return self.unit.inbox.put_off_from(self.ring_id, name, place)
+
+    def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
+        """Return the claims of live blocks on these origins."""
+        return self.unit.blocks.claims_on(self.ring_id, origins)
+
+    def shift(self, name: str | None = None) -> Shift:
+        """Return by what this reading differs from what is stored, in a queue or in all."""
+        return Shift()
+
+    def shown(self) -> Mapping[str, int | None]:
+        """Return the tickets of the books that this reading shows otherwise than they are stored."""
+        return {}
+
+    def shown_asides(self) -> Mapping[Address, AsideRow | None]:
+        """Return the messages that only this reading shows as set aside, and None for those that it shows as gone."""
+        return {}
+
+    # Payloads and other facts of messages, by origin and id of their rows.
+
+    def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
+        """Request the bytes of rows by queue, about `size` in total."""
+        rows = sum(map(len, wanted.values()))
+        requested = self._unit.inbox.heaps(self.ring_id, wanted, large=size >= LARGE * rows)
+        return partial(self._heaps_of, wanted, rows, requested)
+
+    def _heaps_of(self, wanted: RowIds, rows: int, requested: Callable[[], list[Heaps]]) -> list[Heaps]:
+        heaps = requested()
+        if sum(len(own.ids) for own in heaps) < rows:
+            # Rows that are due have not joined their inboxes.
+            found = {id_ for own in heaps for id_ in own.ids}
+            heaps += self._unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
+        return heaps
+
+    def start(self) -> None:
+        """Let the database begin with what was requested: see `Unit.start`."""
+        self._unit.start()
+
+    def attributes(self, wanted: RowIds) -> list[AttributesRow]:
+        """Return origin, id and attributes of the rows that have any."""
+        return self._unit.inbox.attributes(self.ring_id, wanted)
+
+    def sent_at(self, wanted: RowIds) -> dict[int, int]:
+        """Return when rows were enqueued, by id."""
+        return self._unit.inbox.sent_at(self.ring_id, wanted)
+
+    def arrivals(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """Return when rows were sent, and the first block planned since."""
+        return self.unit.inbox.arrivals(self.ring_id, sorted(set(wanted)))

@@ -1,0 +1,424 @@
+"""Writer: turns the changes of a working set into rows with final ids, and stores them in the one right order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...rules.book import Book
+from ...rules.changes import POSTED, Aside, CutTotal, Posted, PutOff
+from ...rules.errors import StoreCorrupt
+from ...rules.events import EventRun
+from ...rules.message import Address
+from ...rules.page import PROCESSED, Page, Slices
+from ...rules.priority import is_high, told
+from ...rules.working_set import WorkingSet
+from .. import codec
+from ..books import SavedPage, saved_page
+from ..inbox import RowRange
+from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, rejoined_row
+from ..unit import Unit
+from .books import ticket_of
+from .inbox import Cut
+from .loader import StoreLoader
+from .pages import NO_PAGE
+
+Key = tuple[str, int]
+#: Returns which of some rows of a queue are still stored.
+Existing = Callable[[str, Iterable[int]], set[int]]
+#: Number of rows ahead of the floor from which a write looks for deleted ones among them.
+MANY_AHEAD = 1_024
+
+
+class RaisedFloor(NamedTuple):
+    """The floor of an inbox that moves: each row that it passes must be one of those that were cut."""
+
+    origin: str
+    before: int
+    after: int
+    cut: Collection[int]
+
+
+class AsideRow(NamedTuple):
+    """The inbox row of a message that is set aside."""
+
+    origin: str
+    id: int
+    #: Number of the first block planned after the message arrived first, if it returned to its queue since.
+    arrived: int | None
+
+
+class InnerRows(NamedTuple):
+    """Rows that lay in a single page, which is removed."""
+
+    #: Origin and ids of the rows of each page.
+    by_page: Sequence[tuple[str, list[int]]]
+    #: The rows of each page as a range of ids, which are requested to be deleted.
+    ranges: Sequence[RowRange]
+    #: Whether all were deleted: no other row had an id among those of a page.
+    all_deleted: Callable[[], bool]
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """The rows one by one."""
+        return [(origin, id_) for origin, ids in self.by_page for id_ in ids]
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """All that a writer stores for one operation: the operation may go on meanwhile, and changes none of it."""
+
+    now: int
+    block: int | None
+    #: The state of the ring with its floors and places after the operation.
+    state: StateRow
+    posted: Mapping[int, Posted]
+    #: Messages that join their queues when they are due, with the times at which they were sent.
+    put_off: list[tuple[PutOff, Arrival]]
+    pages: list[SavedPage]
+    removed_pages: Mapping[Key, Page]
+    #: References to external payloads that went: rows, and places in them.
+    references: list[tuple[int, int]]
+    books: list[BookRow]
+    raised_floors: list[RaisedFloor]
+    branches: list[tuple[str, int, int, int, str]]
+    asides: Mapping[Address, Aside | None]
+    aside_rows: Mapping[Address, AsideRow]
+    events: list[EventRun]
+
+
+def changed_rows(
+    working_set: WorkingSet,
+    loader: StoreLoader,
+    fresh_ids: Callable[[int], list[int]],
+    existing: Existing | None = None,
+) -> ChangedRows:
+    """Return what a working set must write; a plan writes only what it cut, and what its queues earned.
+
+    :param existing: returns which rows of a queue are still stored
+    """
+    return _Collector(working_set, loader, existing).rows(fresh_ids)
+
+
+class _Collector:
+    """One collection of changed rows."""
+
+    def __init__(self, working_set: WorkingSet, loader: StoreLoader, existing: Existing | None) -> None:
+        self.working_set = working_set
+        self.loader = loader
+        self.existing = existing
+        self.changes = working_set.changes
+        self.stored = loader.books.stored
+        self._books: dict[str, Book] = {}
+        #: Returns a book as it is to be stored.
+        self.book: Callable[[str], Book] = self._planned if working_set.planning else working_set.books.__getitem__
+
+    def rows(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
+        changes, working_set = self.changes, self.working_set
+        posted, moved, put_off = changes.posted, self._moved(), self._put_off()
+        drawn = fresh_ids(len(posted) + len(moved)) if posted or moved else []
+        if posted:
+            self._rename(dict(zip(posted, drawn)))
+        planning = working_set.planning
+        references = [] if planning else self._references()
+        pages = [saved_page(origin, page, page.kept(self.book(origin).begin)) for origin, page in self._pages()]
+        tickets = {**changes.tickets, **self._places(moved, drawn[len(posted) :])}
+        origins = self._origins().union(tickets)
+        raised = list(self._raised_floors(origins))
+        books = self._book_rows(origins, tickets)
+        return ChangedRows(
+            working_set.now, changes.block, self._state(),
+            books=books,
+            posted=dict(zip(drawn, posted.values())), put_off=put_off,
+            pages=pages, removed_pages={} if planning else changes.removed_pages, references=references,
+            raised_floors=raised, branches=self.loader.groups.changed_rows(),
+            asides={} if planning else changes.asides, aside_rows={} if planning else dict(self._aside_rows()),
+            events=[] if planning else changes.events,
+        )  # fmt: skip
+
+    def _put_off(self) -> list[tuple[PutOff, Arrival]]:
+        """Return the messages that wait aside, with the times at which they were sent: one read brings all."""
+        wanted = self.changes.put_off
+        if not wanted:
+            return []
+        items: defaultdict[Page, list[int]] = defaultdict(list)
+        for one in wanted:
+            items[one.page].append(one.item)
+        row_ids = {page: dict(zip(own, page.row_ids_of(own))) for page, own in items.items()}
+        keys = [(one.posted.origin, row_ids[one.page][one.item]) for one in wanted]
+        found = self.loader.source.arrivals(key for key in keys if key[1] < POSTED)
+        # A message that this operation enqueued itself has no row yet.
+        sent_now = Arrival(self.working_set.now, None)
+        return [(one, found.get(key, sent_now)) for one, key in zip(wanted, keys)]
+
+    # Books.
+
+    def _planned(self, origin: str) -> Book:
+        """Return a book after a plan: where it stood, with what was cut since."""
+        planned = self._books.get(origin)
+        if planned is None:
+            planned = self._books[origin] = self._after_plan(origin)
+        return planned
+
+    def _after_plan(self, origin: str) -> Book:
+        book = self.working_set.books[origin]
+        row, cut = self.stored[origin].row, self.changes.cut.get(origin) or CutTotal()
+        return Book(
+            origin, row.begin_page, book.end, row.pages + book.end - row.end_page, row.messages + cut.messages,
+            row.size + cut.size, book.deficit,
+        )  # fmt: skip
+
+    def _origins(self) -> set[str]:
+        """Return the books that changed."""
+        changes = self.changes
+        if not self.working_set.planning:
+            return {*changes.books, *changes.cut, *changes.waits}
+        books = self.working_set.books.items()
+        return {*changes.cut, *(o for o, book in books if book.deficit != self.stored[o].row.deficit)}
+
+    def _moved(self) -> list[str]:
+        """Return the ready books that took a new place at the end of their ring, in that order."""
+        rings = (self.working_set.high, self.working_set.ring)
+        return [origin for ring in rings for origin in ring.moved if self.book(origin).is_ready]
+
+    def _places(self, moved: Iterable[str], ids: Iterable[int]) -> dict[str, int]:
+        """Return the tickets of books that moved to the end of their ring, or before its head."""
+        working_set = self.working_set
+        tickets = {origin: ticket_of(origin, id_) for origin, id_ in zip(moved, ids)}
+        for ring in (working_set.ring, working_set.high):
+            if ring.favoured:
+                floor = self.loader.state.ticket_floor if ring is working_set.ring else self._high_floor(tickets)
+                tickets |= {origin: floor - place for place, origin in enumerate(reversed(ring.favoured), start=1)}
+        return tickets
+
+    def _high_floor(self, fresh: Mapping[str, int]) -> int:
+        """Return a ticket below which no high book has one: the walk begins with the smallest."""
+        stored = {origin: book.ticket for origin, book in self.stored.items() if book.ticket is not None}
+        fresh = {**stored, **self.changes.tickets, **fresh}
+        return min(ticket for origin, ticket in fresh.items() if is_high(origin))
+
+    def _book_rows(self, origins: Iterable[str], tickets: Mapping[str, int]) -> list[BookRow]:
+        waits, rows = {} if self.working_set.planning else self.changes.waits, []
+        for origin in sorted(origins):
+            book, stored = self.book(origin), self.stored[origin]
+            stored.ticket = tickets.get(origin, stored.ticket) if book.is_ready else None
+            ahead = codec.pack_numbers(sorted(stored.cut.ahead)) if stored.cut.ahead else b""
+            stored.wake_at = waits.get(origin, stored.wake_at)
+            rows.append(
+                BookRow(
+                    origin,
+                    book.begin,
+                    book.end,
+                    book.count,
+                    book.message_count,
+                    book.size,
+                    stored.ticket,
+                    book.deficit,
+                    stored.cut.floor,
+                    ahead,
+                    stored.wake_at,
+                    *stored.row[11:],
+                )
+            )
+        return rows
+
+    def _state(self) -> StateRow:
+        state, ring = self.loader.state, self.loader.ring
+        return state._replace(
+            ticket_floor=self._ticket_floor(), look_floor=ring.look_floor(state.look_floor),
+            look_place=ring.places[False], high_place=ring.places[True],
+        )  # fmt: skip
+
+    def _ticket_floor(self) -> int:
+        """Return a ticket below which no ready regular book has one."""
+        floor = self.loader.state.ticket_floor
+        tickets = [book.ticket for o, book in self.stored.items() if book.ticket is not None and not is_high(o)]
+        return min([*tickets, *self.loader.ring.least_tickets(floor)], default=floor)
+
+    def _raised_floors(self, origins: Iterable[str]) -> Iterator[RaisedFloor]:
+        """Record which inbox rows lie in pages now."""
+        for origin in origins:
+            inbox, stored = self.loader.inboxes.inboxes.get(origin), self.stored[origin]
+            if inbox is None:
+                continue
+            before, stored.cut = stored.cut, self._without_deleted(origin, stored.cut, inbox.cut_now())
+            if stored.cut.floor > before.floor:
+                yield RaisedFloor(origin, before.floor, stored.cut.floor, {*before.ahead, *inbox.taken})
+
+    def _without_deleted(self, origin: str, before: Cut, cut: Cut) -> Cut:
+        """Return a cut without the rows that were deleted, if many are ahead of the floor.
+
+        An open transaction, of any table of the cluster, keeps the floor where it is. No look brings deleted rows.
+        Asking each time that the number has doubled takes a constant time for each row.
+        """
+        count = len(cut.ahead)
+        if self.existing is None or count < MANY_AHEAD or count.bit_length() == len(before.ahead).bit_length():
+            return cut
+        # Rows that this operation took may be inserted by it.
+        known = before.ahead & cut.ahead
+        return Cut(cut.floor, cut.ahead - known | self.existing(origin, known))
+
+    # Pages.
+
+    def _pages(self) -> Iterator[tuple[str, Page]]:
+        """Return the pages that changed: after a plan those that were cut, with their stored progress."""
+        changes, pages = self.changes, self.working_set.pages
+        if self.working_set.planning:
+            for key in sorted(changes.cut_pages):
+                page = pages.get(key) or changes.removed_pages[key]
+                yield key[0], self.loader.pages.stored.get(key, NO_PAGE).extended_to(page)
+            return
+        for key in sorted(changes.pages | changes.cut_pages):
+            changed = pages.get(key)
+            if changed is not None:
+                yield key[0], changed
+
+    def _rename(self, ids: Mapping[int, int]) -> None:
+        """Give messages that the operation enqueued their final ids."""
+        least, horizon = min(ids.values()), self.loader.inboxes.horizon
+        if least < horizon:
+            raise StoreCorrupt(
+                f"id {least} was drawn below the horizon {horizon}: expected ids from the horizon on; nothing was "
+                "changed; report this with the output of `airflow-mq check`"
+            )
+        changed = map(self.working_set.pages.get, self.changes.pages | self.changes.cut_pages)
+        for page in (*filter(None, changed), *self.changes.removed_pages.values()):
+            slices = page.slices
+            page.slices = Slices([ids.get(row_id, row_id) for row_id in slices.row_ids], slices.starts, slices.counts)
+        self.loader.rename_posted(ids)
+
+    def _references(self) -> list[tuple[int, int]]:
+        """Return the rows of messages that are gone and referred to external payloads, with their places there."""
+        found: list[tuple[int, int]] = []
+        for page in self.changes.removed_pages.values():
+            found += _forget_references(page, range(len(page.marks)))
+        for page in filter(None, map(self.working_set.pages.get, self.changes.pages)):
+            if page.notes:
+                found += _forget_references(page, [item for item in page.notes if page.marks[item] == PROCESSED])
+        return sorted(found)
+
+    def _aside_rows(self) -> Iterator[tuple[Address, AsideRow]]:
+        """Return the inbox rows of messages that are set aside."""
+        found = self.loader.pages.row_ids_of(at for at, aside in self.changes.asides.items() if aside is not None)
+        for at, (origin, row_id) in found.items():
+            page = self.working_set.pages[at.book, at.page]
+            if page is not None:
+                yield at, AsideRow(origin, row_id, page.note(at.index).arrived)
+
+
+def gaps_between(first: int, below: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield what ranges of first and last ids, in order, leave of the ids from `first` to before `below`."""
+    for start, last in ranges:
+        if first < min(start, below):
+            yield first, min(start, below)
+        first = max(first, last + 1)
+    if first < below:
+        yield first, below
+
+
+def _forget_references(page: Page, items: Collection[int]) -> list[tuple[int, int]]:
+    """Remove the references of these items from a page; return their rows, and their places there."""
+    referring = {item for item, note in page.notes.items() if note.blob and item in items}
+    if not referring:
+        return []
+    page.notes.update({item: page.notes[item]._replace(blob=None) for item in referring})
+    places = page.slices.places()
+    return [place for item, place in enumerate(places) if item in referring]
+
+
+class Writer:
+    """Writes to one ring in a transaction that holds it."""
+
+    def __init__(self, unit: Unit, ring_id: int) -> None:
+        self.unit = unit
+        self.ring_id = ring_id
+
+    def write(self, rows: ChangedRows, *, allow_high: bool) -> None:
+        """Store everything that changed.
+
+        :param allow_high: the ring has no high books yet, and may get some now.
+        """
+        self._write_posted(rows, allow_high)
+        inner = self._write_pages(rows)
+        check_floors = self._floors_check(rows, inner.ranges)
+        self.unit.books.save(self.ring_id, rows.books)
+        self.unit.origins.save_groups(self.ring_id, rows.branches)
+        self._write_events(rows)
+        self.unit.rings.save_state(self.ring_id, rows.state)
+        if not inner.all_deleted():
+            self.unit.inbox.delete(self.ring_id, inner.keys)
+            check_floors = self._floors_check(rows, ())
+        check_floors()
+
+    def _write_posted(self, rows: ChangedRows, allow_high: bool) -> None:
+        if allow_high and any(is_high(posted.origin) for posted in rows.posted.values()):
+            self.unit.rings.allow_high(self.ring_id)
+        plain = [(id_, one.origin, one.payload) for id_, one in rows.posted.items() if one.note is None]
+        self.unit.inbox.insert(self.ring_id, plain)
+        others = [rejoined_row(id_, one) for id_, one in rows.posted.items() if one.note is not None]
+        self.unit.inbox.insert_rejoined(self.ring_id, others)
+        if rows.put_off:
+            ids = self.unit.fresh_ids(len(rows.put_off))
+            self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])
+
+    def _write_pages(self, rows: ChangedRows) -> InnerRows:
+        """Write pages, and delete those that are removed with their rows; return the rows of these pages alone."""
+        inner: list[tuple[str, list[int]]] = []
+        edges: set[tuple[str, int, int]] = set()
+        for (origin, index), page in rows.removed_pages.items():
+            row_ids = page.slices.row_ids
+            inner.append((origin, row_ids[1:-1]))
+            edges |= {(origin, row_ids[0], index), (origin, row_ids[-1], index)}
+        self.unit.pages.save(self.ring_id, rows.pages)
+        self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
+        ranges = [RowRange(origin, min(ids), max(ids), len(ids)) for origin, ids in inner if ids]
+        found = InnerRows(inner, ranges, self.unit.inbox.delete_ranges(self.ring_id, ranges))
+        self.unit.inbox.delete_shared(self.ring_id, sorted(edges))
+        self.unit.payloads.release(rows.references)
+        return found
+
+    def _floors_check(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> Callable[[], None]:
+        """Return a check that raises `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page.
+
+        :param emptied: ranges of ids that hold no row
+        """
+        raised = {one.origin: one for one in rows.raised_floors}
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        for gone in emptied:
+            ranges.setdefault(gone.origin, []).append((gone.first, gone.last))
+        wanted = [
+            (one.origin, first, below)
+            for one in raised.values()
+            for first, below in gaps_between(one.before, one.after, sorted(ranges.get(one.origin, ())))
+        ]
+        found = self.unit.inbox.ids_between(self.ring_id, wanted)
+
+        def check() -> None:
+            for origin, ids in found():
+                lost = sorted(set(ids).difference(raised[origin].cut))
+                if lost:
+                    raise StoreCorrupt(
+                        f"saving would strand messages of {told(origin)}: inbox rows {lost[:5]} lie below its new "
+                        f"floor {raised[origin].after} and in no page; nothing was changed; report this with the "
+                        "output of `airflow-mq check`"
+                    )
+
+        return check
+
+    def _write_events(self, rows: ChangedRows) -> None:
+        arrivals = self._arrivals(rows)
+        self.unit.set_aside.save(self.ring_id, rows.asides, rows.now, rows.block, arrivals)
+        events = dated(rows.events, arrivals) if arrivals else rows.events
+        self.unit.events.save(self.ring_id, events, rows.now, rows.block)
+
+    def _arrivals(self, rows: ChangedRows) -> dict[Address, Arrival]:
+        """Read when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
+        row_ids = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
+        told = self.unit.inbox.arrivals(self.ring_id, sorted(set(row_ids.values())))
+        return {
+            at: told[row_id]._replace(block=rows.aside_rows[at].arrived or told[row_id].block)
+            for at, row_id in row_ids.items()
+            if row_id in told
+        }
