@@ -11,6 +11,25 @@ from typing import TYPE_CHECKING
 __version__ = "0.3.0.dev0"
 
 if TYPE_CHECKING:
+    from .engine.queue import (
+        Batch,
+        Block,
+        Delivery,
+        Enqueued,
+        Explanation,
+        ForecastBlock,
+        History,
+        Inline,
+        Judgement,
+        MessageQueue,
+        Peeked,
+        Report,
+        Serviced,
+        SetAside,
+        Step,
+        TypedDelivery,
+        batch_processor,
+    )
     from .engine.rules.config import RingConfig
     from .engine.rules.events import Event
     from .engine.rules.invariants import Violation
@@ -28,46 +47,29 @@ if TYPE_CHECKING:
     from .engine.rules.weigher import LinearWeigher
     from .engine.rules.weight import Costs, Weight
     from .processors import Part, Processor, Processors
-    from .engine.queue import (
-        Batch,
-        Block,
-        Delivery,
-        Enqueued,
-        Explanation,
-        ForecastBlock,
-        History,
-        Judgement,
-        MessageQueue,
-        Peeked,
-        Report,
-        Serviced,
-        SetAside,
-        Step,
-        batch_processor,
-    )
 
 #: The public names, by the module that defines them.
 _NAMES = {
-    "core.config": "RingConfig",
-    "core.events": "Event",
-    "core.invariants": "Violation",
-    "core.message": "Address Footprint Message",
-    "core.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
-    "core.weigher": "LinearWeigher",
-    "core.weight": "Costs Weight",
+    "engine.rules.config": "RingConfig",
+    "engine.rules.events": "Event",
+    "engine.rules.invariants": "Violation",
+    "engine.rules.message": "Address Footprint Message",
+    "engine.rules.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
+    "engine.rules.weigher": "LinearWeigher",
+    "engine.rules.weight": "Costs Weight",
     "processors": "Part Processor Processors",
-    "queue": (
-        "Batch Block Delivery Enqueued Explanation ForecastBlock History Judgement MessageQueue Peeked Report Serviced "
-        "SetAside Step batch_processor"
+    "engine.queue": (
+        "Batch Block Delivery Enqueued Explanation ForecastBlock History Inline Judgement MessageQueue Peeked Report "
+        "Serviced SetAside Step TypedDelivery batch_processor"
     ),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
-    "Explanation", "Footprint", "ForecastBlock", "History", "Judgement", "LinearWeigher", "Message", "MessageQueue",
-    "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig", "Serviced",
-    "SetAside", "StackLimitReached", "Step", "Unsupported", "Violation", "Weight", "Yield",
+    "Explanation", "Footprint", "ForecastBlock", "History", "Inline", "Judgement", "LinearWeigher", "Message",
+    "MessageQueue", "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig",
+    "Serviced", "SetAside", "StackLimitReached", "Step", "TypedDelivery", "Unsupported", "Violation", "Weight", "Yield",
     "batch_processor",
 ]  # fmt: skip
 

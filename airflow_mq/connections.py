@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_mq import settings
 from airflow_mq.engine.rules.errors import AddressRefused
+from airflow_mq.engine.store.address import (
+    DEFAULT_PORT,
+    DEFAULT_SCHEMA,
+    NUMBERS,
+    PERMITTED,
+    StoreAddress,
+    sqlite_address,
+)
 from airflow_mq.provider import DRIVERS
-from airflow_mq.engine.store.address import DEFAULT_PORT, DEFAULT_SCHEMA, NUMBERS, PERMITTED, StoreAddress, sqlite_address
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

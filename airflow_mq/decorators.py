@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
+from airflow_mq.engine.queue.calls import KNOWN, processor_of
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import open_queue
 from airflow_mq.operators.blocks.service import Servicing, serviced_as_xcom
 from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
 from airflow_mq.processors import Part, Processors
-from airflow_mq.engine.queue.calls import KNOWN, processor_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import Delivery
-    from airflow_mq.operators.base import GivenWeight
     from airflow_mq.engine.queue.attempts import Answer, Processor
+    from airflow_mq.operators.base import GivenWeight
 
 
 class MessageProcessorOperator(Servicing, DecoratedOperator):

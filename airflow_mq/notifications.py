@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier
 
-from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.engine.store.bounded import within
+from airflow_mq.hooks import MessageQueueHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -13,7 +13,7 @@ origin survives however the work is split. ::
 Shapes of a function:
 
 * `message`: `f(delivery)` or `f(payload, origin)` returns an outcome, or None for done. Its signature decides what it
-  receives (`airflow_mq.engine.queue.calls`). An exception is a failed attempt: the message goes back, its neighbours are not
+  receives (`engine.queue.calls`). An exception is a failed attempt: the message goes back, its neighbours are not
   affected. With a `codec` (`shop.orders:Order`) it takes a value; bytes that do not
   decode are permanently wrong and never passed to it.
 * `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item, payload, headers, id,

@@ -35,8 +35,8 @@ from airflow_mq.engine.rules.errors import (
     StoreCorrupt,
     UnknownRing,
 )
-from airflow_mq.hooks import MessageQueueHook, told_safely
 from airflow_mq.engine.store.bounded import within
+from airflow_mq.hooks import MessageQueueHook, told_safely
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

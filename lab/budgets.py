@@ -20,7 +20,7 @@ from lab.structure import PACKAGE, STATEMENT_HEADER, Module, Sources
 
 ROOT = Path(__file__).resolve().parents[1]
 #: The folders of the engine; elsewhere this number is about the whole package.
-ENGINE = ("core", "store", "queue")
+ENGINE = ("rules", "store", "queue")
 WRITES_INBOX = re.compile(r"\b(?:INSERT INTO|COPY) \{s\}mail\b")
 READS_INBOX = re.compile(r"\b(?:FROM|JOIN) \{s\}mail\b")
 
@@ -33,7 +33,7 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of core": Budget(6_800),
+    "lines of rules": Budget(6_800),
     "lines of store": Budget(9_850),
     "lines of queue": Budget(11_700),
     "lines of the engine": Budget(28_300, 19_500),
@@ -60,7 +60,8 @@ def size_figures(sources: Sources) -> Iterator[tuple[str, int]]:
     folders = {name: 0 for name in (*ENGINE, "cli")}
     total = 0
     for module in sources.modules.values():
-        folder = module.path.relative_to(sources.root / PACKAGE).parts[0]
+        parts = module.path.relative_to(sources.root / PACKAGE).parts
+        folder = parts[1] if parts[0] == "engine" else parts[0]
         total += len(module.lines)
         if folder in folders:
             folders[folder] += len(module.lines)
@@ -73,7 +74,7 @@ def size_figures(sources: Sources) -> Iterator[tuple[str, int]]:
 
 def statement_figures(root: Path) -> Iterator[tuple[str, int]]:
     """Count the SQL; a pair of statements for two databases counts once."""
-    texts = [path.read_text("utf-8") for path in sorted((root / PACKAGE / "store" / "sql").glob("*.sql"))]
+    texts = [path.read_text("utf-8") for path in sorted((root / PACKAGE / "engine" / "store" / "sql").glob("*.sql"))]
     statements: dict[str, str] = {}
     for text in texts:
         starts = [*STATEMENT_HEADER.finditer(text)]
@@ -92,7 +93,7 @@ def declaration_figures(sources: Sources) -> Iterator[tuple[str, int]]:
     rows = [
         node
         for name, module in modules.items()
-        if name.startswith(f"{PACKAGE}.store")
+        if name.startswith(f"{PACKAGE}.engine.store")
         for node in module.classes.values()
         if any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
     ]

@@ -19,8 +19,8 @@ from types import CodeType, FrameType
 
 import airflow_mq
 from airflow_mq.cli import main as command_line
-from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.engine.queue import MessageQueue
+from airflow_mq.engine.rules.weight import Weight
 
 PACKAGE = f"{Path(airflow_mq.__file__).parent}/"
 LIMIT = Weight(10_000, 1 << 20)

@@ -17,7 +17,7 @@ from statistics import median
 from typing import TypeAlias
 
 PACKAGE = "airflow_mq"
-QUEUE = f"{PACKAGE}.queue"
+QUEUE = f"{PACKAGE}.engine.queue"
 #: The class that loads, changes and writes the rows of one operation; it was `SqlShelf` before 0.3.
 WORKING_SETS = ("WorkingSet", "SqlShelf")
 #: The methods of a unit of work that take a statement's name first.
@@ -205,7 +205,7 @@ def _statement_names(texts: Mapping[Path, str]) -> set[str]:
 
 
 def _statement_uses(module: Module, names: set[str]) -> Iterator[str]:
-    if module.name.startswith(f"{PACKAGE}.store"):
+    if module.name.startswith(f"{PACKAGE}.engine.store"):
         return
     for node in ast.walk(module.tree):
         is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args

@@ -11,9 +11,9 @@ from lab.budgets import Budget, excesses, source_figures
 
 SOURCES = {
     "__init__.py": "",
-    "core/weight.py": "LIMIT = 4 << 20\nRATIO: float = -0.5\nNAME = 'x'\nPAIR = (1, 2)\ndef one():\n    return 1\n",
-    "store/rows.py": "class Row(NamedTuple):\n    id: int\nclass Other: ...\n",
-    "store/sql/inbox.sql": (
+    "engine/rules/weight.py": "LIMIT = 4 << 20\nRATIO: float = -0.5\nNAME = 'x'\nPAIR = (1, 2)\ndef one():\n    return 1\n",
+    "engine/store/rows.py": "class Row(NamedTuple):\n    id: int\nclass Other: ...\n",
+    "engine/store/sql/inbox.sql": (
         "-- name: insert_mail\nINSERT INTO {s}mail\n-- name: insert_mail (postgres)\nINSERT INTO {s}mail\n"
         "-- name: mail\nSELECT 1 FROM {s}mail m\n-- name: move\nINSERT INTO {s}mail\nSELECT 1 FROM {s}page\n"
     ),
@@ -28,7 +28,7 @@ def test_figures_of_a_small_package(tmp_path: Path) -> None:
         path.write_text(text)
     figures = source_figures(tmp_path)
     assert figures == {
-        "lines of core": 6,
+        "lines of rules": 6,
         "lines of store": 3,
         "lines of queue": 0,
         "lines of the engine": 9,

@@ -10,12 +10,12 @@ from lab import counts, structure
 
 SOURCES = {
     "__init__.py": "",
-    "queue/__init__.py": (
+    "engine/queue/__init__.py": (
         "from __future__ import annotations\n"
         "from typing import TYPE_CHECKING, Any\n"
         "from .reading import Reading\n"
         "if TYPE_CHECKING:\n"
-        "    from .. import cli\n"
+        "    from ... import cli\n"
         "class MessageQueue(Reading):\n"
         "    def send(self, value: Any) -> 'list[Any]':  # noqa: X\n"
         "        self.unit.run('ready_books')\n"
@@ -24,11 +24,11 @@ SOURCES = {
         "    @property\n"
         "    def ring(self) -> str: ...\n"
     ),
-    "queue/reading.py": "class Base: ...\nclass Reading(Base):\n    def read(self) -> None: ...\n",
-    "cli/__init__.py": "from ..queue import MessageQueue\n",
+    "engine/queue/reading.py": "class Base: ...\nclass Reading(Base):\n    def read(self) -> None: ...\n",
+    "cli/__init__.py": "from ..engine.queue import MessageQueue\n",
     "cli/tree.py": "TREE: tuple[int, ...] = (1, 2, 3)\n",
-    "store/__init__.py": "def run(unit):\n    unit.run('ready_books')\n",
-    "store/sql/book.sql": "-- name: ready_books\nSELECT 1\n",
+    "engine/store/__init__.py": "def run(unit):\n    unit.run('ready_books')\n",
+    "engine/store/sql/book.sql": "-- name: ready_books\nSELECT 1\n",
 }
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from airflow_mq import queue as values
-from airflow_mq.engine.rules import weight as core
+from airflow_mq.engine import queue as values
+from airflow_mq.engine.rules import weight as rules
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.store.rows import LATEST
 
@@ -104,8 +104,8 @@ class Forecast(Schema):
 class WeightAsked(Body):
     """A weight in a request."""
 
-    time: int = Field(ge=0, le=core.LARGEST)
-    size: int = Field(ge=0, le=core.LARGEST)
+    time: int = Field(ge=0, le=rules.LARGEST)
+    size: int = Field(ge=0, le=rules.LARGEST)
 
 
 class DryRunRequest(Body):
@@ -150,7 +150,7 @@ def _shares(entries: Sequence[Entry]) -> list[BlockShare]:
     shares = [BlockShare.of(entry, weight=entry.granted) for entry in largest[:LISTED] if entry.messages]
     rest = largest[LISTED:]
     if messages := sum(entry.messages for entry in rest):
-        granted = core.total_weight([entry.granted for entry in rest])
+        granted = rules.total_weight([entry.granted for entry in rest])
         shares.append(BlockShare(origin=None, priority=None, weight=granted, messages=messages, reason=""))
     return shares
 
@@ -158,7 +158,7 @@ def _shares(entries: Sequence[Entry]) -> list[BlockShare]:
 @router.post("/dry-run", dependencies=[Depends(same_site_only)])
 def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forecast:
     """Return what the next blocks would take, under the given settings; nothing is changed."""
-    limit = None if body.limit is None else core.Weight(body.limit.time, body.limit.size)
+    limit = None if body.limit is None else rules.Weight(body.limit.time, body.limit.size)
     seed = None if body.seed is None else body.seed.encode()[:64]
     with opened(conn_id, ring) as queue:
         found = queue.inspect.forecast(body.blocks, limit=limit, shares=body.shares, order=body.order, seed=seed)
@@ -169,7 +169,7 @@ def _forecast_block(block: values.ForecastBlock) -> ForecastBlock:
     """Return a forecast block; queues with the largest weights come first."""
     taken = sorted((queue for queue in block.queues if queue.messages), key=lambda queue: -max(queue.weight))
     skipped = [queue for queue in block.queues if not queue.messages]
-    total = core.total_weight([queue.weight for queue in taken])
+    total = rules.total_weight([queue.weight for queue in taken])
     return ForecastBlock.of(
         block,
         n=block.number,

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
-from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.engine.queue import MessageQueue, Survey
+from airflow_mq.engine.rules.errors import MessageQueueError
 
 from .stores import target
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from airflow_mq.engine.rules import events as core
+from airflow_mq.engine.rules import events as rules
 
 from .access import Reader
 from .schemas import Priority, Schema, Weight
@@ -75,7 +75,7 @@ def events(
     return Events(rows=[_event(event) for event in found], next=None if following is None else str(following))
 
 
-def _event(event: core.Event) -> Event:
+def _event(event: rules.Event) -> Event:
     message_id = event.id.hex() if event.id else None
     return Event.of(
         event,
@@ -87,6 +87,6 @@ def _event(event: core.Event) -> Event:
     )
 
 
-def moment_of(event: core.Event) -> datetime | None:
+def moment_of(event: rules.Event) -> datetime | None:
     """Return the time of an event."""
     return None if event.at is None else datetime.fromtimestamp(event.at, timezone.utc)

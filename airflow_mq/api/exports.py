@@ -12,8 +12,8 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.queue import MessageQueue
+from airflow_mq.engine.rules.message import Address
 
 from .access import Reader
 from .events import Kind, moment_of

@@ -10,9 +10,9 @@ from typing import Annotated, Any, NoReturn
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from airflow_mq.engine.queue import Peeked
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.queue import Peeked
 
 from .access import Peeker
 from .schemas import Address, Priority, Schema, Weight

@@ -9,12 +9,12 @@ from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Query
 
-from airflow_mq.engine.rules.groups import names_above
-from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.engine.queue import MessageQueue, Paused, QueueDepth, QueueState, Server
 from airflow_mq.engine.queue.inspect.fairness import RecentShare
 from airflow_mq.engine.queue.inspect.queues import RECENT
 from airflow_mq.engine.queue.inspect.servicing import IsPaused, Servicing
+from airflow_mq.engine.rules.groups import names_above
+from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.words import capitalised, when
 
 from .access import Reader

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 
-from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.queue import MessageQueue, QueueDepth, QueueState, Survey
+from airflow_mq.engine.rules.priority import book_name
 
 from .access import Reader, Writer
 from .blocks import Block, block_of

@@ -20,10 +20,10 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from airflow_mq import block_keys
-from airflow_mq.installation import known_installation
-from airflow_mq.operators.spark.job_listener import SPARK_JOB
 from airflow_mq.engine.queue.inspect.servicing import IsPaused
 from airflow_mq.engine.queue.servers import Server
+from airflow_mq.installation import known_installation
+from airflow_mq.operators.spark.job_listener import SPARK_JOB
 
 from .access import SignedIn
 from .schemas import Schema

@@ -15,13 +15,13 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import Field, WithJsonSchema, WrapValidator
 from sqlalchemy.exc import OperationalError
 
-from airflow_mq.engine.rules import message as core
+from airflow_mq.engine.queue import MessageQueue, SetAside
+from airflow_mq.engine.rules import message as rules
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
 from airflow_mq.engine.rules.weight import ZERO
-from airflow_mq.engine.rules.weight import Weight as CoreWeight
-from airflow_mq.engine.queue import MessageQueue, SetAside
-from airflow_mq.settings import text
+from airflow_mq.engine.rules.weight import Weight as RulesWeight
 from airflow_mq.engine.store.rows import LATEST
+from airflow_mq.settings import text
 
 from . import schemas
 from .access import Reader, Writer
@@ -117,14 +117,14 @@ class AddressFields(Body):
     index: Annotated[int, Field(ge=0, le=1 << 40)]
     priority: schemas.Priority = "regular"
 
-    def address(self) -> core.Address:
+    def address(self) -> rules.Address:
         """Return the address."""
-        return core.Address(self.origin, self.page, self.index, self.priority)
+        return rules.Address(self.origin, self.page, self.index, self.priority)
 
 
 def _read_address(given: object, by_fields: Callable[[object], AddressFields]) -> AddressFields:
     """Accept an address as text, like every command prints it, or as its parts."""
-    return by_fields(vars(core.Address.parse(given)) if isinstance(given, str) else given)
+    return by_fields(vars(rules.Address.parse(given)) if isinstance(given, str) else given)
 
 
 #: An address in a request: "acme:0:3", or {"origin": "acme", "page": 0, "index": 3}.
@@ -177,7 +177,7 @@ def set_aside(
     messages than the server counts.
     """
     with opened(conn_id, ring) as queue:
-        start = core.Address.parse(after) if after else None
+        start = rules.Address.parse(after) if after else None
         found, following = _matching(queue, start, limit, reason, before_block, error)
         limited = queue.config.service_weight is not None
         stays = queue.set_aside.refusals(found) if limited else [NO_LIMIT] * len(found)
@@ -190,7 +190,7 @@ def _row(message: SetAside, refusal: str) -> SetAsideMessage:
     """Return a set-aside message, and whether it fits now."""
     limit = message.limit
     if limit is None and message.most_bytes is not None:
-        limit = CoreWeight(ZERO.time, message.most_bytes)
+        limit = RulesWeight(ZERO.time, message.most_bytes)
     return SetAsideMessage.of(
         message,
         text=str(message.address),
@@ -212,7 +212,7 @@ def _counted(queue: MessageQueue, error: str | None) -> int:
 
 def _matching(
     queue: MessageQueue,
-    after: core.Address | None,
+    after: rules.Address | None,
     limit: int,
     reason: str | None,
     before: int | None,
@@ -256,9 +256,9 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Exec
     return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=is_paused(dag_id) is True)
 
 
-def _waiting(queue: MessageQueue, address: core.Address) -> SetAside:
+def _waiting(queue: MessageQueue, address: rules.Address) -> SetAside:
     """Return a set-aside message by its address, or raise 404."""
-    before = core.Address(address.origin, address.page, address.index - 1, address.priority)
+    before = rules.Address(address.origin, address.page, address.index - 1, address.priority)
     for message in queue.set_aside.list(address.origin, after=before, limit=1):
         if message.address == address:
             return message
@@ -297,7 +297,7 @@ def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Deci
                 done=len(result.moved), stayed=len(result.stayed), refused=refused, excluded=result.exclusions()
             )
 
-        def requeued(address: core.Address) -> None:
+        def requeued(address: rules.Address) -> None:
             result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
             for stayed in result.stayed:
                 raise Refused(stayed.why)
@@ -312,7 +312,7 @@ def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> Deci
         return _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why))
 
 
-def _each(addresses: Iterable[AddressFields], decide: Callable[[core.Address], object]) -> Decided:
+def _each(addresses: Iterable[AddressFields], decide: Callable[[rules.Address], object]) -> Decided:
     """Decide about each message separately: one rejection does not stop the others."""
     result = Decided(done=0, stayed=0, refused=[], excluded=[])
     for address in (fields.address() for fields in addresses):

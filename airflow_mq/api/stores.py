@@ -18,6 +18,7 @@ from fastapi import HTTPException
 from sqlalchemy import select
 
 from airflow_mq.connections import Target, target_of
+from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.rules.errors import (
     Busy,
     InvalidInput,
@@ -32,11 +33,10 @@ from airflow_mq.engine.rules.errors import (
     UnknownBlock,
     UnknownRing,
 )
+from airflow_mq.engine.store.bounded import within
 from airflow_mq.hooks import told_safely
 from airflow_mq.provider import CONNECTION_TYPE
-from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.settings import text
-from airflow_mq.engine.store.bounded import within
 
 from .access import NO_CONNECTION, team_of
 from .schemas import Schema

@@ -18,8 +18,8 @@ from .values import count, positive, words
 from .weights import FITS, NOTHING, WHICH, fit_fields, formula, is_off, read_fits, warn_of_drift
 
 if TYPE_CHECKING:
-    from ..engine.rules.orders import Entry
     from ..engine.queue import LedgerBlock
+    from ..engine.rules.orders import Entry
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
 

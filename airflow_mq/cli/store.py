@@ -15,7 +15,7 @@ def upgrade(session: Session, args: Namespace) -> None:
 
     Stored data stays. Several upgrades can run at once.
     """
-    from .. import store
+    from ..engine import store
 
     address = session.address()
     with session.out.progress("upgrading"):
@@ -40,7 +40,7 @@ def upgrade(session: Session, args: Namespace) -> None:
 )
 def sql(session: Session, args: Namespace) -> None:
     """Print the statements of an upgrade, to run them by hand."""
-    from .. import store
+    from ..engine import store
 
     dialect, schema, since = args.dialect, args.schema, args.since
     if dialect is None:
@@ -65,7 +65,7 @@ def version(session: Session, args: Namespace) -> bool:
 
     Exit code 1 if they differ.
     """
-    from .. import store
+    from ..engine import store
 
     address = session.address()
     status = store.schema_status(address)
@@ -97,7 +97,7 @@ def grant(session: Session, args: Namespace) -> None:
     send_many, for some origins of one ring. reader: read counts, events and settings, but no payloads. Run it again
     after an upgrade that adds tables. PostgreSQL only.
     """
-    from .. import store
+    from ..engine import store
 
     statements = store.grant(
         session.address(),
@@ -118,7 +118,7 @@ def grant(session: Session, args: Namespace) -> None:
 @command(option("role ROLE", "name of the role"), example="$ store revoke acme_app")
 def revoke(session: Session, args: Namespace) -> None:
     """Revoke all rights of a database role on a store. PostgreSQL only."""
-    from .. import store
+    from ..engine import store
 
     statements = store.revoke(session.address(), args.role)
     if session.out.as_json:
@@ -130,7 +130,7 @@ def revoke(session: Session, args: Namespace) -> None:
 @command(example="$ store grants")
 def grants(session: Session, args: Namespace) -> None:
     """List which database roles may send with which origins. PostgreSQL only."""
-    from .. import store
+    from ..engine import store
 
     session.out.items(
         store.sender_grants(session.address()),

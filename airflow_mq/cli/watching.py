@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ..engine.rules.errors import MessageQueueError
-from ..engine.rules.weight import Weight
 from ..engine.queue import Backlog, Block, MessageQueue, QueueState
 from ..engine.queue.inspect.servicing import Overdue, Servicing
+from ..engine.rules.errors import MessageQueueError
+from ..engine.rules.weight import Weight
 from ..engine.store import open_store
 from ..engine.store.bounded import within
 from ..engine.store.files import identity

@@ -23,7 +23,7 @@ MOST = 100
 class CheckFairnessOperator(QueueOperator):
     """Fail if an origin waited too long or did not get its share.
 
-    `airflow_mq.engine.rules.fairness` defines the figures. Run it after the block, or in a DAG of its own; it writes nothing.
+    `engine.rules.fairness` defines the figures. Run it after the block, or in a DAG of its own; it writes nothing.
     Without bounds it only reports. Returns `blocks`, `jain`, `longest_wait`, `most_late`, `most_error`, `queues` (how
     many have figures), and `origins`: a mapping for each of the 100 worst of them, the longest wait first.
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq.adapters import Adapter, Arrived
-    from airflow_mq.operators.base import GivenWeight
     from airflow_mq.engine.queue import MessageQueue
+    from airflow_mq.operators.base import GivenWeight
 
 
 class ReceiveMessagesOperator(QueueOperator):

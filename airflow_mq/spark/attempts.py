@@ -12,14 +12,14 @@ from typing import Any, TypeAlias, cast
 
 from .. import failures, tracing
 from ..codecs import Codec, load_codec
-from ..engine.rules.errors import InvalidOutcome
-from ..engine.rules.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
-from ..processors import Processor
 from ..engine.queue import BatchProcessor, Delivery
 from ..engine.queue.attempts import going_on, outcome_of
 from ..engine.queue.calls import caller_of
 from ..engine.queue.hold import Hold, current_delivery
 from ..engine.queue.typed import TypedDelivery, decoding_batches, refused
+from ..engine.rules.errors import InvalidOutcome
+from ..engine.rules.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
+from ..processors import Processor
 from .child import Call, ChildDied, ChildFailed, Outcomes
 from .items import Item, ItemDelivery, Place, batch_of, groups_of, neighbours_of
 from .terms import Terms

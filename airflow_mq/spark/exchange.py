@@ -30,6 +30,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from ..engine.queue import Batch, MessageQueue, Report
+from ..engine.queue.blocks.reports import Entry, collected, ids_fit
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.outcome import BEGUN, DONE, Begun, Mark, Outcome
@@ -37,10 +39,8 @@ from ..engine.rules.permit import Permit
 from ..engine.rules.priority import signed
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import Weight
-from ..processors import Part, Processors
-from ..engine.queue import Batch, MessageQueue, Report
-from ..engine.queue.blocks.reports import Entry, collected, ids_fit
 from ..engine.store import codec
+from ..processors import Part, Processors
 from .items import Item, Place, batch_of, groups_of, neighbours_of
 from .reports import patiently
 from .share import Tally, Task, left_of

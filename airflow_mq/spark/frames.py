@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from .. import failures
+from ..engine.queue import Report
 from ..engine.rules.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..engine.rules.outcome import check_outcome
 from ..processors import Part
-from ..engine.queue import Report
 from .output import writing_for
 from .reports import CHUNK_BYTES, CHUNK_OUTCOMES, Reporter, flushed
 from .share import Channel, Side, Tally, Task, load_function, noting_refusal

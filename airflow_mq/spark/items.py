@@ -7,13 +7,13 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
+from ..engine.queue import Batch, Delivery
+from ..engine.queue.hold import Hold
+from ..engine.queue.values import Facts, moment
 from ..engine.rules.message import Address
 from ..engine.rules.page import Page
 from ..engine.rules.priority import HIGH, book_name, signed
 from ..engine.rules.weight import ZERO, Meter
-from ..engine.queue import Batch, Delivery
-from ..engine.queue.hold import Hold
-from ..engine.queue.values import Facts, moment
 
 #: Messages, and bytes of payload, after which a group is full.
 GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20

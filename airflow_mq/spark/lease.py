@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..engine.rules.errors import MessageQueueError, TokenRefused, UnknownBlock
 from ..engine.queue import MessageQueue
+from ..engine.rules.errors import MessageQueueError, TokenRefused, UnknownBlock
 from ..ticker import Ticker
 from .reports import CHUNK_SECONDS, Reporter, patiently
 

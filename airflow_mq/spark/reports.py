@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ..engine.queue import Report
 from ..engine.rules.errors import CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused, UnknownBlock
 from ..engine.rules.message import ID_BYTES, message_id
 from ..engine.rules.outcome import DONE, Done, Outcome
-from ..engine.queue import Report
 from ..ticker import Ticker
 
 log = logging.getLogger("airflow_mq.spark")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from ..engine.queue import Batch, BatchProcessor, Report
+from ..engine.queue.calls import caller_of
 from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..engine.rules.settle import Answers
 from ..loading import load_named
 from ..processors import Processor
-from ..engine.queue import Batch, BatchProcessor, Report
-from ..engine.queue.calls import caller_of
 from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here
 from .child import in_child
 from .items import Item, items_of, neighbours_of, stretches_of

@@ -50,13 +50,13 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ..engine.queue import Block, MessageQueue
+from ..engine.queue.sending.repeats import DIGEST, RepeatedSender, SentRow
+from ..engine.queue.sending.sender import Sender, Terms
 from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..engine.rules.message import Message, read_number
 from ..engine.rules.priority import REGULAR, check_priority
 from ..processors import Part, Processor, Processors
-from ..engine.queue import Block, MessageQueue
-from ..engine.queue.sending.repeats import DIGEST, RepeatedSender, SentRow
-from ..engine.queue.sending.sender import Sender, Terms
 from .arguments import BLOCK, STORE
 from .lease import LeaseKeeper
 from .reports import patiently

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from .. import failures
+from ..engine.queue import Batch, Block, MessageQueue, Report
+from ..engine.queue.packed import Packed
 from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim, ClaimRun
 from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
@@ -18,8 +20,6 @@ from ..engine.rules.outcome import Unsupported
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
-from ..engine.queue import Batch, Block, MessageQueue, Report
-from ..engine.queue.packed import Packed
 from .arguments import BLOCK, STORE
 from .attempts import Function
 from .lease import keeping_lease

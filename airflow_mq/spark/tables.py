@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..engine.queue import Batch
+from ..engine.queue.packed import lengths_of, pieces_of
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import message_ids
 from ..engine.rules.outcome import (
@@ -25,8 +27,6 @@ from ..engine.rules.outcome import (
 )
 from ..engine.rules.priority import HIGH, signed
 from ..engine.rules.weight import Weight
-from ..engine.queue import Batch
-from ..engine.queue.packed import lengths_of, pieces_of
 from .items import GROUP_MESSAGES, Item, Place
 
 #: Bytes of payload after which a record batch is full: larger ones take fresh memory each time.

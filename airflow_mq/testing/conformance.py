@@ -17,15 +17,15 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
+from ..engine.queue import MessageQueue, Report
+from ..engine.queue.admin import insert_ring
+from ..engine.queue.inspect.order import all_origins
 from ..engine.rules.config import RingConfig
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.events import ERRORS, NAMES, Event, Fate
 from ..engine.rules.message import Address, Footprint
 from ..engine.rules.page import PROCESSED, Page
 from ..engine.rules.weight import Costs, Meter, Weight
-from ..engine.queue import MessageQueue, Report
-from ..engine.queue.admin import insert_ring
-from ..engine.queue.inspect.order import all_origins
 from ..engine.store import open_store
 from ..engine.store.rows import LATEST
 from ..engine.store.store import Store

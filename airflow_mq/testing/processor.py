@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..engine.queue.values import Delivery
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.message import Address
 from ..engine.rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackLimitReached, Unsupported, Yield
 from ..engine.rules.weigher import Weighed
 from ..engine.rules.weight import UNLIMITED, ZERO, Weight
-from ..engine.queue.values import Delivery
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue

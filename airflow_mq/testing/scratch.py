@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..engine.rules.config import RingConfig
 from ..engine.queue import MessageQueue
+from ..engine.rules.config import RingConfig
 from ..engine.store import parse, upgrade
 from ..engine.store.postgres import connect
 

@@ -29,32 +29,32 @@ MODULES = (
     Module("operators.blocks.process", 0, 2, "a task per part"),
     Module("operators.blocks.settle", 0, 3, "always runs"),
     Module("spark.job", 1, 2, "runs function"),
-    Module("queue.sending", 2, 0, "packs rows"),
-    Module("queue.blocks.plan", 2, 1, "claims"),
-    Module("queue.blocks.reports", 2, 2, "stores answers"),
-    Module("queue.blocks.settlement", 2, 3, "ends the block"),
-    Module("core.service", 3, 1, "ladder"),
-    Module("core.outcome", 3, 2, "answers"),
-    Module("core.settle", 3, 3, "outcomes"),
-    Module("queue.session", 4, 0, "holds the ring: transaction, snapshot, lease", 4),
-    Module("store.inbox", 5, 0, "appends rows"),
-    Module("store.working_set", 5, 1, "loader and writer over the repositories", 3),
+    Module("engine.queue.sending", 2, 0, "packs rows"),
+    Module("engine.queue.blocks.plan", 2, 1, "claims"),
+    Module("engine.queue.blocks.reports", 2, 2, "stores answers"),
+    Module("engine.queue.blocks.settlement", 2, 3, "ends the block"),
+    Module("engine.rules.service", 3, 1, "ladder"),
+    Module("engine.rules.outcome", 3, 2, "answers"),
+    Module("engine.rules.settle", 3, 3, "outcomes"),
+    Module("engine.queue.session", 4, 0, "holds the ring: transaction, snapshot, lease", 4),
+    Module("engine.store.inbox", 5, 0, "appends rows"),
+    Module("engine.store.working_set", 5, 1, "loader and writer over the repositories", 3),
 )
 #: Who calls whom: the first module imports the second, directly or through others.
 CALLS = (
-    ("operators.enqueue", "queue.sending"),
-    ("operators.blocks.plan", "queue.blocks.plan"),
+    ("operators.enqueue", "engine.queue.sending"),
+    ("operators.blocks.plan", "engine.queue.blocks.plan"),
     ("operators.blocks.process", "spark.job"),
-    ("spark.job", "queue.blocks.reports"),
-    ("operators.blocks.settle", "queue.blocks.settlement"),
-    ("queue.sending", "queue.session"),
-    ("queue.blocks.plan", "core.service"),
-    ("queue.blocks.reports", "core.outcome"),
-    ("queue.blocks.settlement", "core.settle"),
-    ("queue.blocks.plan", "queue.session"),
-    ("queue.blocks.settlement", "queue.session"),
-    ("queue.session", "store.inbox"),
-    ("queue.session", "store.working_set"),
+    ("spark.job", "engine.queue.blocks.reports"),
+    ("operators.blocks.settle", "engine.queue.blocks.settlement"),
+    ("engine.queue.sending", "engine.queue.session"),
+    ("engine.queue.blocks.plan", "engine.rules.service"),
+    ("engine.queue.blocks.reports", "engine.rules.outcome"),
+    ("engine.queue.blocks.settlement", "engine.rules.settle"),
+    ("engine.queue.blocks.plan", "engine.queue.session"),
+    ("engine.queue.blocks.settlement", "engine.queue.session"),
+    ("engine.queue.session", "engine.store.inbox"),
+    ("engine.queue.session", "engine.store.working_set"),
 )
 TABLES = ("inbox", "page", "block", "event")
 TABLE_STEPS = ("cut", "claim", "end")
@@ -66,7 +66,7 @@ def draw() -> str:
     """Return the picture."""
     canvas = Canvas(
         664, "The way of a message through the modules",
-        "Enqueue, plan, process and settle lead from the operators through the queue and the rules of the core to the "
+        "Enqueue, plan, process and settle lead from the operators through the queue and the rules to the "
         "store, whose tables hold inbox rows, pages, blocks and events.",
     )  # fmt: skip
     for column, step in enumerate(STEPS):
@@ -89,14 +89,14 @@ def _y(row: int) -> float:
 def _call(canvas: Canvas, source: Module, target: Module) -> None:
     narrow = source if source.columns <= target.columns else target
     # Calls of rules end in the middle of the box; the others pass to the right of it.
-    x = LEFT + narrow.column * COLUMN + (52 if target.name.startswith("core.") else 114)
+    x = LEFT + narrow.column * COLUMN + (52 if target.name.startswith("engine.rules.") else 114)
     canvas.arrow(f"M{x:g} {_y(source.row) + HEIGHT} V{_y(target.row) - 3}", "muted")
 
 
 def _module(canvas: Canvas, module: Module) -> None:
     x, y = LEFT + module.column * COLUMN, _y(module.row)
     package, _, name = module.name.rpartition(".")
-    is_rule = package == "core"
+    is_rule = package == "engine.rules"
     width = 102 if is_rule else WIDTH + (module.columns - 1) * COLUMN
     canvas.box(x, y, width, HEIGHT, "panel", "blue" if is_rule else "line")
     canvas.text(x + 9, y + 19, name, bold=True, small=True)

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from airflow_mq import MessageQueue, Processor, Processors, RingConfig, Weight
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.spark.local import local_conf
 from airflow_mq.spark.store_side import run_in_place
-from airflow_mq.engine.store import parse, upgrade
 from lab.benchmarks.spark_meter import measured
 from lab.benchmarks.stats import Sample
 from tests.postgres_server import Server

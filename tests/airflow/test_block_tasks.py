@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
+from airflow_mq.engine.queue.blocks.blocks import PAGE, Blocks
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.processors import Processor, Processors
-from airflow_mq.engine.queue.blocks.blocks import PAGE, Blocks
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill, in_place, processed
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from airflow_mq import MessageQueue, lineage
-from airflow_mq.processors import Processor, Processors
 from airflow_mq.engine.store import parse
+from airflow_mq.processors import Processor, Processors
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place
 
 pytestmark = pytest.mark.airflow

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
 from airflow_mq.engine.store.address import NUMBERS
+from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
 
 pytestmark = pytest.mark.airflow
 

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_mq import Delivery, Done, MessageQueue, Overweight, Weight
 from airflow_mq.cli import main
-from airflow_mq.operators.enqueue import EnqueueMessagesOperator
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.operators.enqueue import EnqueueMessagesOperator
 from tests.airflow.conftest import connection_of
 from tests.airflow.stage import Airflow
 from tests.examples.test_docs import ROOT, commands, examples

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from airflow_mq import Done, Message, MessageQueue, Weight, Yield, batch_processor, tracing
-from airflow_mq.processors import Processor, Processors
 from airflow_mq.engine.queue.inspect.inspect import Inspect
+from airflow_mq.processors import Processor, Processors
 from tests.airflow import functions
 from tests.airflow.receivers import attributes_of, collector
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight, Yield
-from airflow_mq.engine.rules.errors import ConfigRefused, MessageQueueError, StoreCorrupt
 from airflow_mq.engine.queue.admin import insert_ring
 from airflow_mq.engine.queue.values import Report
+from airflow_mq.engine.rules.errors import ConfigRefused, MessageQueueError, StoreCorrupt
 from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = pytest.mark.timeout(600)

@@ -22,6 +22,7 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
+from airflow_mq.engine.queue.values import Batch, Delivery, Report
 from airflow_mq.engine.rules.errors import (
     ConfigRefused,
     EmptyMessage,
@@ -35,7 +36,6 @@ from airflow_mq.engine.rules.errors import (
     UnknownBlock,
     UnknownRing,
 )
-from airflow_mq.engine.queue.values import Batch, Delivery, Report
 from airflow_mq.engine.store import parse, upgrade
 from tests.crash.states import everything
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight, Yield
-from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.queue.values import Delivery, Report
+from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = pytest.mark.concurrency

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Batch, Delivery, Done, LinearWeigher, MessageQueue, RingConfig, Weight, batch_processor
-from airflow_mq.engine.rules.errors import StoreError
 from airflow_mq.engine.queue import commits, service
+from airflow_mq.engine.rules.errors import StoreError
 from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]

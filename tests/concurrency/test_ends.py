@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_mq import BadFormat, Done, MessageQueue, Outcome, Overweight, RingConfig, Weight, Yield
-from airflow_mq.engine.rules.errors import InFlight
 from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.values import Delivery, Report
+from airflow_mq.engine.rules.errors import InFlight
 from airflow_mq.engine.store import parse, upgrade
 
 pytestmark = pytest.mark.concurrency

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from airflow_mq import Done, Message, MessageQueue, RingConfig, Weight, batch_processor
+from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.rules.errors import Busy, InFlight, MessageQueueError, StoreBusy
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.store import Outgoing, parse, upgrade
 from tests.crash.children import Ended, end_child, start_child
 

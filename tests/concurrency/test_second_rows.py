@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.errors import Busy, StoreCorrupt
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.rows import BookRow
 from airflow_mq.engine.store.unit import Unit
+from airflow_mq.errors import Busy, StoreCorrupt
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]

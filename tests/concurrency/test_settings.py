@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig
-from airflow_mq.engine.rules.working_set import WorkingSet
-from airflow_mq.errors import ConfigRefused, StoreCorrupt, TooManyOrigins
 from airflow_mq.engine.queue import session
+from airflow_mq.engine.rules.working_set import WorkingSet
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.origins import Origins
+from airflow_mq.errors import ConfigRefused, StoreCorrupt, TooManyOrigins
 from tests.model.clock import Clock
 from tests.waiting import eventually
 

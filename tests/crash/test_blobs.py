@@ -13,8 +13,8 @@ import pytest
 
 import airflow_mq.engine.store.blobs as kept
 from airflow_mq import BadFormat, Done, MessageQueue, Overweight, Weight, Yield
-from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.queue.values import Delivery
+from airflow_mq.engine.rules.message import message_id
 from airflow_mq.testing import assert_sound
 
 from .children import end_child, run_child, start_child

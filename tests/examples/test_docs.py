@@ -21,8 +21,8 @@ import yaml
 
 from airflow_mq.cli import main
 from airflow_mq.cli.parser import parse_line
-from airflow_mq.provider import get_provider_info
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.provider import get_provider_info
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -13,8 +13,8 @@ from airflow_mq import __version__
 from airflow_mq.cli.command import EXIT_CODES
 from airflow_mq.engine.rules import errors
 from airflow_mq.engine.rules.events import NAMES
-from airflow_mq.provider import get_provider_info
 from airflow_mq.engine.store.address import PARAMETERS
+from airflow_mq.provider import get_provider_info
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

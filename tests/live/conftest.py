@@ -15,8 +15,8 @@ import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig
 from airflow_mq.cli.dev import connection_of
-from airflow_mq.examples import orders
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.examples import orders
 from airflow_mq.testing.home import USER
 from airflow_mq.testing.live import LiveAirflow
 from airflow_mq.testing.scratch import assert_sound

@@ -13,9 +13,9 @@ import pytest
 
 from airflow_mq import Costs, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
-from airflow_mq.measuring import METHODS, Measured, beside, costs_of, measure, steps
 from airflow_mq.engine.store import StoreAddress, parse, upgrade
 from airflow_mq.engine.store.postgres import conninfo
+from airflow_mq.measuring import METHODS, Measured, beside, costs_of, measure, steps
 from tests.crash.states import everything
 from tests.waiting import eventually
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from airflow_mq import Delivery, Message, RingConfig, Weight
+from airflow_mq.engine.queue.payloads import Held
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import UploadGivenUp
-from airflow_mq.engine.queue.payloads import Held
 from airflow_mq.engine.store import blobs
 from airflow_mq.engine.store.blobs import Upload
 from tests.postgres_server import Server

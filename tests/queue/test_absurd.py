@@ -10,10 +10,10 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, Report, RingConfig, Weight
 from airflow_mq.cli import doctor
-from airflow_mq.engine.rules.config import BLOCK_PARTS
-from airflow_mq.engine.rules.orders import MOST_DEBT
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.session import RingSession
+from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.orders import MOST_DEBT
 from airflow_mq.engine.store import parse, upgrade
 from tests.model.clock import Clock
 

@@ -7,17 +7,17 @@ from random import Random
 import pytest
 
 from airflow_mq import Costs, Done, LinearWeigher, Message, MessageQueue, Weight, Yield
+from airflow_mq.engine.queue.inspect import fairness as reports
+from airflow_mq.engine.queue.inspect.waiting import Waiting
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.fairness import Fairness, Promise, together
 from airflow_mq.engine.rules.orders import parts_of
 from airflow_mq.engine.rules.priority import HIGH, REGULAR, book_name, origin_of, priority_of
-from airflow_mq.engine.queue.inspect import fairness as reports
-from airflow_mq.engine.queue.inspect.waiting import Waiting
 from airflow_mq.engine.store import codec
-from tests.core.plain_fairness import judge, rounds_of
-from tests.core.test_judge import same
 from tests.crash.states import everything
 from tests.queue.conftest import Maker
+from tests.rules.plain_fairness import judge, rounds_of
+from tests.rules.test_judge import same
 
 UNIT = LinearWeigher(Weight(1, 0), Weight(0, 0))
 

@@ -17,6 +17,7 @@ import pytest
 from upath import UPath
 
 from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
+from airflow_mq.engine.queue import Enqueued
 from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
 from airflow_mq.engine.rules.errors import (
     BlobMissing,
@@ -28,7 +29,6 @@ from airflow_mq.engine.rules.errors import (
     UploadGivenUp,
 )
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.queue import Enqueued
 from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
 from airflow_mq.engine.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES

@@ -23,6 +23,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
+from airflow_mq.engine.queue.blocks import settlement
 from airflow_mq.engine.rules.errors import (
     Busy,
     InFlight,
@@ -32,7 +33,6 @@ from airflow_mq.engine.rules.errors import (
     UnknownBlock,
 )
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.queue.blocks import settlement
 from airflow_mq.engine.store.working_set.source import Source
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Address, Delivery, MessageQueue, Processor, Processors, Weight
+from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.examples.simple import log
-from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.spark.store_side import run_in_place
 from tests.queue.conftest import Maker
 

@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from airflow_mq import Done, Message, MessageQueue, Weight, Yield
+from airflow_mq.engine.queue import ReferenceToken
 from airflow_mq.engine.rules.errors import (
     AlreadyExecuted,
     ConnectionUnfit,
@@ -35,7 +36,6 @@ from airflow_mq.engine.rules.errors import (
     UnknownRing,
 )
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.queue import ReferenceToken
 from airflow_mq.engine.store import parse, upgrade
 from tests.postgres_server import Server
 from tests.queue.callers import STYLES, Caller, calling

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Footprint, Message, MessageQueue, Weight
+from airflow_mq.engine.queue import Enqueued
 from airflow_mq.engine.rules.errors import (
     EmptyMessage,
     InvalidInput,
@@ -21,7 +22,6 @@ from airflow_mq.engine.rules.errors import (
     KeyConflict,
     MessageTooLong,
 )
-from airflow_mq.engine.queue import Enqueued
 from airflow_mq.engine.store.inbox import MOST_DUE
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve

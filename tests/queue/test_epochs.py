@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import Report, Yield
+from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
 from airflow_mq.engine.rules.claims import ClaimRun
 from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import ID_BYTES
 from airflow_mq.engine.rules.outcome import BEGUN, DONE, Mark, NotBegun, Outcome
 from airflow_mq.engine.rules.settle import Answers
-from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
 from tests.queue.conftest import Maker
 
 MESSAGES = 8

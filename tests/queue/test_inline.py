@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Corrupt, Done, MessageQueue, Overweight, Weight, Yield
+from airflow_mq.engine.queue import Inline, batch_processor
 from airflow_mq.engine.rules.config import ORDERS
 from airflow_mq.engine.rules.errors import InvalidInput, InvalidWeight
-from airflow_mq.engine.queue import Inline, batch_processor
 from airflow_mq.engine.store.working_set.inbox import Inbox
 from tests.queue.conftest import Maker
 

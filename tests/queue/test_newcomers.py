@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Delivery, MessageQueue, Weight
-from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.queue import session
 from airflow_mq.engine.queue.inspect import forecast as foreseeing
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store.working_set import ring as ring_loader
 from airflow_mq.engine.store.working_set.source import Source
 from tests.model.clock import Clock

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.rules.errors import StoreCorrupt
-from airflow_mq.engine.rules.outcome import Yield
 from airflow_mq.engine.queue import Batch, batches
 from airflow_mq.engine.queue.packed import Packed, lengths_of, pieces_of
+from airflow_mq.engine.rules.errors import StoreCorrupt
+from airflow_mq.engine.rules.outcome import Yield
 from airflow_mq.engine.store import codec
 from airflow_mq.engine.store.rows import Heap
 

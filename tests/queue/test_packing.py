@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import Message, MessageQueue, RingConfig
-from airflow_mq.engine.rules.config import HEADER_SIZE
-from airflow_mq.engine.rules.errors import InvalidMessage, InvalidOrigin
 from airflow_mq.engine.queue.sending import packing
 from airflow_mq.engine.queue.sending.packing import Packer, Spool
+from airflow_mq.engine.rules.config import HEADER_SIZE
+from airflow_mq.engine.rules.errors import InvalidMessage, InvalidOrigin
 from airflow_mq.engine.store import parse, upgrade
 
 CONFIG = RingConfig(heap_size=1_024)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from airflow_mq import Block, Delivery, MessageQueue, Serviced, Weight, Yield
-from airflow_mq.engine.rules import orders, service
 from airflow_mq.engine.queue import blocks
 from airflow_mq.engine.queue.service import Service
 from airflow_mq.engine.queue.session import RingSession
+from airflow_mq.engine.rules import orders, service
 from airflow_mq.engine.store.working_set.ring import RingLoader
 from tests.queue.conftest import Maker, serve
 
@@ -335,6 +335,7 @@ def test_a_call_ends_when_another_process_takes_the_ring_between_two_parts(make_
     assert queue.service_queues(lambda delivery: None).processed == 13
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite_first
 @pytest.mark.parametrize("kind", ["deficit", "paths", "rotation"])
 @pytest.mark.parametrize("serves", [True, False], ids=["served", "stuck"])

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.cli import main
-from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.queue.values import Report
+from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.postgres import PostgresUnit
 from airflow_mq.engine.store.working_set.inbox import Cut, Inbox

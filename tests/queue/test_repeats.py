@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Message, MessageQueue
-from airflow_mq.engine.rules.errors import CommitInDoubt
 from airflow_mq.engine.queue.sending.repeats import DIGEST, RepeatedSender, SentRow
 from airflow_mq.engine.queue.sending.sender import Sender
+from airflow_mq.engine.rules.errors import CommitInDoubt
 
 
 def rows(*payloads: bytes) -> list[SentRow]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weight, Yield
+from airflow_mq.engine.queue import History, Inline
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.queue import History, Inline
 from tests.queue.callers import Caller
 from tests.queue.conftest import Maker, serve
 

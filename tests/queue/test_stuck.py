@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Address, MessageQueue, Overweight, Weight
-from airflow_mq.engine.rules.errors import ConfigRefused
 from airflow_mq.engine.queue import batch_processor
+from airflow_mq.engine.rules.errors import ConfigRefused
 from tests.queue.conftest import Maker, in_airflow, logged_events, serve
 
 RING, BLOCK = Weight(600_000, 1_000_000), Weight(60_000, 1_000_000)

@@ -19,8 +19,8 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.rules.message import message_id
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, serve
 from tests.store.test_plain_path import calls

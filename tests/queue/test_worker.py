@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
-from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.queue import Delivery, Serviced, walk
 from airflow_mq.engine.queue.service import service_ring
 from airflow_mq.engine.queue.session import RingSession, holder_name
 from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
+from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.store.rings import Rings
 from airflow_mq.engine.store.rows import Locked
 from airflow_mq.engine.store.working_set import FEW_ROWS

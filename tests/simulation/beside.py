@@ -13,9 +13,9 @@ from unittest import mock
 
 import greenlet
 
-from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.queue import service
 from airflow_mq.engine.queue.commits import Commit, Commits
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store.rows import Locked
 from airflow_mq.engine.store.unit import Unit
 

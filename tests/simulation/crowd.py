@@ -25,8 +25,8 @@ from .world import Stores
 LIGHT = Weight(1, 1)
 #: What a walk may do in vain, smaller than in the package: then a few hundred queues are many. No other bound changes.
 SMALL: Mapping[str, int] = {
-    "core.service.IN_VAIN": 80, "core.orders.MOST_LOOKS": 100, "core.deficit.MOST_LOOKS": 100,
-    "core.paths.MOST_LOOKS": 100, "core.levels.MOST_LOOKS": 100,
+    "rules.service.IN_VAIN": 80, "rules.orders.MOST_LOOKS": 100, "rules.deficit.MOST_LOOKS": 100,
+    "rules.paths.MOST_LOOKS": 100, "rules.levels.MOST_LOOKS": 100,
 }  # fmt: skip
 #: Books that a walk loads ahead.
 AHEAD = 3 * 128
@@ -179,7 +179,7 @@ def _small(loaded: list[StoredSet]) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(StoredSet, "__init__", recorded))
         for name, value in SMALL.items():
-            stack.enter_context(mock.patch(f"airflow_mq.{name}", value))
+            stack.enter_context(mock.patch(f"airflow_mq.engine.{name}", value))
         yield
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_mq import Block, Event
+from airflow_mq.engine.queue.blocks.ends import FATES, Terms
+from airflow_mq.engine.queue.blocks.plan import claims_of
+from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.rules.claims import Claim, Verdict
 from airflow_mq.engine.rules.errors import UnknownBlock
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.rules.page import PROCESSED
-from airflow_mq.engine.queue.blocks.ends import FATES, Terms
-from airflow_mq.engine.queue.blocks.plan import claims_of
-from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.store.blocks import EndRow
 from airflow_mq.engine.store.working_set import StoredSet
 

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from airflow_mq.engine.queue.walk import walk_ring
 from airflow_mq.engine.rules.orders import Ledger
 from airflow_mq.engine.rules.service import Ladder
-from airflow_mq.engine.queue.walk import walk_ring
 from airflow_mq.engine.store.working_set import StoredSet
 
 from .crowd import run_crowd

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Part, Processor, Processors, RingConfig
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.spark import job
 from airflow_mq.spark.java import spark_environment
-from airflow_mq.engine.store import parse, upgrade
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What no cluster needs for a test, and what keeps it quick.

@@ -11,11 +11,11 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.spark import exchange
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import run_in_place
-from airflow_mq.engine.store import parse, upgrade
 
 LARGE, LOST = (random.Random(size).randbytes(size) for size in (300_000, 200_000))
 SEEN: list[Any] = []

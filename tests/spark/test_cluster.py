@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue, Processor
+from airflow_mq.engine.store import parse
 from airflow_mq.spark import exchange
 from airflow_mq.spark.lease import keeping_lease
-from airflow_mq.engine.store import parse
 from tests.spark.cluster import Cluster
 from tests.spark.conftest import job_command, job_environment, processors, whole
 from tests.spark.functions import all_tried

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_mq import MessageQueue, Processor, Weight, Yield
+from airflow_mq.engine.queue import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
-from airflow_mq.engine.queue import Report
 from airflow_mq.spark import exchange
 from airflow_mq.spark.frames import Shares
 from airflow_mq.spark.share import Tally, run_share

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue, Processor
+from airflow_mq.engine.store import parse
 from airflow_mq.spark.arguments import REFUSED, Arguments
 from airflow_mq.spark.java import spark_environment
 from airflow_mq.spark.store_side import run_in_place
-from airflow_mq.engine.store import parse
 from tests.spark.conftest import job_command, job_environment, processors, run_job, whole
 from tests.spark.functions import all_tried
 from tests.spark.watching import Watched, files_with

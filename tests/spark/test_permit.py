@@ -10,8 +10,8 @@ import pytest
 from airflow_mq import MessageQueue, Processor
 from airflow_mq.engine.rules.errors import NotPermitted
 from airflow_mq.engine.rules.permit import Permit
-from airflow_mq.processors import Processors
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.processors import Processors
 
 CONFINED = "origins=acme*&priority=regular"
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
+from airflow_mq.engine.queue import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
-from airflow_mq.engine.queue import Report
+from airflow_mq.engine.store.inbox import Heaps, Inbox, RowIds
 from airflow_mq.spark import exchange, lease
 from airflow_mq.spark.driver import load_functions
 from airflow_mq.spark.lease import keeping_lease
 from airflow_mq.spark.reports import Reporter, patiently
 from airflow_mq.spark.share import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
-from airflow_mq.engine.store.inbox import Heaps, Inbox, RowIds
 from tests.spark.conftest import processors, whole
 from tests.spark.functions import all_tried, process
 from tests.waiting import eventually

@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_attempts
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import AddressRefused, StoreUnreachable
-from airflow_mq.provider import SSL_MODES as SSL_MODES_OF_THE_FORM
 from airflow_mq.engine.store.address import NUMBERS, SSL_MODES, StoreAddress, parse
+from airflow_mq.provider import SSL_MODES as SSL_MODES_OF_THE_FORM
 
 CANARY = "hunter2canary"
 

@@ -19,7 +19,7 @@ STATEMENTS = names("sqlite") | names("postgres")
 METHODS = {"rows", "run", "rows_for", "run_for", "only", "text", "point"}
 #: Names of variables and attributes that hold a unit of work.
 UNITS = {"unit", "real"}
-OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if PACKAGE / "store" not in path.parents)
+OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if PACKAGE / "engine" / "store" not in path.parents)
 REPOSITORIES = [value.make.__name__ for value in vars(Unit).values() if isinstance(value, _Noun)]
 
 

@@ -20,7 +20,7 @@ from airflow_mq.engine.store.statements import names, statement
 from tests.postgres_server import Server, Servers
 
 PACKAGE = Path(airflow_mq.__file__).parent
-SQL = sorted((PACKAGE / "store" / "sql").glob("*.sql"))
+SQL = sorted((PACKAGE / "engine" / "store" / "sql").glob("*.sql"))
 NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: Statements that one database needs: the other has no COPY, no snapshots, no arrays, or no INSERT from DELETE …
 #: RETURNING.
@@ -282,7 +282,7 @@ def test_every_statement_that_is_named_exists() -> None:
     calls = r'\b(?:rows|run|put|soon|rows_for|run_for|put_for|soon_for|_read|_read_soon|_write|_put|block|text|_send|point|only)\(\s*"([a-z_]+)"'
     named = {
         name
-        for part in ("store", "queue", "cli")
+        for part in ("engine", "cli")
         for path in (PACKAGE / part).rglob("*.py")
         for name in re.findall(calls, path.read_text("utf-8"))
     } - {"begin", "commit", "committed", "release", "savepoint"}  # fmt: skip

@@ -197,7 +197,7 @@ def _dags_folder(name: str) -> Path:
 
 def _store(session: Session, home: Path) -> StoreAddress:
     """Return the named store, or one in the home folder; make its tables if it has none."""
-    from ... import store
+    from ...engine import store
 
     if not (session.store or session.conn_id or os.environ.get(VARIABLE)):
         session.store = f"sqlite:///{home / 'queue.db'}"

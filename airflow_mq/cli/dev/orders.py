@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...examples import orders
 from ...engine.queue import MessageQueue
+from ...examples import orders
 from ...testing.live import LiveAirflow
 from ...testing.loopback import AirflowFailed, TooLate
 from ...words import many

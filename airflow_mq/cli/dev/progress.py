@@ -12,8 +12,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from ...engine.rules.errors import MessageQueueError
 from ...engine.queue import MessageQueue
+from ...engine.rules.errors import MessageQueueError
 from ..frame import blocks, mark_of, queues
 from ..watching import Look, Watcher
 from .orders import Summary, by_hand_limit

@@ -33,7 +33,7 @@ def doctor(session: Session, args: Namespace) -> bool:
     Checks the schema, the clocks, blocks past their deadline, who holds rings, bloat, and harmful settings. Writes
     nothing. Exit code 1 if anything is wrong.
     """
-    from ... import store
+    from ...engine import store
 
     address = session.address()
     status = store.schema_status(address)

@@ -1,6 +1,6 @@
 """Message queue of one ring: the entry point of DAGs, Spark jobs, services and the command line.
 
-`MessageQueue` applies the rules of the core to a store. It composes collaborators for sending, servicing in place,
+`MessageQueue` applies the rules to a store. It composes collaborators for sending, servicing in place,
 blocks, leases, set-aside messages, administration, reading and external payloads.
 """
 

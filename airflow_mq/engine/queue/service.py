@@ -423,7 +423,7 @@ class Service:
     def _stop(self) -> None:
         """End an interrupted service: commit its outcomes if all books are consistent.
 
-        They are consistent if a processor was interrupted. If the store failed, or the core was interrupted, a message
+        They are consistent if a processor was interrupted. If the store failed, or a rule was interrupted, a message
         may be half settled: uncommitted messages are tried again.
         """
         if self.tenure is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from typing_extensions import Unpack
 
+from ...words import many
 from ..rules import overweight as rules
 from ..rules.changes import Aside
 from ..rules.claims import Scales
@@ -22,7 +23,6 @@ from ..rules.weight import Weight
 from ..store import codec
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
-from ...words import many
 from .aside_search import AT_ONCE, Filters, Search, Wanted
 from .blocks.blocks import refuse_claimed_by_hand
 from .session import RingSession, limit_of

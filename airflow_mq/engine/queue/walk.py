@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ...ticker import Ticker
+from ...words import many
 from ..rules import orders
 from ..rules.characters import quoted
 from ..rules.deficit import DeficitRounds
@@ -21,8 +23,6 @@ from ..store import codec
 from ..store.rows import BlockRow
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
-from ...ticker import Ticker
-from ...words import many
 from .session import SERVICE_LEASE, RingSession
 
 log = logging.getLogger("airflow_mq.service")

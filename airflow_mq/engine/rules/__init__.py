@@ -54,8 +54,8 @@ Modules
 the part of a ring on which the rules operate, and `changes` records their changes. `service` is the ladder (queue,
 page, item), `judging` bounds the weight of a message, and `orders` decides whose turn it is (`deficit` and `paths` for
 these orders). `claims` plans, `settle` settles, and `overweight` handles messages behind the window. `events` records
-the fate of every message, `fairness` computes figures from the ledger, and `invariants` checks stored data. The core
-neither waits, nor reads a clock, nor does I/O; `airflow_mq.engine.store` stores it.
+the fate of every message, `fairness` computes figures from the ledger, and `invariants` checks stored data. No
+rule waits, reads a clock or does I/O; the folder `store` stores what they decide.
 """
 
 from __future__ import annotations

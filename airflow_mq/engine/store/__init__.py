@@ -1,7 +1,7 @@
 """Stores of rings: SQLite and PostgreSQL behind one interface.
 
 `sql/` holds the statements by noun, `statements` reads them, and numbered `migrations/` define the schema. A `Unit` is
-one transaction. `StoredSet` loads books and pages for the core and writes back what the core changed.
+one transaction. `StoredSet` loads books and pages for the rules and writes back what they changed.
 """
 
 from __future__ import annotations

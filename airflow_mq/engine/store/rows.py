@@ -1,4 +1,4 @@
-"""Rows that repositories return, and their conversion to values of the core; damaged rows raise `StoreCorrupt`."""
+"""Rows that repositories return, and their conversion to values of the rules; damaged rows raise `StoreCorrupt`."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import lineage, metrics
+from airflow_mq.engine.queue.calls import processor_of
+from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import QueueOperator, TaskStopped, server_name, weight_of
-from airflow_mq.engine.queue.calls import processor_of
-from airflow_mq.engine.queue.session import limit_of
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import Delivery, MessageQueue, Serviced
-    from airflow_mq.operators.base import GivenWeight
     from airflow_mq.engine.queue.attempts import Answer, Processor
+    from airflow_mq.operators.base import GivenWeight
 
 
 class Servicing:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
     from jinja2 import Environment
 
+    from airflow_mq.engine.queue import MessageQueue
     from airflow_mq.engine.rules.weight import Weight
     from airflow_mq.operators.base import GivenWeight
-    from airflow_mq.engine.queue import MessageQueue
 
 OriginOf = Callable[[Any], str]
 #: Scope of a message's own key: every sender to the ring, or one task of one run.

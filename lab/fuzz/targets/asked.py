@@ -11,13 +11,13 @@ from typing import Any
 from airflow_mq.cli import values
 from airflow_mq.cli.errors import UsageError
 from airflow_mq.codecs import json_codec
+from airflow_mq.engine.queue import RingConfig
+from airflow_mq.engine.queue.values import microseconds
 from airflow_mq.engine.rules.characters import shown
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.processors import Processors
-from airflow_mq.engine.queue import RingConfig
-from airflow_mq.engine.queue.values import microseconds
 from airflow_mq.spark.arguments import NAMES, Arguments
 
 from ..draw import Draw

@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from airflow_mq.engine.queue import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt
 from airflow_mq.engine.rules.message import ID_BYTES
 from airflow_mq.engine.rules.outcome import DONE, Outcome, Yield
 from airflow_mq.processors import Processor, Processors
-from airflow_mq.engine.queue import Report
 from airflow_mq.spark.items import Item, items_of
 
 from ..draw import Draw

@@ -16,9 +16,9 @@ from airflow_mq.adapters.landing.source import origin_pattern
 from airflow_mq.block_keys import MOST_KEY, block_key, is_of_run, message_base, message_key, run_of
 from airflow_mq.connections import EXTRA_KEYS, read_connection
 from airflow_mq.connections import Target as Store
+from airflow_mq.engine.queue.tokens import ReferenceToken, read_tokens
 from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput
 from airflow_mq.engine.rules.message import MOST_KEY_BYTES, Address
-from airflow_mq.engine.queue.tokens import ReferenceToken, read_tokens
 from airflow_mq.engine.store.address import StoreAddress, parse
 
 from ..draw import Draw

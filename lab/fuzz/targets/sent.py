@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 
 from airflow_mq.cli.ndjson import Lines
+from airflow_mq.engine.queue import RingConfig
+from airflow_mq.engine.queue.sending.packing import Packed, Packer
 from airflow_mq.engine.rules.config import MOST_HEADERS
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
 from airflow_mq.engine.rules.message import (
@@ -26,8 +28,6 @@ from airflow_mq.engine.rules.message import (
 from airflow_mq.engine.rules.permit import Permit
 from airflow_mq.engine.rules.priority import book_name, check_priority, origin_of, priority_of
 from airflow_mq.engine.rules.weight import LARGEST, Weight
-from airflow_mq.engine.queue import RingConfig
-from airflow_mq.engine.queue.sending.packing import Packed, Packer
 from airflow_mq.engine.store import codec
 from airflow_mq.engine.store.rows import split_heap
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from airflow_mq.engine.queue import Report, RingConfig
+from airflow_mq.engine.queue.attempts import outcome_of
+from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
 from airflow_mq.engine.rules.claims import Claim, ClaimRun, Decision, Verdict
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted, StoreCorrupt
 from airflow_mq.engine.rules.events import EventRun, Fate
@@ -28,9 +31,6 @@ from airflow_mq.engine.rules.outcome import (
 from airflow_mq.engine.rules.page import Note, Slices
 from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.rules.weight import LARGEST, Weight
-from airflow_mq.engine.queue import Report, RingConfig
-from airflow_mq.engine.queue.attempts import outcome_of
-from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
 from airflow_mq.engine.store import codec
 from airflow_mq.engine.store.rows import PageRow, notes_of, page_of, standing_of
 

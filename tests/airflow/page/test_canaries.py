@@ -15,9 +15,9 @@ import pytest
 from psycopg.sql import SQL, Identifier, Literal
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.errors import KeyConflict
 from airflow_mq.engine.store import StoreAddress, grant
 from airflow_mq.engine.store.postgres import conninfo
+from airflow_mq.errors import KeyConflict
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.routes import PEEK, ROUTES, R
 from tests.airflow.stage import CONN_ID, Airflow, in_place

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from airflow_mq import MessageQueue, RingConfig, Weight, store
+from airflow_mq import MessageQueue, RingConfig, Weight
+from airflow_mq.engine import store
 from airflow_mq.engine.rules.errors import ConfigRefused
 
 from ..scheduler import Process

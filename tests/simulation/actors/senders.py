@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from airflow_mq import Message, Weight
-from airflow_mq.engine.rules.errors import CommitInDoubt, MessageQueueError, Refused
 from airflow_mq.engine.queue import Inline
+from airflow_mq.engine.rules.errors import CommitInDoubt, MessageQueueError, Refused
 
 from ..clock import SECOND
 from ..messages import Call, Sent

@@ -6,9 +6,9 @@ from contextlib import closing
 from random import Random
 
 from airflow_mq import Batch, Delivery, Outcome, Overweight, Weight, batch_processor
-from airflow_mq.engine.rules.outcome import DONE
 from airflow_mq.engine.queue.service import service_ring
 from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.rules.outcome import DONE
 
 from ..scheduler import Process
 from ..world import World

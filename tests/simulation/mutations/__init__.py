@@ -15,97 +15,97 @@ __all__ = ["MUTATIONS", "PACKAGE", "Mutation"]
 MUTATIONS: Sequence[Mutation] = (
     # Tokens, leases and holders.
     _bug(
-        "settle without the token check", "store/sql/block.sql",
+        "settle without the token check", "engine/store/sql/block.sql",
         "-- SQLite has one writing transaction only.\n{part block}\nWHERE b.ring = :ring AND b.token = :token\n",
         "-- SQLite has one writing transaction only.\n{part block}\n"
         "WHERE b.ring = :ring AND (b.token = :token OR b.state = 0)\nORDER BY b.state LIMIT 1\n",
     ),
     _bug(
-        "renewal that moves a deadline back", "store/sql/block.sql",
+        "renewal that moves a deadline back", "engine/store/sql/block.sql",
         "max(deadline, :now + CAST(coalesce(:seconds, seconds) * 1000000 AS INTEGER))",
         "(:now + CAST(coalesce(:seconds, seconds) * 1000000 AS INTEGER))",
     ),
     _bug(
-        "slice written without the fence", "queue/service.py",
+        "slice written without the fence", "engine/queue/service.py",
         "if locked.state.lease_token != self.token:", "if False:",
     ),
     _bug(
-        "plan with a weigher written without the fence", "queue/blocks/plan.py",
+        "plan with a weigher written without the fence", "engine/queue/blocks/plan.py",
         "if locked.state.lease_token != token:", "if False:",
     ),
     *(_bug(*texts) for texts in ENDS),
     _bug(
-        "ring's lease compared with the client's clock", "queue/session.py",
+        "ring's lease compared with the client's clock", "engine/queue/session.py",
         "if state.lease_until <= locked.now:", "if state.lease_until <= int(time.time() * 1_000_000):",
     ),
     _bug(
-        "block's deadline compared with the client's clock", "queue/blocks/settlement.py",
+        "block's deadline compared with the client's clock", "engine/queue/blocks/settlement.py",
         "unit.blocks.dead(self.ring_id, unit.now())", "unit.blocks.dead(self.ring_id, int(time.time() * 1_000_000))",
         "if dead and row.deadline > ring.locked.now:", "if False:",
     ),
     _bug(
-        "set-aside message executed by two blocks", "queue/blocks/blocks.py",
+        "set-aside message executed by two blocks", "engine/queue/blocks/blocks.py",
         "            refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
     ),
     _bug(
-        "set-aside message executed in place beside a block", "queue/execution.py",
+        "set-aside message executed in place beside a block", "engine/queue/execution.py",
         "                    refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
     ),
     _bug(
-        "message executed that was processed", "core/overweight.py",
+        "message executed that was processed", "engine/rules/overweight.py",
         "    if mark == PROCESSED:\n        raise AlreadyProcessed", "    if False:\n        raise AlreadyProcessed",
     ),
     _bug(
-        "reaping a page of which a block holds a message", "queue/admin.py",
+        "reaping a page of which a block holds a message", "engine/queue/admin.py",
         "            refuse_claimed_page(unit, self.ring_id, name, page)\n", "",
     ),
     _bug(
-        "expiry of a held message", "queue/set_aside.py",
+        "expiry of a held message", "engine/queue/set_aside.py",
         "                        refuse_claimed_by_hand(unit, self.ring_id, message.address)\n", "",
     ),
     _bug(
-        "ordered queue claimed while it is in flight", "store/working_set/books.py",
+        "ordered queue claimed while it is in flight", "engine/store/working_set/books.py",
         "if row.in_flight and (self.skip_in_flight or self.working_set.is_ordered(book)):",
         "if row.in_flight and self.skip_in_flight:",
     ),
     _bug(
-        "absurd use charged in full", "core/paths.py",
+        "absurd use charged in full", "engine/rules/paths.py",
         "    parts = min(parts, MOST_DEBT)\n", "",
         "book.deficit = max(book.deficit - parts, -MOST_DEBT)", "book.deficit -= parts",
     ),
     # Inbox and ring.
     _bug(
-        "inbox cut by a cursor over ids", "store/working_set/inbox.py",
+        "inbox cut by a cursor over ids", "engine/store/working_set/inbox.py",
         "return min(self.after, self.horizon - 1)", "return self.after",
         "        reached = self.horizon\n", "        reached = max(self.horizon, self.after + 1)\n",
         "min(self.next_id, reached)", "min(self.next_id, self.after + 1)",
         store="postgres",
     ),
     _bug(
-        "rows ahead of the floor forgotten while they are stored", "store/working_set/writer.py",
+        "rows ahead of the floor forgotten while they are stored", "engine/store/working_set/writer.py",
         "cut.ahead - known | self.existing(origin, known)", "cut.ahead - known",
         store="postgres",
     ),
     _bug(
-        "horizon past an uncommitted sender", "store/horizon.py",
+        "horizon past an uncommitted sender", "engine/store/horizon.py",
         "certain = [pair for pair in known if pair[0] <= oldest]", "certain = known",
         store="postgres",
     ),
     _bug(
-        "queue leaves the ring and keeps its ticket", "store/working_set/writer.py",
+        "queue leaves the ring and keeps its ticket", "engine/store/working_set/writer.py",
         "tickets.get(origin, stored.ticket) if book.is_ready else None", "tickets.get(origin, stored.ticket)",
     ),
     _bug(
-        "due message is copied into its queue", "store/sqlite.py",
+        "due message is copied into its queue", "engine/store/sqlite.py",
         '            unit.run_for("delete_due", {"id": due})\n', "",
     ),
     _bug(
-        "delayed message joins its queue early", "queue/session.py",
+        "delayed message joins its queue early", "engine/queue/session.py",
         "self.store.promote_due(unit, self.ring_id, locked.now)",
         "self.store.promote_due(unit, self.ring_id, locked.now + 600_000_000)",
     ),
     _bug(
-        "shared inbox row deleted with its first page", "store/sql/inbox.sql",
+        "shared inbox row deleted with its first page", "engine/store/sql/inbox.sql",
         "DELETE FROM {s}mail\nWHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (\n"
         "    SELECT 1 FROM {s}page p\n    WHERE p.ring = :ring AND p.origin = :origin AND p.page BETWEEN",
         "DELETE FROM {s}mail\nWHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (\n"
@@ -113,101 +113,101 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     # Senders.
     _bug(
-        "key remembered before the message", "queue/sending/sender.py",
+        "key remembered before the message", "engine/queue/sending/sender.py",
         "        refused[place] = row.size\n    return refused\n",
         "        refused[place] = row.size\n    if keys:\n"
         '        unit.connection.execute("COMMIT")\n        unit.connection.execute("BEGIN IMMEDIATE")\n'
         "    return refused\n",
     ),
     _bug(
-        "key not remembered", "store/inbox.py",
+        "key not remembered", "engine/store/inbox.py",
         'return bool(self.unit.run("claim_key", ring=ring, now=now, window=window, **values))',
         'return bool(self.unit.run("claim_key", ring=ring, now=now, window=window, **values)) or True',
     ),
     _bug(
-        "command commits the caller's transaction", "store/guest.py",
+        "command commits the caller's transaction", "engine/store/guest.py",
         '            plain.execute(f"RELEASE {_SAVEPOINT}")\n        except BaseException as error:',
         '            plain.execute("COMMIT")\n            plain.execute("BEGIN IMMEDIATE")\n'
         "        except BaseException as error:",
     ),
     _bug(
-        "transfer of the bytes of a neighbour", "queue/sending/commands.py",
+        "transfer of the bytes of a neighbour", "engine/queue/sending/commands.py",
         "sum(lengths[:place]), self.size)", "sum(lengths[: place + 1]), self.size)",
     ),
     # Weight, attempts and outcomes.
     _bug(
-        "weight budget off by one", "core/weight.py",
+        "weight budget off by one", "engine/rules/weight.py",
         "return Weight(self.limit[0] - self.time, self.limit[1] - self.size)",
         "return Weight(self.limit[0] - self.time + 1, self.limit[1] - self.size)",
     ),
-    _bug("attempt not counted", "core/service.py", "attempts=note.attempts + 1)", "attempts=note.attempts)"),
+    _bug("attempt not counted", "engine/rules/service.py", "attempts=note.attempts + 1)", "attempts=note.attempts)"),
     _bug(
-        "message that waits aside keeps its place, too", "core/service.py",
+        "message that waits aside keeps its place, too", "engine/rules/service.py",
         "        working_set.put_off(book, page, item, due)\n        mark_gone(working_set, book, page, item)\n",
         "        working_set.put_off(book, page, item, due)\n",
     ),
     _bug(
-        "message that waits aside joins its queue at once", "core/service.py",
+        "message that waits aside joins its queue at once", "engine/rules/service.py",
         "working_set.put_off(book, page, item, due)", "working_set.put_off(book, page, item, working_set.now)",
     ),
     _bug(
-        "message that waits aside is forgotten", "store/working_set/writer.py",
+        "message that waits aside is forgotten", "engine/store/working_set/writer.py",
         "            self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])\n",
         "",
     ),
     _bug(
-        "message that waits aside loses its attempts", "core/working_set.py",
+        "message that waits aside loses its attempts", "engine/rules/working_set.py",
         "        note = page.note(item)\n        headers", "        note = page.note(item)._replace(attempts=0)\n        headers",
     ),
     _bug(
-        "message behind one that went back is processed in place", "core/service.py",
+        "message behind one that went back is processed in place", "engine/rules/service.py",
         "            return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0\n"
         "        page.first_index += 1\n",
         "            page.first_index += 1\n            return None, 0\n        page.first_index += 1\n",
     ),
     _bug(
-        "messages of an outcome are not sent", "core/settle.py",
+        "messages of an outcome are not sent", "engine/rules/settle.py",
         "                self.working_set.post_all(outcome.enqueue)\n", "                pass\n",
     ),
     _bug(
-        "expired message deleted without an event", "core/service.py",
+        "expired message deleted without an event", "engine/rules/service.py",
         "    working_set.emit(Fate.EXPIRED, book.origin, page.index, item, id_)\n", "",
     ),
     _bug(
-        "processed message still counted", "core/service.py",
+        "processed message still counted", "engine/rules/service.py",
         '    """Count a message as processed."""\n    book.message_count -= 1\n', '    """Count a message as processed."""\n',
     ),
     _bug(
-        "claims of an ended block stay", "store/blocks.py",
+        "claims of an ended block stay", "engine/store/blocks.py",
         '        self.unit.put("delete_claims", block=block)\n', "",
     ),
     _bug(
-        "requeued message stays set aside, too", "core/overweight.py",
+        "requeued message stays set aside, too", "engine/rules/overweight.py",
         "    mark_gone(working_set, book, page, address.index)\n", "",
     ),
     # Progress behind many queues.
     _bug(
-        "no look past queues that do not fit", "core/deficit.py",
+        "no look past queues that do not fit", "engine/rules/deficit.py",
         "            self._look_on(LOOK_PAST)\n", "            pass\n",
         runs="crowd",
     ),
     _bug(
-        "no look past queues that do not fit, with paths", "core/paths.py",
+        "no look past queues that do not fit, with paths", "engine/rules/paths.py",
         "self._service_found(look_on(self.ladder, self.ring, LOOK_PAST, ()))", "self._service_found(())",
         runs="crowd",
     ),
     _bug(
-        "place of the last look not remembered", "queue/walk.py",
+        "place of the last look not remembered", "engine/queue/walk.py",
         "    guaranteed: list[str] = []\n", "    working_set.loader.ring.look_anew()\n    guaranteed: list[str] = []\n",
         runs="crowd",
     ),
     _bug(
-        "queues that give nothing count as queues of the block", "core/service.py",
+        "queues that give nothing count as queues of the block", "engine/rules/service.py",
         "len(self.givers) >= most or len(self.serviced) >= most + IN_VAIN", "len(self.serviced) >= most",
         runs="crowd",
     ),
     _bug(
-        "block that took nothing does not look further", "queue/blocks/plan.py",
+        "block that took nothing does not look further", "engine/queue/blocks/plan.py",
         "self.goes_on = ladder.is_cut_short and not took", "self.goes_on = False",
         runs="crowd",
     ),

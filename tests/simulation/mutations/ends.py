@@ -7,59 +7,59 @@ from collections.abc import Sequence
 #: Name and file of each, then texts of today, each followed by the text that replaces it.
 ENDS: Sequence[Sequence[str]] = (
     (
-        "verdict judged without its reports when it is applied (3)", "queue/blocks/settlement.py",
+        "verdict judged without its reports when it is applied (3)", "engine/queue/blocks/settlement.py",
         "self.settle_claims(working_set, terms.rest, answers, row, terms)",
         "self.settle_claims(working_set, terms.rest, {} if only_first else answers, row, terms)",
     ),
     (
-        "report that comes after the end of its block (3)", "store/sql/block.sql",
+        "report that comes after the end of its block (3)", "engine/store/sql/block.sql",
         "SELECT :id, b.id, :data FROM {s}block b\nWHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline",
         "SELECT :id, b.id, :data FROM {s}block b\nWHERE b.ring = :ring AND b.token = :token AND b.deadline",
     ),
     (
-        "ring read before recorded ends are applied (8)", "queue/session.py",
+        "ring read before recorded ends are applied (8)", "engine/queue/session.py",
         "return bool(locked.state.ends) and not tried and self.ends is not None", "return False",
     ),
     (
-        "ends applied with the latest first (10)", "store/sql/block.sql",
+        "ends applied with the latest first (10)", "engine/store/sql/block.sql",
         "ORDER BY e.number\n", "ORDER BY e.number DESC\n",
     ),
     (
-        "part of an end applied twice (10)", "store/blocks.py",
+        "part of an end applied twice (10)", "engine/store/blocks.py",
         '        self.unit.put("delete_claims_before", block=block, seq=seq)\n', "",
     ),
     (
-        "cursor forgets where ordered queues stopped (10)", "queue/blocks/ends.py",
+        "cursor forgets where ordered queues stopped (10)", "engine/queue/blocks/ends.py",
         "        settler.stopped.update(self.stopped)\n        settler.left.update(self.left)\n", "",
     ),
     (
-        "end applied and not forgotten (10)", "queue/blocks/settlement.py",
+        "end applied and not forgotten (10)", "engine/queue/blocks/settlement.py",
         "            unit.blocks.forget_end(self.ring_id, row.id)\n", "",
     ),
     (
-        "claims forgotten when the end is recorded (11)", "queue/blocks/settlement.py",
+        "claims forgotten when the end is recorded (11)", "engine/queue/blocks/settlement.py",
         "            unit.blocks.record_end(",
         "            unit.blocks.forget_claims(row.id)\n            unit.blocks.record_end(",
     ),
     (
-        "readers show recorded ends as in flight (12)", "queue/session.py",
+        "readers show recorded ends as in flight (12)", "engine/queue/session.py",
         "if ring.ends and self.ends is not None and unit.reads_reports():", "if False:",
     ),
     (
-        "block applied beside the holder of the ring (13)", "queue/session.py",
+        "block applied beside the holder of the ring (13)", "engine/queue/session.py",
         "                if self._other_holder(locked, None) is not None:\n                    yield Ending(unit, locked, None)\n"
         "                    return\n", "",
     ),
     (
-        "recorded end not counted, so that no holder looks for it (13)", "store/blocks.py",
+        "recorded end not counted, so that no holder looks for it (13)", "engine/store/blocks.py",
         '        self.unit.put("count_ends", ring=ring, more=1)\n', "",
     ),
     (
-        "end that cannot be applied stops the ring (14)", "queue/blocks/settlement.py",
+        "end that cannot be applied stops the ring (14)", "engine/queue/blocks/settlement.py",
         "if trial.end is None or passes:", "if True:",
     ),
     (
-        "end set apart that nothing shows (14)", "queue/blocks/blocks.py",
+        "end set apart that nothing shows (14)", "engine/queue/blocks/blocks.py",
         "failed=True) if end.error]", "failed=True) if not end.error]",
     ),
 )  # fmt: skip

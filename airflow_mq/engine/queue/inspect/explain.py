@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from ....words import capitalised, many, when
 from ...rules.blob import Reference
 from ...rules.claims import Claim, ClaimRun, Scales, Verdict
 from ...rules.config import RingConfig
@@ -22,7 +23,6 @@ from ...rules.weight import LARGEST, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, PLANNED, BlockRow, standing_of
 from ...store.unit import Unit
-from ....words import capitalised, many, when
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
 from ..session import RingSession

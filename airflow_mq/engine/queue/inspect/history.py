@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
+from ....words import when
 from ...rules.blob import Reference
 from ...rules.errors import InvalidInput
 from ...rules.events import ERRORS, Event, EventRun, Fate
@@ -19,7 +20,6 @@ from ...store.events import EventRow
 from ...store.rows import PLANNED, StoredInboxRow, rows_of, split_row, was_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
-from ....words import when
 from ..session import RingSession
 from ..values import moment
 from .events import READS, ROWS, runs_of

@@ -455,8 +455,8 @@ class Inspect:
     def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
         """Return promised and received shares and waits of each origin in the latest blocks of the ledger.
 
-        `airflow_mq.engine.rules.fairness` defines the figures. Current shares, leasts and mosts apply. Queues that wait now
-        are included, even if no block came to them. If more than 100,000 wait, the first ones in the ring's order are
+        `rules.fairness` defines the figures. Current shares, leasts and mosts apply. Queues that wait now are
+        included, even if no block came to them. If more than 100,000 wait, the first ones in the ring's order are
         included, and `Fairness.partial` is set.
 
         :param blocks: number of blocks

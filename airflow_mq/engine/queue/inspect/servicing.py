@@ -8,11 +8,11 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
+from ....words import span, when
 from ...rules.config import DAY
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
-from ....words import span, when
 from ..servers import Server, server_of, servers_of
 from ..values import moment
 from .queues import QueueState

@@ -4,7 +4,7 @@
     inboxes    stranded rows, and their repair
     payloads   external payloads, and the messages that refer to them
 
-`core.invariants` defines the invariants of a single book.
+`rules.invariants` defines the invariants of a single book.
 """
 
 from __future__ import annotations

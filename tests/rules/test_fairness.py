@@ -11,8 +11,8 @@ from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, jain, judge
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.weight import Weight
-from tests.core import plain_fairness as plain
-from tests.core.plain_fairness import Round
+from tests.rules import plain_fairness as plain
+from tests.rules.plain_fairness import Round
 
 
 def line(origin: str, granted: int, reason: str, messages: int | None = None) -> Entry:

@@ -19,7 +19,7 @@ from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.orders import shuffled
 from airflow_mq.engine.rules.overweight import discard, reap_page
 from airflow_mq.engine.rules.weight import Costs, Weight
-from tests.core.memory import Scene
+from tests.rules.memory import Scene
 
 # Servicing.
 

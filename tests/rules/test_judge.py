@@ -12,7 +12,7 @@ from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, Takes, jud
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.weight import Weight
-from tests.core import plain_fairness as plain
+from tests.rules import plain_fairness as plain
 
 REASONS = ("limit", "spent", "emptied", "yielded", "paused", "in flight", "backoff")
 PATHS = ("a", "b", "c", "a/x", "a/y", "b/z", "a/x/1", "a/x/2", "c/q/w")

@@ -23,7 +23,7 @@ def steps_of(call: Callable[[], object]) -> int:
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal steps
-        if not frame.f_code.co_filename.endswith("core/settle.py"):
+        if not frame.f_code.co_filename.endswith("rules/settle.py"):
             return None
         steps += event == "line"
         return trace
