@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
-BUSY_SECONDS = 60.0
 MOST_QUEUES = 1_000
 NO_FILE_STORE = (
     "no store can be read here; make one with `airflow-mq store upgrade`, or look at the path and at who may read it"
@@ -205,7 +204,7 @@ def _open_file(address: StoreAddress) -> sqlite3.Connection:
 
     assert address.path is not None
     refuse_foreign_log(address.path)
-    return sqlite3.connect(address.file_uri("rw"), uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+    return sqlite3.connect(address.file_uri("rw"), uri=True, timeout=60.0, check_same_thread=False)
 
 
 # -- Kafka, by its own hook --

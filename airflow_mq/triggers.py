@@ -51,8 +51,6 @@ T = TypeVar("T")
 POLL_INTERVAL = 5.0
 #: Seconds after which an event is repeated while its cause lasts, in case the first was lost.
 REPEAT_AFTER = 300.0
-#: Seconds until a second read after a notification: a sender notifies at most four times a second.
-SECOND_READ = 0.3
 #: Seconds after which a read of the store is abandoned.
 READ_SECONDS = 30.0
 #: Seconds until a failed store is read again: the first time, and at most.
@@ -299,7 +297,8 @@ class Poller:
         """Sleep until a notification, at most `seconds`."""
         if self._read_again:
             self._read_again = False
-            await asyncio.sleep(SECOND_READ)
+            # A sender notifies at most four times a second.
+            await asyncio.sleep(0.3)
         elif self._listening is None:
             await asyncio.sleep(seconds)
         else:

@@ -14,9 +14,6 @@ from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
-#: Paused origins listed one by one.
-MOST_PAUSED = 500
-
 
 class Pause(Schema):
     """A paused origin, with the reason and the end of its pause."""
@@ -63,7 +60,7 @@ def paused(conn_id: str, ring: str, user: Reader) -> Pauses:
     """Return paused origins, with and without waiting messages."""
     with opened(conn_id, ring) as queue:
         found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
-    return Pauses(rows=[Pause.model_validate(pause) for pause in found[:MOST_PAUSED]], total=len(found))
+    return Pauses(rows=[Pause.model_validate(pause) for pause in found[:500]], total=len(found))
 
 
 @router.post("/pause", dependencies=[Depends(same_site_only)])

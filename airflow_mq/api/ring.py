@@ -22,14 +22,8 @@ from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
-#: Queues that are drawn one by one.
-ARCS = 60
-#: Overdue plans that a response names: one for each DAG that some origin waits for.
-MOST_OVERDUE = 3
 #: Seconds that the first response waits for exact totals.
 WAIT = 0.03
-#: Upper bound of the number of set-aside messages.
-MOST_SET_ASIDE = 10_000
 #: Waiting queues whose promised share is computed.
 WAITING = 200
 #: Rows of the fairness table, and violations that a response lists.
@@ -142,9 +136,9 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
     The totals of a large ring are lower bounds at first, and exact (`exact`) once all queues are counted.
     """
     with opened(conn_id, ring) as queue:
-        state, config = queue.inspect.ring(ARCS), queue.config
+        state, config = queue.inspect.ring(60), queue.config
         survey = counted(conn_id, queue, WAIT)
-        paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(MOST_SET_ASIDE)
+        paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(10_000)
         latest = queue.blocks.list(limit=1, entries=True)
         overdue = queue.inspect.servicing().of_queues(state.queues, paused_by(user))
     arcs = [_arc(arc, survey, is_head=place == 0) for place, arc in enumerate(state.queues)]
@@ -173,7 +167,8 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         arcs=arcs,
         rest=Rest(queues=ready - len(arcs), messages=messages - drawn_messages, bytes=size - drawn_bytes),
         last_block=block_of(latest[0]) if latest else None,
-        overdue=[found.sentence for found in overdue[:MOST_OVERDUE]],
+        # One for each DAG that some origin waits for.
+        overdue=[found.sentence for found in overdue[:3]],
     )
 
 

@@ -29,8 +29,6 @@ _FEW, _MANY, _SENTENCE, _SENTENCES = 3, 8, 3, 3
 _EMPTY = "the ring is empty; send something: airflow-mq enqueue acme 'an order'"
 #: The mark of bars, where the terminal knows it.
 _BLOCK = "█"
-#: The height below which there is no room for the store and the ring's settings.
-_SMALL = 12
 #: Width of the clock.
 _CLOCK = 20
 #: Seconds after which a reading counts as old, beyond the interval.
@@ -72,7 +70,8 @@ class Frame:
 
     def _fitted(self, width: int, height: int, mark: str) -> list[Text]:
         look = self.look
-        if height < _SMALL:
+        # There is no room for the store and the ring's settings.
+        if height < 12:
             top = _flow(_totals(look), width)[: 2 if height > 6 else 1]
         else:
             top = header(look, self.store, width)[:6]

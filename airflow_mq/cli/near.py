@@ -12,9 +12,6 @@ from ..engine.rules.nearest import nearest
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
 
-#: Origins that are compared with one that has no messages.
-NEAR = 1_000
-
 
 def near_origin(queue: MessageQueue, name: str) -> str | None:
     """Return the origin with messages that is most like a name, if it is another one.
@@ -22,7 +19,7 @@ def near_origin(queue: MessageQueue, name: str) -> str | None:
     Those that begin with the same character are compared first: there may be many more origins.
     """
     for prefix in (name[:1], ""):
-        found = nearest(name, [origin for origin, held in queue.footprints(prefix, limit=NEAR) if held.count])
+        found = nearest(name, [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count])
         if found is not None:
             return None if found == name else found
     return None

@@ -21,7 +21,6 @@ from .values import message_id, words
 if TYPE_CHECKING:
     from ..engine.queue import Enqueued, MessageQueue
 
-_PIECE = 1 << 20
 _EMPTY = "no external payloads; send one: airflow-mq enqueue acme --blob orders.parquet"
 _COLUMNS: Columns = (
     ("hash", lambda one: one.hash.hex()),
@@ -94,7 +93,7 @@ def get(session: Session, args: Namespace) -> None:
         file = stack.enter_context(queue.payloads.open(args.hash))
         out: IO[bytes] = stack.enter_context(open(args.output, "wb")) if args.output else sys.stdout.buffer
         done = 0
-        while data := file.read(_PIECE):
+        while data := file.read(1 << 20):
             out.write(data)
             done += len(data)
             tell(f"{done:,} bytes")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 #: The pause after a reading, at least, as a multiple of its duration.
 REST = 2.0
-#: Drawings per second: the terminal may change its size.
-DRAWINGS = 2
 #: Width of a frame without a terminal and without COLUMNS.
 WIDTH = 100
 
@@ -114,7 +112,8 @@ def _watch(watcher: Watcher, store: str, interval: float) -> None:
         frame,
         console=Console(file=sys.stdout, highlight=False),
         screen=True,
-        refresh_per_second=DRAWINGS,
+        # The terminal may change its size.
+        refresh_per_second=2,
         redirect_stdout=False,
         redirect_stderr=False,
     )

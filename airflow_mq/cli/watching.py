@@ -18,8 +18,6 @@ from ..engine.store import open_store
 from ..engine.store.bounded import within
 from ..engine.store.files import identity
 
-#: Time-out of one reading, in seconds.
-LOOK_SECONDS = 30.0
 #: Totals are counted again after this multiple of the time that they took: a large ring takes its server seconds.
 REST = 10.0
 #: Seconds over which rates are computed.
@@ -81,7 +79,7 @@ class Watcher:
     def look(self) -> Look:
         """Read the ring; raise an error of the store, and reopen it at the next call."""
         try:
-            with within(LOOK_SECONDS):
+            with within(30.0):
                 if self._queue is not None and self._file != _identity(self._queue):
                     # Another file, or none, is at the place of the store.
                     self.close()

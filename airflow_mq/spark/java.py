@@ -25,7 +25,6 @@ from ..engine.rules.errors import MessageQueueError
 
 LEAST_VERSION = 17
 MODULE = "--add-modules=jdk.incubator.vector"
-_ASK_SECONDS = 60
 
 _SCRIPT = """\
 #!/bin/sh
@@ -111,7 +110,7 @@ def _ask(java: Path) -> tuple[int | None, bool]:
     for flags, has_module in (([MODULE], True), ([], False)):
         try:
             asked = subprocess.run(  # noqa: S603 - a Java that this machine names
-                [java, *flags, "-version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+                [java, *flags, "-version"], capture_output=True, text=True, timeout=60, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return None, False

@@ -35,8 +35,6 @@ from .traces import Run, Step, read_runs
 
 #: Events of the pallet; further events of this package are not compared.
 CONTRACT = {"Processed", "ProcessingFailed", "OverweightEnqueued", "PageReaped"}
-#: Probability of an integrity check after a step; traces do not contain it.
-CHECKED = 0.1
 #: Probability of reading the footprint of a single origin beside those of all.
 SINGLE = 0.3
 #: Seconds to wait for a locked store.
@@ -114,7 +112,8 @@ class Replay:
                     expected[name], found[name] = [], []
                 self._compare(number, step, "footprints", self._footprints())
                 self._compare(number, step, "state", observe(self.queue))
-            if number == last or self.chance.random() < CHECKED:
+            # Traces do not contain the check.
+            if number == last or self.chance.random() < 0.1:
                 self._differ(number, do, "check", [], list(map(str, self.queue.check())))
 
     def _compare(self, number: int, step: Step, field: str, found: object) -> None:

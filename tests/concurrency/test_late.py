@@ -8,7 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.engine.store import Outgoing, parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.rows import InboxRow
 from airflow_mq.engine.store.unit import Unit
 from airflow_mq.engine.store.working_set import inboxes
 
@@ -31,7 +32,7 @@ def send(queue: MessageQueue, stack: ExitStack, origin: str, *payloads: bytes) -
 
 def send_in(unit: Unit, queue: MessageQueue, origin: str, *payloads: bytes) -> None:
     for payload in payloads:
-        queue.store.send(unit, queue.session.ring_id, [Outgoing(origin, len(payload), 1, False, b"", b"", payload)])
+        queue.store.send(unit, queue.session.ring_id, [InboxRow(origin, 0, len(payload), 1, False, b"", b"", payload)])
 
 
 @pytest.mark.parametrize("ready", ["never seen", "seen", "ready"])

@@ -16,7 +16,8 @@ from airflow_mq import Done, Message, MessageQueue, RingConfig, Weight, batch_pr
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.rules.errors import Busy, InFlight, MessageQueueError, StoreBusy
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.store import Outgoing, parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.rows import InboxRow
 from tests.crash.children import Ended, end_child, start_child
 
 pytestmark = pytest.mark.concurrency
@@ -71,7 +72,7 @@ def send_late(uri: str, sender: int, count: int, log: Log) -> None:
             with queue.store.writing() as unit:
                 for origin in ("hot", f"late {sent % 7}", "hot"):
                     payload = f"{sender}:{sent}".encode()
-                    row = Outgoing(origin, len(payload), 1, False, b"", b"", payload)
+                    row = InboxRow(origin, 0, len(payload), 1, False, b"", b"", payload)
                     queue.store.send(unit, queue.session.ring_id, [row])
                     calls.append(origin.encode() + b"\t" + payload + b"\n")
                     sent += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from unittest import mock
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_mq import Message, MessageQueue, RingConfig
 from airflow_mq.engine.queue.sending import packing
-from airflow_mq.engine.queue.sending.packing import Packer, Spool
+from airflow_mq.engine.queue.sending.packing import PackedCall
 from airflow_mq.engine.rules.config import HEADER_SIZE
 from airflow_mq.engine.rules.errors import InvalidMessage, InvalidOrigin
 from airflow_mq.engine.store import parse, upgrade
@@ -23,14 +24,14 @@ PAIRS = st.lists(st.tuples(st.sampled_from("abc"), PAYLOADS), max_size=6)
 
 @given(PAIRS)
 def test_plain_messages_are_packed_as_those_with_attributes(pairs: list[tuple[str, bytes]]) -> None:
-    plain, single = Packer(CONFIG, {}), Packer(CONFIG, {})
+    plain, single = PackedCall(CONFIG, {}), PackedCall(CONFIG, {})
     try:
-        rows = sorted(packed.row for packed in plain.pack(pairs))
+        rows = sorted(plain.pack(pairs).rows())
     except InvalidMessage:
         with pytest.raises(InvalidMessage):
-            list(single.pack((origin, Message(payload)) for origin, payload in pairs))
+            single.pack((origin, Message(payload)) for origin, payload in pairs)
         return
-    assert rows == sorted(packed.row for packed in single.pack((origin, Message(payload)) for origin, payload in pairs))
+    assert rows == sorted(single.pack((origin, Message(payload)) for origin, payload in pairs).rows())
     assert (plain.count, plain.size) == (len(pairs), sum(len(payload) for _, payload in pairs))
 
 
@@ -38,8 +39,12 @@ def test_plain_messages_are_packed_as_those_with_attributes(pairs: list[tuple[st
 def test_rows_hold_at_most_a_page_and_keep_the_order(lengths: list[tuple[str, int]], stretch: int) -> None:
     pairs = [(origin, bytes([number]) * length) for number, (origin, length) in enumerate(lengths)]
     config = RingConfig(heap_size=1_024)
-    with mock.patch.object(packing, "STRETCH", stretch), mock.patch.object(packing, "HELD", 4_096):
-        rows = [packed.row for packed in Packer(config, {}).pack(pairs)]
+    with (
+        mock.patch.object(packing, "STRETCH", stretch),
+        mock.patch.object(packing, "HELD", 4_096),
+        closing(PackedCall(config, {}).pack(pairs)) as call,
+    ):
+        rows = list(call.rows())
     found: dict[str, bytes] = {}
     for row in rows:
         assert row.size + row.items * HEADER_SIZE <= config.heap_size
@@ -60,16 +65,18 @@ def test_the_last_row_of_each_queue_ends_its_call(sent: list[tuple[str, int, str
         (origin, Message(bytes(length), key=f"{kind} {number}" if kind else None))
         for number, (origin, length, kind) in enumerate(sent)
     ]
-    with mock.patch.object(packing, "STRETCH", stretch), mock.patch.object(packing, "HELD", 500):
-        spool = Spool(Packer(CONFIG, {}).pack(pairs))
-        rows = list(spool.rows([place for place, row in spool.keys.items() if row.key.startswith("used")]))
-        spool.close()
+    with (
+        mock.patch.object(packing, "STRETCH", stretch),
+        mock.patch.object(packing, "HELD", 500),
+        closing(PackedCall(CONFIG, {}).pack(pairs)) as call,
+    ):
+        rows = list(call.rows([place for place, row in call.keys.items() if row.key.startswith("used")]))
     assert not any({row.origin: row.more for row in rows}.values())
 
 
 def test_an_invalid_origin_among_pairs_is_refused() -> None:
     with pytest.raises(InvalidOrigin):
-        list(Packer(CONFIG, {}).pack([("a", b"x"), ("", b"y")]))
+        PackedCall(CONFIG, {}).pack([("a", b"x"), ("", b"y")])
 
 
 @pytest.mark.postgres

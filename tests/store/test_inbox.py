@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_mq.engine.store.horizon import horizon_of
-from airflow_mq.engine.store.rows import StoredInboxRow
+from airflow_mq.engine.store.rows import InboxRow
 from airflow_mq.engine.store.working_set.inbox import Cut, Inbox
 
 #: The step of an actor that has nothing left to do.
@@ -179,7 +179,7 @@ class Holder(Actor):
         found = [id_ for id_ in db.visible() if id_ > inbox.start][:asked]
         look = inbox.look
         if found:
-            inbox.add([StoredInboxRow("a", id_, 1, 1, False, b"", b"") for id_ in found])
+            inbox.add([InboxRow("a", id_, 1, 1, False, b"", b"") for id_ in found])
         inbox.end_look(asked, len(found), look)
 
     def save(self, db: Database, inbox: Inbox, posted: int) -> Cut:

@@ -11,7 +11,7 @@ from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.engine.queue.values import Batch
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.inbox import Inbox
-from airflow_mq.engine.store.rows import StoredInboxRow
+from airflow_mq.engine.store.rows import InboxRow
 from airflow_mq.engine.store.working_set.inbox import Cut
 from airflow_mq.engine.store.working_set.inbox import Inbox as InboxRows
 from airflow_mq.engine.store.working_set.inboxes import MOST_ROWS, InboxLoader, PayloadCache
@@ -32,7 +32,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     after, keep_heaps = Inbox.after, PayloadCache.keep_heaps
 
-    def looked(self: Inbox, *args: Any, **options: Any) -> list[StoredInboxRow]:
+    def looked(self: Inbox, *args: Any, **options: Any) -> list[InboxRow]:
         rows = after(self, *args, **options)
         counts.append(sum(row.items for row in rows))
         return rows

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.engine.rules.changes import Posted
 from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.store.inbox import MANY_ROWS, RowRange
-from airflow_mq.engine.store.rows import LATEST
+from airflow_mq.engine.store.rows import LATEST, PostedRow, posted_row
 from airflow_mq.engine.store.unit import Unit
 
 SENT = 2 * MANY_ROWS
@@ -88,10 +89,10 @@ def test_a_row_that_came_late_stays_when_its_neighbours_are_deleted(queue: Messa
     with queue.store.writing() as unit:
         drawn = unit.fresh_ids(SENT)
         late = drawn.pop(SENT // 2)
-        unit.inbox.insert(ring, [(row_id, "acme", b"in time") for row_id in drawn])
+        unit.inbox.insert(ring, [posted_row(row_id, Posted("acme", b"in time")) for row_id in drawn])
     queue.blocks.release(queue.blocks.plan())
     with queue.store.writing() as unit:
-        unit.inbox.insert(ring, [(late, "acme", b"late")])
+        unit.inbox.insert(ring, [posted_row(late, Posted("acme", b"late"))])
     served: list[bytes] = []
     queue.service_queues(lambda delivery: served.append(delivery.payload))
     assert served == [b"in time"] * len(drawn)
@@ -104,6 +105,6 @@ def test_a_payload_that_lost_bytes_is_reported(queue: MessageQueue) -> None:
     with queue.store.writing() as unit:
         row_id = ids_of(unit, queue, "globex")[-1]
         unit.inbox.delete(ring, [("globex", row_id)])
-        unit.run_for("insert_posted", {"id": [row_id], "origin": ["globex"], "size": [5], "heap": [b"1234"]}, ring=ring)
+        unit.inbox.insert(ring, [PostedRow(row_id, "globex", 5, b"", b"1234", None)])
     with pytest.raises(StoreCorrupt):
         queue.service_queues(lambda delivery: None)

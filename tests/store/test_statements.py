@@ -196,9 +196,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "asides_of_block": {**ASIDES, "block": 77},
     "asides_since_block": {**ASIDES, "arrived": 77},
     "swept_pages": {"origin": "o00100", "page": 0, "last": "\U0010ffff", "limit": 64},
-    "insert_rejoined": {
-        "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
-    },
     "delete_page": {"page": PAGES},
     "delete_shared_mail": {"id": IDS, "page": PAGES},
     "asides": {"page": PAGES},
@@ -209,11 +206,8 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "insert_claim": {"block": LATE, "by_hand": [False] * len(ORIGINS), "seq": PAGES, "data": BYTES},
     "insert_delayed": {
-        "due": 1, "size": 1, "items": 1, "more": False, "origin": "a", "lengths": b"", "attributes": b"", "heap": b"x",
-    },
-    "insert_put_off": {
-        "id": [LATE + number for number in PAGES], "due": ONES, "size": ONES, "attributes": BYTES, "heap": BYTES,
-        "sent_at": ONES,
+        "id": [LATE + number for number in PAGES], "due": ONES, "size": ONES, "items": ONES, "more": [False] * len(PAGES),
+        "lengths": BYTES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
     "put_off_from": {"origin": "o00100", "mark": b"x"},
     "joined_from": {"origin": "o00100", "mark": b"x"},
@@ -238,10 +232,9 @@ VALUES: dict[str, dict[str, Any]] = {
     "blob": {"hash": HASHES[0]},
     "blobs": {"after": HASHES[0], "limit": 100},
     "mail_ids": {"mail": IDS},
-    "insert_posted_blob": {
-        "id": [LATE + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES,
+    "insert_posted": {
+        "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
-    "insert_posted": {"id": [LATE + number for number in PAGES], "size": ONES, "heap": BYTES},
     "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "look_place": 0, "high_place": 0, "marks": "[]"},
     "next_block": {"id": LATE},

@@ -39,8 +39,6 @@ EXAMPLE_DAGS = next(
 )
 #: Airflow's own default; another free port is used where it is taken and none was asked for.
 USUAL_PORT = 8080
-#: Seconds for the DAG files to be read once.
-PARSE_SECONDS = 180.0
 #: Variables of the caller that the components keep: connections, variables, and our configuration.
 KEPT = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__AIRFLOW_MQ__")
 
@@ -146,7 +144,7 @@ def _keep(session: Session, airflow: LiveAirflow, address: StoreAddress) -> bool
     with session.out.progress("starting Airflow") as tell:
         airflow.start()
         tell("reading the DAGs folder")
-        airflow.wait_parsed(PARSE_SECONDS)
+        airflow.wait_parsed(180.0)
     _stay(session, airflow, address)
     return True
 

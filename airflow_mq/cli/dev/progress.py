@@ -22,8 +22,6 @@ from .orders import Summary, by_hand_limit
 PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")
 #: Numbers of queues and blocks that are shown while it runs.
 _QUEUES, _BLOCKS = 13, 3
-#: Seconds between two readings of the ring.
-_EVERY = 0.5
 
 
 class Progress:
@@ -78,7 +76,7 @@ class Progress:
 
     def _see(self) -> Look | None:
         """Return the state of the ring; the previous one while the store is missing or busy."""
-        if time.monotonic() - self._looked_at < _EVERY:
+        if time.monotonic() - self._looked_at < 0.5:
             return self._look
         self._looked_at = time.monotonic()
         with suppress(MessageQueueError):

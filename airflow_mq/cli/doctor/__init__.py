@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 #: Seconds by which two clocks may differ without a note, and without a problem.
 SKEW, MUCH_SKEW = 2.0, 30.0
-#: A shorter lease runs out during normal work.
-SHORT_LEASE = 30.0
 #: The largest number of ready queues that are read.
 LOOKED_AT = 100
-#: A service holds the ring for 30 seconds at a time; no honest hold reaches farther than this.
-FAR_HOLD = 120.0
 
 
 @command(example="$ doctor")
@@ -93,7 +89,8 @@ def _ring(queue: MessageQueue) -> Iterator[Finding]:
     for warning in config.warnings():
         sound = False
         yield wrong(check, warning, f"see `airflow-mq ring show {name}`, then `airflow-mq ring change {name}`")
-    if config.lease < SHORT_LEASE:
+    # A shorter lease runs out during normal work.
+    if config.lease < 30.0:
         sound = False
         yield wrong(
             check,
@@ -167,7 +164,8 @@ def _hold(queue: MessageQueue) -> Iterator[Finding]:
     if servicing.held_until is None:
         return
     left = (servicing.held_until - servicing.now).total_seconds()
-    if left > FAR_HOLD:
+    # A service holds the ring for 30 seconds at a time.
+    if left > 120.0:
         yield wrong(
             check,
             f"{servicing.holder} holds the ring for another {span(left)}, longer than any service does",

@@ -111,7 +111,7 @@ def servers_of(unit: Unit, ring: int) -> list[Server]:
 def _recorded(unit: Unit, ring: int) -> Iterator[Server]:
     for block, at, record in unit.blocks.servers(ring, LATEST_BLOCKS):
         yield server_of(codec.read_json(record), block, at)
-    for block, at, data in unit.ledger.heads(ring, LATEST_PAGES):
+    for block, at, data, _ in unit.ledger.heads(ring, LATEST_PAGES):
         record = codec.unpack_ledger_head(bytes(data)).get("server")
         if record is not None:
             yield server_of(record, block, at)

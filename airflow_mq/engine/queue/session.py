@@ -337,7 +337,7 @@ class RingSession:
         try:
             yield
         except StoreCorrupt:
-            if unit.rings.floors(self.ring_id).version == current().loader.state.version:
+            if unit.rings.state(self.ring_id).version == current().loader.state.version:
                 raise
             raise error from None
 
@@ -475,7 +475,7 @@ class RingSession:
 
     def _many_newcomers(self) -> bool:
         with self.store.loose() as unit:
-            after = unit.rings.floors(self.ring_id).look_floor - 1
+            after = unit.rings.state(self.ring_id).look_floor - 1
             return len(unit.inbox.next_queues(self.ring_id, after, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
     def sweep_payloads(self, working_set: StoredSet) -> None:

@@ -9,13 +9,12 @@ from .characters import visible
 
 #: Names that an error lists.
 MOST_SUGGESTED = 30
-#: Characters of a name that are compared: the time grows with their square.
-COMPARED = 200
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the existing name that is most like a name, if any is."""
-    return next(iter(get_close_matches(name[:COMPARED], list(names), n=1)), None)
+    # The time grows with the square of the length.
+    return next(iter(get_close_matches(name[:200], list(names), n=1)), None)
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from .characters import shown
 from .config import MOST_HEADERS
 from .errors import InvalidOutcome
-from .message import MOST_TEXT_BYTES, Message, check_headers, check_payload
+from .message import ID_BYTES, MOST_TEXT_BYTES, Message, check_headers, check_payload
 from .permit import OPEN, Permit
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
@@ -119,8 +119,6 @@ NEVER_BEGUN = "no worker began it"
 Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached | Transferred
 
 DONE = Done()
-#: Length of a message's id.
-ID_BYTES = 32
 
 
 def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> Outcome:

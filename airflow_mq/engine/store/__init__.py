@@ -13,7 +13,7 @@ from .address import StoreAddress, parse
 from .files import refuse_network_file_system
 from .schema import schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
-from .store import AnyStore, Outgoing, Store
+from .store import AnyStore, Store
 from .version import SchemaStatus
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Outgoing",
     "SchemaStatus",
     "SenderGrant",
     "Store",

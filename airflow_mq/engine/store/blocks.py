@@ -52,14 +52,6 @@ class EndRow(NamedTuple):
         return sent is None or not set(names).isdisjoint(sent)
 
 
-class ServerRow(NamedTuple):
-    """A process that planned a block."""
-
-    block: int
-    at: int
-    server: Any
-
-
 class Blocks(Repository):
     """Blocks of a ring."""
 
@@ -106,9 +98,9 @@ class Blocks(Repository):
         """Return blocks past their deadline, for display."""
         return self._blocks("overdue_blocks", ring=ring, now=now)
 
-    def servers(self, ring: int, limit: int) -> list[ServerRow]:
-        """Return the processes that planned the latest blocks, with the latest block of each."""
-        return [ServerRow(*row) for row in self.unit.rows("block_servers", ring=ring, before=LATEST, limit=limit)]
+    def servers(self, ring: int, limit: int) -> list[tuple[int, int, Any]]:
+        """Return the latest block of each process that planned some, when it was planned, and the process."""
+        return self.unit.rows("block_servers", ring=ring, before=LATEST, limit=limit)
 
     def renew(self, ring: int, token: bytes, seconds: float | None, now: int) -> int | None:
         """Extend the deadline of a live block, by its own seconds unless others are given; None if it does not live."""

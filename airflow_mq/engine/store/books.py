@@ -15,18 +15,11 @@ _COLUMNS = BookRow._fields[:11]
 
 
 class LineRow(NamedTuple):
-    """A ready book of a ring with paths."""
+    """The place of a ready book."""
 
     ticket: int
     origin: str
     deficit: int
-
-
-class TurnRow(NamedTuple):
-    """The place of a ready book."""
-
-    origin: str
-    ticket: int
 
 
 class TicketsRow(NamedTuple):
@@ -134,9 +127,9 @@ class Books(Repository):
         rows = self.unit.soon("guaranteed", ring=ring)
         return lambda: [origin for (origin,) in rows()]
 
-    def turns(self, ring: int, limit: int) -> list[TurnRow]:
+    def turns(self, ring: int, limit: int) -> list[LineRow]:
         """Return ready books in ring order."""
-        return [TurnRow(*row) for row in self.unit.rows("turns", ring=ring, limit=limit)]
+        return [LineRow(*row) for row in self.unit.rows("turns", ring=ring, limit=limit)]
 
     def totals(self, ring: int, limit: int, *, oldest: bool) -> list[TotalsRow]:
         """Return the deepest or oldest queues, each with the totals of the ring."""

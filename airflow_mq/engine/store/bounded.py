@@ -26,8 +26,6 @@ from .postgres_errors import NoReply
 
 #: Seconds that an answer may come after the server's own time-out.
 GRACE = 2.0
-#: Seconds to spend on asking the server to cancel an abandoned statement.
-CANCEL_SECONDS = 1.0
 #: States of a result without an error, and the error of a connection that has no further answer.
 SUCCESSES = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.PIPELINE_ABORTED})
 LOST = "the connection is lost"
@@ -159,6 +157,6 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         with suppress(psycopg.Error, OSError):
             # Older versions of libpq would wait here without any bound.
             if capabilities.has_cancel_safe():
-                self.cancel_safe(timeout=CANCEL_SECONDS)
+                self.cancel_safe(timeout=1.0)
         with suppress(psycopg.Error):
             self.close()

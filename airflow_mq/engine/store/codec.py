@@ -58,8 +58,6 @@ _compact = json.JSONEncoder(separators=(",", ":")).encode
 _ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error, zlib.error)
 #: Number of one-byte messages in the largest possible heap: no row is longer.
 _MOST_NUMBERS = (1 << 30) // 6
-#: The most events without message ids in a row: they are about pages and queues.
-_MOST_UNNAMED = 1 << 16
 
 
 @contextmanager
@@ -242,7 +240,8 @@ def _events(origin: str, data: bytes) -> Iterator[EventRun]:
         offset += _RUN.size
         detail = data[offset : offset + length].decode()
         offset += length
-        if count > (len(data) // 32 if flags & 1 else _MOST_UNNAMED):
+        # Events without message ids are about pages and queues.
+        if count > (len(data) // 32 if flags & 1 else 1 << 16):
             raise ValueError(f"its head promises {count:,} events")
         ids = [b""] * count
         if flags & 1:

@@ -89,14 +89,6 @@ class LedgerRow(NamedTuple):
     id: int
 
 
-class LedgerHeadRow(NamedTuple):
-    """The beginning of an entry in the ledger."""
-
-    block: int
-    at: int
-    data: bytes
-
-
 class Ledger(Repository):
     """The ledger of a ring."""
 
@@ -119,9 +111,9 @@ class Ledger(Repository):
         rows = self.unit.rows("ledger", ring=ring, before=before, first=first, limit=limit)
         return [LedgerRow(*row) for row in rows]
 
-    def heads(self, ring: int, limit: int) -> list[LedgerHeadRow]:
+    def heads(self, ring: int, limit: int) -> list[LedgerRow]:
         """Return the beginnings of the latest entries."""
-        return [LedgerHeadRow(*row) for row in self.unit.rows("ledger_heads", ring=ring, before=LATEST, limit=limit)]
+        return [LedgerRow(*row) for row in self.unit.rows("ledger_heads", ring=ring, before=LATEST, limit=limit)]
 
     def expire(self, ring: int, after: int, before: int, limit: int) -> int:
         """Delete at most `limit` entries after a time, and at or before another; return their number."""

@@ -62,6 +62,17 @@ def missing_store(lacks: str) -> StoreMissing:
     )
 
 
+def replaced_store(path: Path) -> StoreMissing | StoreReplaced:
+    """Return the error for a store that was opened, and whose file is no longer at its path."""
+    if lacks := lacking(path):
+        return missing_store(lacks)
+    return StoreReplaced(
+        f"the SQLite file {str(path)!r} was replaced by another one while it was open, and nothing "
+        "was written to that one: make sure that it is the right file, and that no '-wal' and '-shm' of the old one "
+        "are beside it, then open the queue anew"
+    )
+
+
 def read_only_store(path: Path | None) -> StoreReadOnly:
     """Return the error for a store that this user cannot write to, with the first place that is read-only."""
     if path is None:

@@ -15,7 +15,6 @@ from weakref import WeakSet
 
 #: Seconds for which a fork waits for the transactions of other threads.
 PATIENCE = 10.0
-_LOOK_EVERY = 0.001
 
 
 class Inherited(Protocol):
@@ -65,7 +64,7 @@ class Gate:
         self._opened.clear()
         give_up = time.monotonic() + PATIENCE
         while self._others() and time.monotonic() < give_up:
-            time.sleep(_LOOK_EVERY)
+            time.sleep(0.001)
 
     def open(self) -> None:
         """Let threads enter."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-#: The most marks that a ring stores; fewer marks only delay its floors.
-MOST_MARKS = 32
-
 
 def horizon_of(marks: list[list[int]], mark: list[int] | None, own: int, oldest: int) -> tuple[int, list[list[int]]]:
     """Return the id below which every row is visible or will never be, and the marks to store.
@@ -23,4 +20,5 @@ def horizon_of(marks: list[list[int]], mark: list[int] | None, own: int, oldest:
 
 def _thinned(marks: list[list[int]]) -> list[list[int]]:
     """Return every other mark if there are too many, because a transaction stays open for very long."""
-    return marks if len(marks) <= MOST_MARKS else marks[:-1:2] + marks[-1:]
+    # Fewer marks only delay the ring's floors.
+    return marks if len(marks) <= 32 else marks[:-1:2] + marks[-1:]

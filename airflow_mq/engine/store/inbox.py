@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, groupby, repeat
+from itertools import chain, compress, groupby, islice, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from ..rules.blob import Reference
 from ..rules.priority import LAST, MARK, PAST_HIGH
-from . import codec
 from .primitives import Repository, listed
 from .rows import (
     Arrival,
-    DelayedRow,
     FirstRow,
-    StoredInboxRow,
-    blob_attributes,
+    InboxRow,
+    PostedRow,
     was_mark,
 )
 
 #: From so many rows of a queue on, a range of ids is read.
 MANY_ROWS = 8
+#: Columns of delayed rows.
+_DELAYED = "id", "due", "origin", "size", "items", "more", "lengths", "attributes", "heap", "sent_at"
 #: Rows and bytes that one lock of a ring moves from the delayed messages into their queues.
 MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
 #: The beginning of the year 2000 in microseconds since 1970.
@@ -79,14 +78,6 @@ class AttributesRow(NamedTuple):
     attributes: bytes
 
 
-class FactsRow(NamedTuple):
-    """Number of messages and bytes of an inbox row."""
-
-    id: int
-    items: int
-    size: int
-
-
 class SizeRow(NamedTuple):
     """Number of messages and bytes of an inbox row of any ring."""
 
@@ -107,14 +98,6 @@ class StoredBytes(NamedTuple):
     size: int
 
 
-class NewcomerRow(NamedTuple):
-    """A queue, its first inbox row if it is not ready, and its last row of the range."""
-
-    origin: str
-    first: int | None
-    last: int
-
-
 class FirstInboxRows(NamedTuple):
     """First inbox rows that are alike, one for each of these queues, which are not ready."""
 
@@ -132,11 +115,9 @@ class FirstInboxRows(NamedTuple):
     ids: list[int]
 
     @property
-    def inbox_row(self) -> StoredInboxRow:
+    def inbox_row(self) -> InboxRow:
         """The row of the first queue."""
-        return StoredInboxRow(
-            self.origins[0], self.ids[0], self.size, self.items, self.more, self.lengths, self.attributes
-        )
+        return InboxRow(self.origins[0], self.ids[0], self.size, self.items, self.more, self.lengths, self.attributes)
 
 
 class PulseRow(NamedTuple):
@@ -163,16 +144,14 @@ class Inbox(Repository):
 
     # Rows of known queues.
 
-    def after(
-        self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0
-    ) -> list[StoredInboxRow]:
+    def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
         columns = "origin", "after"
         if inline:
             rows = self._read("mail", columns, requests, ring=ring, limit=limit, inline=inline)
         else:
             rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
-        return [StoredInboxRow(*row) for row in rows]
+        return [InboxRow(*row) for row in rows]
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
@@ -254,15 +233,15 @@ class Inbox(Repository):
         rows = self._read("arrivals", ("origin", "id"), keys, ring=ring)
         return {(origin, id_): Arrival(at, block) for origin, id_, at, block in rows}
 
-    def facts(self, ring: int, ids: Sequence[int]) -> list[FactsRow]:
+    def facts(self, ring: int, ids: Sequence[int]) -> list[SizeRow]:
         """Return the number of messages and bytes of rows."""
-        return [FactsRow(*row) for row in self._read("mail_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
+        return [SizeRow(*row) for row in self._read("mail_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
 
     # Rows of all queues.
 
-    def uncut(self, ring: int, after: int, limit: int) -> list[StoredInboxRow]:
+    def uncut(self, ring: int, after: int, limit: int) -> list[InboxRow]:
         """Return rows of all queues in order of ids; some may lie in pages already."""
-        return [StoredInboxRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
+        return [InboxRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
 
     def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
         """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
@@ -289,9 +268,9 @@ class Inbox(Repository):
         rows = self._read("news_by_origin", ("after", "below"), list(ranges), ring=ring)
         return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
 
-    def newcomers(self, ring: int, start: int, limit: int) -> list[NewcomerRow]:
-        """Return the queues of a bounded range of rows, and the last id of the range."""
-        return [NewcomerRow(*row) for row in self.unit.rows("newcomers", ring=ring, start=start, limit=limit)]
+    def newcomers(self, ring: int, start: int, limit: int) -> list[tuple[str, int | None, int]]:
+        """Return the queues of a bounded range of rows: the first row of one that is not ready, and its last one."""
+        return self.unit.rows("newcomers", ring=ring, start=start, limit=limit)
 
     def next_queues(self, ring: int, after: int, limit: int) -> list[FirstRow]:
         """Return the queue of each row in a bounded range of ids."""
@@ -331,31 +310,30 @@ class Inbox(Repository):
 
     # Writes.
 
-    def insert(self, ring: int, rows: Sequence[tuple[int, str, bytes]]) -> None:
+    def insert(self, ring: int, rows: Iterable[PostedRow]) -> None:
         """Write single messages under ids drawn before."""
-        plain = [
-            (id_, origin, len(payload), payload) for id_, origin, payload in rows if not isinstance(payload, Reference)
-        ]
-        self._put("insert_posted", ("id", "origin", "size", "heap"), plain, ring=ring)
-        external = [
-            (id_, origin, len(payload), codec.write_json(blob_attributes([payload])), bytes(payload))
-            for id_, origin, payload in rows
-            if isinstance(payload, Reference)
-        ]
-        self._put("insert_posted_blob", ("id", "origin", "size", "attributes", "heap"), external, ring=ring)
+        self._put("insert_posted", PostedRow._fields, list(rows), ring=ring)
 
     def insert_copy(self, ring: int, origin: str, attributes: bytes, source: StoredBytes) -> None:
         """Write a message whose bytes the database copies from another row; no payload leaves the database."""
         given = {"id": self.unit.fresh_ids(1)[0], "origin": origin, "attributes": attributes}
         self.unit.run("insert_copy", ring=ring, **given, **source._asdict())
 
-    def insert_rejoined(self, ring: int, rows: Sequence[tuple[int, str, int, bytes, bytes, int]]) -> None:
-        """Write requeued messages under ids drawn before, with their time of sending."""
-        self._put("insert_rejoined", ("id", "origin", "size", "attributes", "heap", "sent_at"), rows, ring=ring)
+    def delay(self, ring: int, rows: Iterable[InboxRow], due: int) -> None:
+        """Write rows that join their queues at a time."""
+        source = iter(rows)
+        while batch := list(islice(source, 16)):
+            ids = self.unit.fresh_ids(len(batch))
+            requests = [(id_, due, origin, *own, None) for id_, (origin, _, *own) in zip(ids, batch)]
+            self._write("insert_delayed", _DELAYED, requests, ring=ring)
 
-    def put_off(self, ring: int, rows: Sequence[DelayedRow]) -> None:
+    def put_off(self, ring: int, rows: Sequence[PostedRow]) -> None:
         """Write messages that wait aside under ids drawn before, with their time of sending."""
-        self._put("insert_put_off", DelayedRow._fields, rows, ring=ring)
+        requests = [
+            (id_, due, origin, size, 1, False, b"", attributes, heap, sent_at)
+            for id_, origin, size, attributes, heap, sent_at, due in rows
+        ]
+        self._put("insert_delayed", _DELAYED, requests, ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete rows that lay in a single page."""
@@ -372,18 +350,18 @@ class Inbox(Repository):
 
     # Delayed rows.
 
-    def due(self, ring: int, now: int) -> list[StoredInboxRow]:
+    def due(self, ring: int, now: int) -> list[InboxRow]:
         """Return the due rows that the next lock of the ring moves into their queues, without bytes."""
-        return [StoredInboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now, **MOST_DUE)]
+        return [InboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now, **MOST_DUE)]
 
-    def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
+    def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[InboxRow]:
         """Return due rows of these queues, without bytes."""
-        return [StoredInboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
+        return [InboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
 
-    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, StoredInboxRow]]:
+    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, InboxRow]]:
         """Return delayed rows after a due time and an id, with the due time of each."""
         rows = self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
-        return [(due, StoredInboxRow(*row)) for due, *row in rows]
+        return [(due, InboxRow(*row)) for due, *row in rows]
 
     def delayed_of(self, ring: int, origin: str, now: int) -> tuple[int, int | None]:
         """Return the number of delayed messages of a queue, and when the first is due."""

@@ -19,13 +19,6 @@ class PauseRow(NamedTuple):
     below: bool
 
 
-class SettingsRow(NamedTuple):
-    """Settings of an origin or a group."""
-
-    origin: str
-    settings: Any
-
-
 class GroupRow(NamedTuple):
     """A group of origins; `owed` is the origin that an outermost group owes."""
 
@@ -84,13 +77,13 @@ class Origins(Repository):
         """Write the settings of an origin."""
         self.unit.run("set_standing", ring=ring, origin=origin, settings=settings, guaranteed=guaranteed)
 
-    def settings(self, ring: int, origins: Sequence[str]) -> list[SettingsRow]:
+    def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
-        return [SettingsRow(*row) for row in self.unit.rows_for("standings", {"origin": origins}, ring=ring)]
+        return self.unit.rows_for("standings", {"origin": origins}, ring=ring)
 
-    def all_settings(self, ring: int) -> list[SettingsRow]:
+    def all_settings(self, ring: int) -> list[tuple[str, Any]]:
         """Return the settings of all origins and groups."""
-        return [SettingsRow(*row) for row in self.unit.rows("all_standings", ring=ring)]
+        return self.unit.rows("all_standings", ring=ring)
 
     def groups(self, ring: int) -> list[GroupRow]:
         """Return the groups of a ring with paths."""

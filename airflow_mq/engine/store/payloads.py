@@ -11,13 +11,6 @@ from .primitives import Repository
 ALL = 1 << 30
 
 
-class UploadRow(NamedTuple):
-    """An upload, into a file if it has a path."""
-
-    id: int
-    path: str
-
-
 class BlobRow(NamedTuple):
     """A blob: its size, its upload, and its file if it has one."""
 
@@ -80,9 +73,9 @@ class Payloads(Repository):
         """End an upload: it became a blob (`kept`) or is abandoned."""
         self.unit.run("end_upload", id=id_, until=None if kept else 0)
 
-    def past_uploads(self, now: int, most: int = ALL) -> list[UploadRow]:
-        """Return abandoned and expired uploads."""
-        return [UploadRow(*row) for row in self.unit.rows("past_uploads", now=now, limit=most)]
+    def past_uploads(self, now: int, most: int = ALL) -> list[tuple[int, str]]:
+        """Return abandoned and expired uploads, with the folder of those in files."""
+        return self.unit.rows("past_uploads", now=now, limit=most)
 
     def delete_chunks(self, upload: int, limit: int) -> int:
         """Delete some chunks of an abandoned upload; return how many."""

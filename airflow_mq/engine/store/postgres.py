@@ -20,7 +20,6 @@ from ..rules.errors import (
     MessageQueueError,
     StoreBusy,
     StoreCorrupt,
-    StoreError,
     StoreUnreachable,
 )
 from . import inbox, wire
@@ -31,10 +30,10 @@ from .horizon import horizon_of
 from .notifications import Notifications
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, plain, translating
-from .rows import Locked, StateRow
+from .rows import InboxRow, Locked, StateRow
 from .sleeper import Sleeper
 from .statements import statement
-from .store import Outgoing, Store
+from .store import Store
 from .unit import Unit
 from .version import require_version
 
@@ -69,40 +68,36 @@ class PostgresUnit(Unit):
         self.store, self.connection = store, connection
         self.prefix = store.prefix
 
-    def _text(self, name: str) -> bytes:
-        self.store.point(name)
-        return self.store.text(name)
-
     def rows(self, statement: str, **values: object) -> list[Any]:
-        return self.connection.rows(self._text(statement), values)
+        return self.connection.rows(self.store.text(statement), values)
 
     def run(self, statement: str, **values: object) -> int:
-        return self.connection.run(self._text(statement), plain(values))
+        return self.connection.run(self.store.text(statement), plain(values))
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
-        return self.connection.rows(self._text(statement), _with_columns(values, columns))
+        return self.connection.rows(self.store.text(statement), _with_columns(values, columns))
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        return self.connection.run(self._text(statement), _with_columns(plain(values), columns))
+        return self.connection.run(self.store.text(statement), _with_columns(values, columns))
 
     def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
-        return self.connection.later(self._text(statement), values).rows
+        return self.connection.later(self.store.text(statement), values).rows
 
     def soon_for(
         self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
     ) -> Callable[[], list[Any]]:
-        return self.connection.later(self._text(statement), _with_columns(values, columns)).rows
+        return self.connection.later(self.store.text(statement), _with_columns(values, columns)).rows
 
     def run_soon_for(
         self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
     ) -> Callable[[], int]:
-        return self.connection.later(self._text(statement), _with_columns(plain(values), columns)).count
+        return self.connection.later(self.store.text(statement), _with_columns(values, columns)).count
 
     def put(self, statement: str, **values: object) -> None:
-        self.connection.later(self._text(statement), plain(values))
+        self.connection.later(self.store.text(statement), plain(values))
 
     def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        self.connection.later(self._text(statement), _with_columns(plain(values), columns))
+        self.connection.later(self.store.text(statement), _with_columns(values, columns))
 
     def start(self) -> None:
         self.connection.start()
@@ -179,7 +174,8 @@ class PostgresStore(Store[Connection]):
     reads_reports: bool | None = None
 
     def text(self, name: str) -> bytes:
-        """Return a statement as the driver takes it."""
+        if self.probe is not None:
+            self.probe(name)
         text = self._texts.get(name)
         if text is None:
             text = self._texts[name] = statement("postgres", name, self.prefix).encode()
@@ -207,7 +203,7 @@ class PostgresStore(Store[Connection]):
         with suppress(psycopg.Error):
             connection.close()
 
-    def _is_alive(self, connection: Connection) -> bool:
+    def _is_usable(self, connection: Connection) -> bool:
         # A closed connection has no transaction status.
         return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
@@ -223,45 +219,56 @@ class PostgresStore(Store[Connection]):
         begin = [b"BEGIN"]
         if patience is not None and patience != self.busy_timeout:
             begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
-        with self._transaction(*begin, writes=True) as unit:
+        with self._connected(*begin, writes=True) as unit:
             yield unit
 
     @contextmanager
     def reading(self) -> Iterator[Unit]:
-        with self._transaction(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
+        with self._connected(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
             yield unit
 
     @contextmanager
-    def _transaction(self, *begin: bytes, writes: bool = False) -> Iterator[Unit]:
+    def loose(self) -> Iterator[Unit]:
+        """Yield a unit for single reads."""
+        with self._connected() as unit:
+            yield unit
+
+    @contextmanager
+    def _connected(self, *begin: bytes, writes: bool = False) -> Iterator[Unit]:
+        """Yield a unit on this thread's connection: in a transaction that these statements begin, or outside of any.
+
+        :param writes: a lost connection leaves in doubt whether the commit, or the statement outside of a transaction,
+            was executed
+        """
         # The reference keeps the connection open, even if the thread ends before the transaction.
         lent = self.lent()
-        connection, committing = lent.connection, False
+        connection, committing = lent.connection, writes and not begin
         try:
             with translated():
-                self.point("begin")
-                connection.flush()
-                for text in begin:
-                    connection.later(text)
+                if begin:
+                    self.point("begin")
+                    connection.flush()
+                    for text in begin:
+                        connection.later(text)
                 yield PostgresUnit(self, connection)
-                self.point("commit")
-                # A read-only transaction cannot be in doubt.
-                committing = writes
-                connection.run(b"COMMIT")
-                committing = False
-            self.point("committed")
-        except StoreError as error:
-            doubt = committing and is_in_doubt(error.__cause__)
-            if doubt or isinstance(error, StoreUnreachable):
-                self.drop(connection)
-            else:
-                self._roll_back(connection)
-            if doubt:
-                raise CommitInDoubt() from error
-            self.refuse_other_version(connection, error)
-            raise
+                if begin:
+                    self.point("commit")
+                    committing = writes
+                    connection.run(b"COMMIT")
+                    committing = False
+                    self.point("committed")
+                connection.flush()
         except BaseException as error:
+            if committing and is_in_doubt(error.__cause__):
+                self.drop(connection)
+                raise CommitInDoubt() from error
+            if isinstance(error, StoreUnreachable):
+                self.drop(connection)
+                raise
+            # Otherwise the next transaction of this thread would run what was requested here.
             self._roll_back(connection)
             self._refuse_table_lock(connection, error)
+            self.refuse_other_version(connection, error)
             raise
 
     def _roll_back(self, connection: Connection) -> None:
@@ -271,25 +278,6 @@ class PostgresStore(Store[Connection]):
                 connection.run(b"ROLLBACK")
         except (psycopg.Error, MessageQueueError):
             self.drop(connection)
-
-    @contextmanager
-    def loose(self) -> Iterator[Unit]:
-        """Yield a unit for single reads."""
-        lent = self.lent()
-        connection = lent.connection
-        try:
-            with translated():
-                yield PostgresUnit(self, connection)
-                connection.flush()
-        except StoreUnreachable:
-            self.drop(connection)
-            raise
-        except BaseException as error:
-            # Otherwise the next transaction of this thread would run what was requested here.
-            connection.forget()
-            self._refuse_table_lock(connection, error)
-            self.refuse_other_version(connection, error)
-            raise
 
     def _refuse_table_lock(self, connection: Connection, error: BaseException) -> None:
         """Raise `StoreBusy` if a call timed out on a table that another session has locked."""
@@ -304,21 +292,9 @@ class PostgresStore(Store[Connection]):
                     "than the busy timeout; nothing was changed; try again when that session has ended"
                 ) from error.__cause__
 
-    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
-        # The hottest path: no context manager.
-        connection = self.connection()
-        try:
-            self.send(PostgresUnit(self, connection), ring, rows)
-        except psycopg.Error as error:
-            ours = named(error)
-            if is_in_doubt(error):
-                # The server may have run and committed the statement.
-                self.drop(connection)
-                raise CommitInDoubt() from error
-            ours.__cause__ = error
-            self._refuse_table_lock(connection, ours)
-            self.refuse_other_version(connection, ours)
-            raise ours from error
+    def send_at_once(self, ring: int, rows: list[InboxRow]) -> None:
+        with self._connected(writes=True) as unit:
+            self.send(unit, ring, rows)
         self.wake(ring)
 
     def wake(self, ring: int) -> None:
@@ -338,17 +314,14 @@ class PostgresStore(Store[Connection]):
     def _woken(self) -> dict[int, float]:
         return {}
 
-    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+    def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
         """Write inbox rows: one by INSERT, more by COPY, which takes less of the server and of this process."""
         assert isinstance(unit, PostgresUnit)
         if due is not None:
-            for row in rows:
-                unit.run("insert_delayed", due=due, ring=ring, **row._asdict())
+            unit.inbox.delay(ring, rows, due)
         elif isinstance(rows, list) and len(rows) == 1:
-            self.point("insert_mail")
             unit.connection.run(self.text("insert_mail"), {"ring": ring, **rows[0]._asdict()})
         elif rows:
-            self.point("copy_mail")
             unit.connection.copy_in(self.text("copy_mail"), wire.copy_data(ring, rows))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:

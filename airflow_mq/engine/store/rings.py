@@ -7,7 +7,7 @@ from typing import Any
 from ..rules.errors import UnknownRing
 from ..rules.nearest import nearest
 from .primitives import Repository
-from .rows import ActivityRow, FloorsRow, RingRow, StateRow
+from .rows import RingRow, StateRow
 
 
 class Rings(Repository):
@@ -54,13 +54,9 @@ class Rings(Repository):
         """Record that a ring receives messages of high priority."""
         self.unit.run("allow_high", ring=ring)
 
-    def floors(self, ring: int) -> FloorsRow:
-        """Return the floors and the version of a ring."""
-        return FloorsRow(*self.unit.only("floors", ring=ring))
-
-    def activity(self, ring: int) -> ActivityRow:
-        """Return how many blocks a ring had, and who holds it until when."""
-        return ActivityRow(*self.unit.only("activity", ring=ring))
+    def state(self, ring: int) -> StateRow:
+        """Return the state of a ring for readers, without marks and the token of its lease."""
+        return StateRow(*self.unit.only("state", ring=ring))
 
     def save_state(self, ring: int, state: StateRow) -> None:
         """Write the floors and places of a ring and count the change."""

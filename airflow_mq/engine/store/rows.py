@@ -41,24 +41,6 @@ class RingRow(NamedTuple):
 LAST_PLACE = (1 << 63) - 1
 
 
-class FloorsRow(NamedTuple):
-    """Floors and version of a ring."""
-
-    ticket_floor: int
-    look_floor: int
-    version: int
-    look_place: int
-    high_place: int
-
-
-class ActivityRow(NamedTuple):
-    """Number of blocks and rounds of a ring so far, the end of its lease, 0 without one, and who holds it."""
-
-    blocks: int
-    lease_until: int
-    lease_holder: str
-
-
 class StateRow(NamedTuple):
     """The state of a ring, which changes with every block."""
 
@@ -76,6 +58,8 @@ class StateRow(NamedTuple):
     high_place: int = LAST_PLACE
     #: Number of recorded ends that are to be applied.
     ends: int = 0
+    #: Number of blocks and rounds of the ring so far.
+    blocks: int = 0
 
 
 class Locked(NamedTuple):
@@ -123,8 +107,8 @@ class PageRow(NamedTuple):
     notes: bytes
 
 
-class StoredInboxRow(NamedTuple):
-    """An inbox row; its bytes only where the statement reads them."""
+class InboxRow(NamedTuple):
+    """An inbox row, with its bytes only where a sender writes or a statement reads them. A sender draws no id."""
 
     origin: str
     id: int
@@ -205,7 +189,7 @@ def page_of(row: PageRow) -> Page:
     return page
 
 
-def rows_of(rows: Sequence[StoredInboxRow]) -> Rows:
+def rows_of(rows: Sequence[InboxRow]) -> Rows:
     """Return stored inbox rows of one queue, without their bytes."""
     _, ids, sizes, items, more, packed, attributes, _ = zip(*rows)
     plain = max(items) == 1 and not any(packed)
@@ -307,7 +291,7 @@ class PackedMessages(Sequence[bytes]):
         return split(self._heap[sum(self._lengths[:first]) :], self._lengths[first:stop])
 
 
-def split_row(row: StoredInboxRow, heap: bytes) -> Sequence[bytes]:
+def split_row(row: InboxRow, heap: bytes) -> Sequence[bytes]:
     """Return the messages of an inbox row."""
     return split_heap(heap, row.size, row.items, row.lengths)
 
@@ -332,26 +316,27 @@ def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class DelayedRow(NamedTuple):
-    """A message that waits aside, and when it joins its queue again."""
+class PostedRow(NamedTuple):
+    """The row of a single message that an operation enqueues."""
 
     id: int
-    due: int
     origin: str
     size: int
     attributes: bytes
     heap: bytes
-    sent_at: int
+    #: When it was first sent; None: it is sent with the commit.
+    sent_at: int | None
+    #: When it joins its queue, if it waits aside.
+    due: int | None = None
 
 
-def rejoined_row(id_: int, posted: Posted) -> tuple[int, str, int, bytes, bytes, int]:
-    """Return the inbox row of a message that comes with more than its bytes."""
-    arrived, payload = (posted.note or NO_NOTE).arrived, posted.payload
-    attributes = _attributes_of(posted, arrived)
-    return id_, posted.origin, len(payload), attributes, bytes(payload), posted.sent_at or 0
+def posted_row(id_: int, posted: Posted) -> PostedRow:
+    """Return the inbox row of a message."""
+    attributes = _attributes_of(posted, (posted.note or NO_NOTE).arrived)
+    return PostedRow(id_, posted.origin, len(posted.payload), attributes, bytes(posted.payload), posted.sent_at)
 
 
-def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> DelayedRow:
+def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> PostedRow:
     """Return the row of a message that waits aside.
 
     :param arrival: when it was sent, and the first block since
@@ -359,7 +344,7 @@ def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> DelayedRow:
     posted = put_off.posted
     note, payload = posted.note or NO_NOTE, posted.payload
     attributes = _attributes_of(posted, note.arrived or arrival.block, put_off.was)
-    return DelayedRow(id_, put_off.due, posted.origin, len(payload), attributes, bytes(payload), arrival.at)
+    return PostedRow(id_, posted.origin, len(payload), attributes, bytes(payload), arrival.at, put_off.due)
 
 
 def _attributes_of(posted: Posted, arrived: int | None, was: tuple[int, int] | None = None) -> bytes:

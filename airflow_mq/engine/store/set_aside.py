@@ -31,35 +31,6 @@ class AsideRow(NamedTuple):
     arrived_block: int | None
 
 
-class ReasonRow(NamedTuple):
-    """Why a message was set aside."""
-
-    origin: str
-    page: int
-    item: int
-    id: bytes
-    weight: bytes
-    weight_limit: bytes
-    reason: str
-    block: int | None
-    at: int
-
-
-class QueueAsidesRow(NamedTuple):
-    """Number and bytes of the set-aside messages of a queue."""
-
-    origin: str
-    messages: int
-    size: int
-
-
-class BesideRow(NamedTuple):
-    """Number of delayed and of set-aside messages."""
-
-    delayed: int
-    set_aside: int
-
-
 class SetAside(Repository):
     """Set-aside messages of a ring."""
 
@@ -84,9 +55,9 @@ class SetAside(Repository):
         self._put("delete_aside", ("origin", "page", "item"), gone, ring=ring)
         self._put("save_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
 
-    def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[ReasonRow]:
+    def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[AsideRow]:
         """Return why messages of these pages were set aside."""
-        return [ReasonRow(*row) for row in self._read("asides", ("origin", "page"), pages, ring=ring)]
+        return [AsideRow(*row) for row in self._read("asides", ("origin", "page"), pages, ring=ring)]
 
     def after(
         self, ring: int, after: Address, last: str, *, reason: str | None = None, before: int = LATEST,
@@ -113,11 +84,12 @@ class SetAside(Repository):
         """Return the number of set-aside messages in at most `limit` pages."""
         return int(self.unit.rows("count_asides", ring=ring, limit=limit)[0][0])
 
-    def by_queue(self, ring: int, after: str, limit: int) -> list[QueueAsidesRow]:
+    def by_queue(self, ring: int, after: str, limit: int) -> list[tuple[str, int, int]]:
         """Return the number and bytes of the set-aside messages of each queue, after a name."""
         rows = self.unit.rows("asides_by_queue", ring=ring, after=after, limit=limit)
-        return [QueueAsidesRow(origin, messages, size or 0) for origin, messages, size in rows]
+        return [(origin, messages, size or 0) for origin, messages, size in rows]
 
-    def beside(self, ring: int) -> BesideRow:
+    def beside(self, ring: int) -> tuple[int, int]:
         """Return the number of delayed and of set-aside messages."""
-        return BesideRow(*self.unit.rows("beside", ring=ring)[0])
+        delayed, set_aside = self.unit.rows("beside", ring=ring)[0]
+        return delayed, set_aside

@@ -6,7 +6,7 @@ import ctypes
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,9 +20,8 @@ from ..rules.errors import (
     StoreCorrupt,
     StoreError,
     StoreForked,
-    StoreReplaced,
 )
-from .address import SQLITE_PREFIX
+from .address import SQLITE_PREFIX, StoreAddress
 from .files import (
     full_disk,
     identity,
@@ -32,20 +31,19 @@ from .files import (
     missing_store,
     read_only_store,
     refuse_foreign_log,
+    replaced_store,
     unusable_store,
 )
 from .forks import GATE
 from .primitives import plain, translating
-from .rows import Locked, StateRow
+from .rows import InboxRow, Locked, StateRow
 from .statements import statement
-from .store import Lent, Outgoing, Store
+from .store import Store
 from .unit import Unit
 from .version import require_version
 
 #: Inbox rows in memory at the same time while a long call is written.
 ROWS_AT_ONCE = 64
-#: The most that each connection caches of the file.
-CACHE_KIB = 16 << 10
 
 #: SQLite has no queue of waiting writers: each retries after at most a tenth of a second. A process that has held the
 #: file for `KEPT` seconds in all pauses for `REST` seconds.
@@ -59,37 +57,35 @@ class SqliteUnit(Unit):
     aggregates = False
     pipelines = False
 
-    def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
-        self.store, self.connection = store, connection
-
-    def _text(self, name: str) -> str:
-        self.store.point(name)
-        return statement("sqlite", name, SQLITE_PREFIX)
+    def __init__(
+        self, store: SqliteStore, connection: sqlite3.Connection, gate: AbstractContextManager[object] = GATE
+    ) -> None:
+        self.store, self.connection, self._gate = store, connection, gate
 
     def rows(self, statement: str, **values: object) -> list[Any]:
-        text = self._text(statement)
-        with GATE:
+        text = self.store.text(statement)
+        with self._gate:
             return self.connection.execute(text, values).fetchall()
 
     def run(self, statement: str, **values: object) -> int:
-        text = self._text(statement)
-        with GATE:
+        text = self.store.text(statement)
+        with self._gate:
             return self.connection.execute(text, plain(values)).rowcount
 
     def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
         """Run a statement for each request, which costs microseconds in one process."""
-        text, execute = self._text(statement), self.connection.execute
+        text, execute = self.store.text(statement), self.connection.execute
         rows: list[Any] = []
-        with GATE:
+        with self._gate:
             for request in zip(*columns.values()):
                 values.update(zip(columns, request))
                 rows.extend(execute(text, values))
         return rows
 
     def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        text, values = self._text(statement), plain(values)
+        text = self.store.text(statement)
         rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
-        with GATE:
+        with self._gate:
             return self.connection.executemany(text, rows).rowcount
 
     def start(self) -> None:
@@ -119,6 +115,10 @@ class SqliteUnit(Unit):
         return self.lock(ring)
 
 
+#: The gate of a transaction that entered `GATE` for all of its statements.
+_ENTERED = nullcontext()
+
+
 class FileConnection(sqlite3.Connection):
     """A connection to a file."""
 
@@ -139,18 +139,29 @@ class SqliteStore(Store[FileConnection]):
     #: Device and inode of the file that is open.
     _file: tuple[int, int] | None = None
 
+    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+        super().__init__(address, busy_timeout)
+        assert address.path is not None
+        self.path = address.path
+        self._named = partial(named, path=address.path)
+
+    def text(self, name: str) -> str:
+        if self.probe is not None:
+            self.probe(name)
+        return statement("sqlite", name, SQLITE_PREFIX)
+
     def _connect(self) -> FileConnection:
-        path = self.address.path
-        assert path is not None
+        path = self.path
         if self._file is None:
             # Check before SQLite creates an empty file.
             if lacks := lacking(path):
                 raise missing_store(lacks)
             refuse_foreign_log(path)
             self._file = identity(path)
+        self.refuse_replaced()
         if self._file in _lost or not GATE.was_quiet:
             raise StoreForked()
-        with translated(self.address.path), GATE:
+        with translated(path), GATE:
             connection = sqlite3.connect(
                 path,
                 timeout=self.busy_timeout,
@@ -176,29 +187,10 @@ class SqliteStore(Store[FileConnection]):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         _lost.add(self._file)
 
-    def lent(self) -> Lent[FileConnection]:
-        """Return this thread's connection; raise `StoreReplaced` if another file took the place of the open one."""
-        self.refuse_replaced()
-        return super().lent()
-
     def refuse_replaced(self) -> None:
         """Raise `StoreReplaced` or `StoreMissing` if the open file is not at its path."""
-        if self._is_replaced():
-            raise self._replaced()
-
-    def _is_replaced(self) -> bool:
-        assert self.address.path is not None
-        return self._file is not None and identity(self.address.path) != self._file
-
-    def _replaced(self) -> MessageQueueError:
-        assert self.address.path is not None
-        if lacks := lacking(self.address.path):
-            return missing_store(lacks)
-        return StoreReplaced(
-            f"the SQLite file {str(self.address.path)!r} was replaced by another one while it was open, and nothing "
-            "was written to that one: make sure that it is the right file, and that no '-wal' and '-shm' of the old "
-            "one are beside it, then open the queue anew"
-        )
+        if self._file is not None and identity(self.path) != self._file:
+            raise replaced_store(self.path)
 
     def close(self) -> None:
         super().close()
@@ -208,7 +200,8 @@ class SqliteStore(Store[FileConnection]):
         with GATE:
             connection.close()
 
-    def _is_alive(self, connection: FileConnection) -> bool:
+    def _is_usable(self, connection: FileConnection) -> bool:
+        self.refuse_replaced()
         return True
 
     def _version(self, connection: FileConnection) -> int | None:
@@ -218,21 +211,21 @@ class SqliteStore(Store[FileConnection]):
         return None
 
     @contextmanager
-    def _translated(self, connection: FileConnection) -> Iterator[None]:
-        """Context of a transaction, in which errors of the driver become errors of this package."""
+    def _connected(self) -> Iterator[FileConnection]:
+        """Yield this thread's connection; errors of the driver become errors of this package."""
+        # The reference keeps the connection open, even if the thread ends before the transaction.
+        lent = self.lent()
         try:
-            with translated(self.address.path):
-                yield
+            with translating(sqlite3.Error, self._named):
+                yield lent.connection
         except StoreError as error:
-            self.refuse_other_version(connection, error)
+            self.refuse_other_version(lent.connection, error)
             raise
 
     @contextmanager
     def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
         """Open the only writing transaction."""
-        lent = self.lent()
-        connection = lent.connection
-        with self._translated(connection):
+        with self._connected() as connection:
             self.point("begin")
             thread, connection.writes = GATE.enter(), True
             try:
@@ -242,7 +235,7 @@ class SqliteStore(Store[FileConnection]):
                     self._begin_within(connection, (patience or 0.0) if wait else 0.0)
                 began = time.monotonic()
                 try:
-                    yield SqliteUnit(self, connection)
+                    yield SqliteUnit(self, connection, _ENTERED)
                     self.point("commit")
                     connection.execute("COMMIT")
                 finally:
@@ -255,8 +248,9 @@ class SqliteStore(Store[FileConnection]):
             finally:
                 connection.writes = False
                 GATE.leave(thread)
-            if self._is_replaced():
-                raise CommitInDoubt(f"{self._replaced()}; whether the old file has the last commit is in doubt")
+            if identity(self.path) != self._file:
+                doubt = "whether the old file has the last commit is in doubt"
+                raise CommitInDoubt(f"{replaced_store(self.path)}; {doubt}")
             self.point("committed")
 
     def _begin_within(self, connection: FileConnection, seconds: float) -> None:
@@ -269,9 +263,7 @@ class SqliteStore(Store[FileConnection]):
     @contextmanager
     def reading(self) -> Iterator[Unit]:
         """Open a transaction of reads; writers continue beside it."""
-        lent = self.lent()
-        connection = lent.connection
-        with self._translated(connection):
+        with self._connected() as connection:
             with GATE:
                 connection.execute("BEGIN")
             try:
@@ -291,9 +283,8 @@ class SqliteStore(Store[FileConnection]):
     @contextmanager
     def loose(self) -> Iterator[Unit]:
         """Yield a unit for single reads."""
-        lent = self.lent()
-        with self._translated(lent.connection):
-            yield SqliteUnit(self, lent.connection)
+        with self._connected() as connection:
+            yield SqliteUnit(self, connection)
 
     def rest(self) -> None:
         """Pause for a moment after long use, so that waiting writers get the file."""
@@ -301,20 +292,20 @@ class SqliteStore(Store[FileConnection]):
             self._kept = 0.0
             time.sleep(REST)
 
-    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+    def send_at_once(self, ring: int, rows: list[InboxRow]) -> None:
         if rows:
             with self.writing() as unit:
                 self.send(unit, ring, rows)
 
-    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+    def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
+        if due is not None:
+            unit.inbox.delay(ring, rows, due)
+            return
         source = iter(rows)
         while batch := list(islice(source, ROWS_AT_ONCE)):
-            columns: dict[str, Sequence[Any]] = dict(zip(Outgoing._fields, map(list, zip(*batch))))
+            columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*batch))))
             columns["id"] = unit.fresh_ids(len(batch))
-            if due is None:
-                unit.run_for("insert_mail", columns, ring=ring)
-            else:
-                unit.run_for("insert_delayed", columns, ring=ring, due=due)
+            unit.run_for("insert_mail", columns, ring=ring)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         due = [row.id for row in unit.inbox.due(ring, now)]
@@ -330,7 +321,7 @@ def configure(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
     # The default cache is too small for a hundred thousand books in ring order.
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute("PRAGMA cache_size = -16384")
 
 
 def named(error: sqlite3.Error, path: Path | None) -> MessageQueueError:

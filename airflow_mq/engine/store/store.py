@@ -7,29 +7,18 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from ..rules.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
 from .forks import remember
+from .rows import InboxRow
 from .sleeper import Clock, Sleeper
 from .unit import Unit
 from .version import require_version
 
 Connection = TypeVar("Connection")
-
-
-class Outgoing(NamedTuple):
-    """An inbox row that a sender writes."""
-
-    origin: str
-    size: int
-    items: int
-    more: bool
-    lengths: bytes
-    attributes: bytes
-    heap: bytes
 
 
 class Lent(Generic[Connection]):
@@ -75,8 +64,15 @@ class Store(ABC, Generic[Connection]):
         """Close a connection; ignore errors."""
 
     @abstractmethod
-    def _is_alive(self, connection: Connection) -> bool:
-        """Return whether a connection seems usable, without a round trip."""
+    def _is_usable(self, connection: Connection) -> bool:
+        """Return whether a connection seems usable, without a round trip.
+
+        :raises StoreReplaced: if it leads to a file that is no longer that of the store.
+        """
+
+    @abstractmethod
+    def text(self, name: str) -> Any:
+        """Return a named statement as the driver takes it, and call the probe with its name."""
 
     @abstractmethod
     def _version(self, connection: Connection) -> int | None:
@@ -102,11 +98,11 @@ class Store(ABC, Generic[Connection]):
         """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
 
     @abstractmethod
-    def send_at_once(self, ring: int, rows: list[Outgoing]) -> None:
+    def send_at_once(self, ring: int, rows: list[InboxRow]) -> None:
         """Write inbox rows, and commit them."""
 
     @abstractmethod
-    def send(self, unit: Unit, ring: int, rows: Iterable[Outgoing], due: int | None = None) -> None:
+    def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
         """Write inbox rows in a transaction; with a due time, rows that join their queue then."""
 
     @abstractmethod
@@ -128,15 +124,20 @@ class Store(ABC, Generic[Connection]):
         return self.lent().connection
 
     def lent(self) -> Lent[Connection]:
-        """Return this thread's connection; it is closed after the thread has ended and the last reference is gone."""
+        """Return this thread's usable connection: every use of the database begins here.
+
+        A forked child opens its own, or is refused. A connection is closed after its thread has ended and the last
+        reference is gone.
+        """
         lent: Lent[Connection] | None = getattr(self._local, "lent", None)
-        if lent is None or not self._is_alive(lent.connection):
-            if lent is not None:
-                self.drop(lent.connection)
-            connection = self._connect()
-            with self._lock:
-                self._open.append(connection)
-            lent = self._local.lent = Lent(self, connection)
+        if lent is not None:
+            if self._is_usable(lent.connection):
+                return lent
+            self.drop(lent.connection)
+        connection = self._connect()
+        with self._lock:
+            self._open.append(connection)
+        lent = self._local.lent = Lent(self, connection)
         return lent
 
     def drop(self, connection: Connection) -> None:
@@ -181,7 +182,7 @@ class Store(ABC, Generic[Connection]):
                 require_version(version)
 
     def point(self, name: str) -> None:
-        """Call the probe, if there is one, with the name of the next statement or step."""
+        """Call the probe, if there is one, with the name of the next step."""
         if self.probe is not None:
             self.probe(name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from struct import Struct
 
-from .store import Outgoing
+from .rows import InboxRow
 
 _NUMBER = Struct("!i").pack
 _COPY_HEAD, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
@@ -15,11 +15,11 @@ _COPY_ROW = Struct("!hihiiiii?i?i").pack
 _PART = 64 << 10
 
 
-def copy_data(ring: int, rows: Iterable[Outgoing]) -> Iterator[bytes]:
+def copy_data(ring: int, rows: Iterable[InboxRow]) -> Iterator[bytes]:
     """Yield the data of a binary COPY, in parts."""
     part, size = [_COPY_HEAD], 0
-    for origin, own, items, more, lengths, attributes, heap in rows:
-        name = origin.encode()
+    for origin, _, own, items, more, lengths, attributes, stored in rows:
+        name, heap = origin.encode(), stored or b""
         part += (
             _COPY_ROW(9, 2, ring, 4, own, 4, items, 1, more, 1, attributes != b"", len(name)), name,
             _NUMBER(len(lengths)), lengths, _NUMBER(len(attributes)), attributes, _NUMBER(len(heap)), heap,

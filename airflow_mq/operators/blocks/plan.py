@@ -42,7 +42,6 @@ PLANS = 3
 #: plan renews its pauses, and resumes those whose rule has changed; a pause of a DAG that is deleted expires.
 UNROUTED_PAUSE = "no processor of {} takes this origin"
 _UNROUTED = re.compile(UNROUTED_PAUSE.format("(?P<owner>.+)"))
-PAUSED_FOR = 86_400
 
 
 class PlanBlockOperator(QueueOperator):
@@ -143,7 +142,7 @@ class PlanBlockOperator(QueueOperator):
         )
 
     def _pause(self, queue: MessageQueue, origin: str) -> None:
-        queue.admin.pause(origin, UNROUTED_PAUSE.format(self.server), timedelta(seconds=PAUSED_FOR))
+        queue.admin.pause(origin, UNROUTED_PAUSE.format(self.server), timedelta(days=1))
 
     def _update_pauses(self, queue: MessageQueue, processors: Processors, task: str) -> None:
         """Resume origins that are routed now, and renew the pauses of this task's other origins."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from airflow_mq.cli.ndjson import Lines
 from airflow_mq.engine.queue import RingConfig
-from airflow_mq.engine.queue.sending.packing import Packed, Packer
+from airflow_mq.engine.queue.sending.packing import PackedCall
 from airflow_mq.engine.rules.config import MOST_HEADERS
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
 from airflow_mq.engine.rules.message import (
@@ -29,7 +29,7 @@ from airflow_mq.engine.rules.permit import Permit
 from airflow_mq.engine.rules.priority import book_name, check_priority, origin_of, priority_of
 from airflow_mq.engine.rules.weight import LARGEST, Weight
 from airflow_mq.engine.store import codec
-from airflow_mq.engine.store.rows import split_heap
+from airflow_mq.engine.store.rows import InboxRow, split_heap
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -144,13 +144,13 @@ def check_sender(data: bytes) -> None:
     common = {"headers": {"c": draw.text()}} if draw.byte() % 4 == 0 else {}
     pairs = [(draw.pick(("acme", "bolt", draw.text())), _drawn_message(draw)) for _ in range(draw.byte() % 8)]
 
-    def pack() -> list[Packed]:
+    def pack() -> list[InboxRow]:
         if common:
             check_headers(common["headers"], CONFIG.max_headers)
-        return list(Packer(CONFIG, common).pack(pairs))  # type: ignore[arg-type]
+        return list(PackedCall(CONFIG, common).pack(pairs).rows())  # type: ignore[arg-type]
 
     sent: dict[str, list[bytes]] = {}
-    for row, _ in attempt(pack, InvalidInput):
+    for row in attempt(pack, InvalidInput):
         payloads = split_heap(row.heap, row.size, row.items, row.lengths)
         sent.setdefault(row.origin, []).extend(payloads)
         assert not row.attributes or isinstance(codec.read_json(row.attributes), dict)

@@ -38,8 +38,6 @@ PLANS = 5
 PAGE = 500
 #: A block as callers name it: its number, its token, or the block itself.
 BlockRef: TypeAlias = "int | str | Block"
-#: Hexadecimal digits of a token. No number has as many.
-TOKEN_DIGITS = 32
 #: Payload bytes and ranges of messages that one snapshot fetches for batches, about.
 FETCHED, MOST_RUNS = 16 << 20, 256
 
@@ -261,7 +259,8 @@ class Blocks:
         """Return the token of a block, which a caller names by that, by its number, or as an object."""
         if isinstance(block, Block):
             return bytes.fromhex(block.token)
-        if str(block).isdecimal() and len(str(block)) < TOKEN_DIGITS:
+        # A token has 32 hexadecimal digits, and no number has as many.
+        if str(block).isdecimal() and len(str(block)) < 32:
             number = int(block)
             with self.store.loose() as unit:
                 for row in unit.blocks.latest(self.ring_id, None, min(number + 1, LATEST), 1):

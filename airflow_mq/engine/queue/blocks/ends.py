@@ -16,8 +16,6 @@ from ...store import codec
 from ...store.blocks import EndRow
 from ...store.working_set import StoredSet
 
-#: Pages that are fetched together to measure a part of an end.
-PAGES_AHEAD = 1_024
 #: Returns the bytes of messages that settling a run of a claim loads.
 SizeOf: TypeAlias = "Callable[[Claim, ClaimRun], int]"
 #: Fates of a message in the result of a block: each message that went to a processor has one.
@@ -167,7 +165,7 @@ class Loads:
     def size_of(self, claim: Claim, run: ClaimRun) -> int:
         """Return the bytes that the next run loads in addition to those before it."""
         if not self._ahead:
-            ahead = list(islice(self._keys, PAGES_AHEAD))
+            ahead = list(islice(self._keys, 1_024))
             self.working_set.loader.pages.fetch(ahead)
             self._ahead = len(ahead)
         self._ahead -= 1

@@ -48,8 +48,6 @@ from .reports import answers_of
 #: Messages and bytes of a part of a block: parts are settled between two writes of a transaction, and one transaction
 #: applies a part of a recorded end. PostgreSQL ends a transaction that is idle for long, and others wait for the ring.
 PART, PART_SIZE = 100_000, 64 << 20
-#: Seconds between two looks at a block that another transaction reports on.
-_WAIT = 0.02
 
 #: Full blocks that a queue is charged at most.
 MOST_BLOCKS = MOST_DEBT // BLOCK_PARTS
@@ -172,7 +170,7 @@ class BlockSettler:
                         "another transaction reports on messages of this block: settle it, release it or give it back "
                         "when that transaction has ended"
                     ) from None
-                time.sleep(_WAIT)
+                time.sleep(0.02)
         self.session.forget_old()
         return result
 

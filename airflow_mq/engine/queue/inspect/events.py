@@ -17,8 +17,6 @@ from ..session import RingSession
 SEQ_BITS = 16
 #: Rows that are read at once, and the number of reads of a bounded search.
 ROWS, READS = 256, 20
-#: Seconds between two reads that follow events.
-_FOLLOW = 0.5
 
 
 def runs_of(row: EventRow) -> Iterator[EventRun]:
@@ -49,7 +47,7 @@ def events_after(
         if len(rows) < ROWS:
             if not follow:
                 return
-            time.sleep(_FOLLOW)
+            time.sleep(0.5)
 
 
 def latest_events(

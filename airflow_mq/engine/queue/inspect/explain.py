@@ -39,8 +39,6 @@ AHEAD = 100
 #: Visits (`ForecastBlock.visits`) after which an explanation forecasts no further block, and those of the forecasts
 #: that look for remedies, all together: about half a second of CPU each.
 MOST_VISITS, MOST_REMEDY_VISITS = 3_000, 2_000
-#: Pages of the ledger that are searched for stuck queues.
-LEDGER_PAGES = 20
 #: Latest events of a queue that are searched for the last error of a message.
 LOOKED_AT = 1_000
 #: Reasons for which a message is set aside that a higher limit would change.
@@ -86,7 +84,7 @@ class Explainer:
         session, unit = self.session, self.unit
         if not servers_of(unit, session.ring_id):
             return []
-        working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, LEDGER_PAGES)
+        working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, 20)
         recorded = (book_name(entry.origin, entry.priority) for page in pages for entry in page.entries if entry.needs)
         names = [*islice(recorded, most), *islice(ready_books(working_set), most)]
         found = (_Question(self, name).stuck() for name in dict.fromkeys(names))

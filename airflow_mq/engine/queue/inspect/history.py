@@ -11,13 +11,13 @@ from ....words import when
 from ...rules.blob import Reference
 from ...rules.errors import InvalidInput
 from ...rules.events import ERRORS, Event, EventRun, Fate
-from ...rules.message import Address, check_address, check_origin, message_id, read_number
+from ...rules.message import ID_BYTES, Address, check_address, check_origin, message_id, read_number
 from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import books_of
 from ...rules.weight import Weight
 from ...store import codec
 from ...store.events import EventRow
-from ...store.rows import PLANNED, StoredInboxRow, rows_of, split_row, was_of
+from ...store.rows import PLANNED, InboxRow, rows_of, split_row, was_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..session import RingSession
@@ -30,8 +30,6 @@ from .order import all_origins
 _Place: TypeAlias = tuple[int, int]
 _Runs = Iterator[tuple[EventRow, EventRun]]
 
-#: Bytes of a message's id.
-ID_BYTES = 32
 #: Fates that end a message, and the words for them.
 ENDS = {
     Fate.PROCESSED: "processed", Fate.DECLINED: "processed", Fate.BAD_FORMAT: "failed", Fate.CORRUPT: "failed",
@@ -326,7 +324,7 @@ class _Reader:
         return moment(rows[0].planned_at) if rows and rows[0].number == block else None
 
 
-def _ids(row: StoredInboxRow) -> list[bytes]:
+def _ids(row: InboxRow) -> list[bytes]:
     """Return the ids of the messages of an inbox row."""
     notes = rows_of([row]).notes
     payloads = enumerate(split_row(row, bytes(row.heap or b"")))

@@ -162,7 +162,7 @@ class Inspect:
         """
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
-            _, floor, version, *_ = unit.rings.floors(self._ring_id)
+            state = unit.rings.state(self._ring_id)
             ready = unit.books.count(self._ring_id, 0, -LATEST, LATEST).total
             if shown := working_set.loader.source.shown():
                 stored = unit.books.named(self._ring_id, list(shown), working_set.now)
@@ -171,9 +171,9 @@ class Inspect:
             if working_set.config.paths and not self._has_many_newcomers(unit):
                 names = list(islice(ready_books(working_set), most))
             else:
-                names = by_turn(unit, working_set, most, floor, news=_DRAWN_NEWS, steps=1)
+                names = by_turn(unit, working_set, most, state.look_floor, news=_DRAWN_NEWS, steps=1)
             states = [state for state in queue_states(unit, working_set, names, recent=RECENT) if state.in_ring]
-            return RingState(moment(working_set.now), version, ready, states, in_flight)
+            return RingState(moment(working_set.now), state.version, ready, states, in_flight)
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
         """Return the origins with ready books of this priority, from the head of the ring."""
@@ -190,7 +190,7 @@ class Inspect:
     def ring_version(self) -> tuple[int, int]:
         """Return a version that changes with every send and settlement; until then, a survey stays valid."""
         with self._store.loose() as unit:
-            return unit.rings.floors(self._ring_id).version, unit.rings.latest_id()
+            return unit.rings.state(self._ring_id).version, unit.rings.latest_id()
 
     def pulse(self, most: int = 1) -> Pulse:
         """Return whether a block would find messages, cheaply, for callers that ask repeatedly."""
@@ -212,7 +212,7 @@ class Inspect:
             return self._has_many_newcomers(unit, most)
 
     def _has_many_newcomers(self, unit: Unit, most: int = 500) -> bool:
-        after = unit.rings.floors(self._ring_id).look_floor - 1
+        after = unit.rings.state(self._ring_id).look_floor - 1
         rows = unit.inbox.next_queues(self._ring_id, after, 10 * most)
         return len({name for name, _ in rows}) > most
 
@@ -379,7 +379,7 @@ class Inspect:
         """
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
-            floor = unit.rings.floors(self._ring_id).look_floor
+            floor = unit.rings.state(self._ring_id).look_floor
             states = queue_states(unit, working_set, by_turn(unit, working_set, most, floor), exact=True)
             return Servicing.read(unit, self._ring_id, working_set.now).of_queues(states)
 

@@ -17,8 +17,6 @@ from ..blocks.reports import answers_of
 from ..values import Batch, Peeked, moment
 from .order import books_asked
 
-#: Pages of a block that are searched for headers.
-_PAGES = 256
 #: Bytes of pages whose payloads are fetched together.
 _GROUP = 8 << 20
 
@@ -162,7 +160,7 @@ def headers_of(
     """Return the headers of the first messages of a block that have wanted ones; at most `most`."""
     places = [(at, claim.origin, run) for claim in block.claims for at, run in enumerate(claim.runs) if run.count]
     # One page of every queue, before a second one of any.
-    runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:_PAGES]]
+    runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:256]]
     working_set.loader.pages.fetch([(name, run.page) for name, run in runs])
     found: list[MessageHeaders] = []
     for name, run in runs:

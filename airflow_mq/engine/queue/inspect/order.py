@@ -35,7 +35,7 @@ def by_turn(
     """Return books by ticket, and newcomers by their first inbox row: one counter numbers both."""
     shown = working_set.loader.source.shown()
     rows = unit.books.turns(working_set.ring_id, limit + len(shown))
-    places: dict[str, int] = {name: ticket for name, ticket in rows if name not in shown}
+    places: dict[str, int] = {row.origin: row.ticket for row in rows if row.origin not in shown}
     places |= {name: ticket for name, ticket in shown.items() if ticket is not None}
     below = max(places.values()) if len(places) >= limit else None
     for id_, name in _newcomers(unit, working_set, limit, floor, below, news=news, steps=steps):
@@ -73,7 +73,7 @@ def _newcomers(
         for name, first, _ in rows:
             if first is not None and (below is None or first < below or is_high(name)):
                 firsts[name] = min(first, firsts.get(name, first))
-        floor = max((row.last for row in rows), default=0) + 1
+        floor = max((last for _, _, last in rows), default=0) + 1
         if not rows or len(firsts) >= limit:
             break
     return sorted((id_, name) for name, id_ in firsts.items())[:limit]

@@ -32,8 +32,6 @@ from .waiting import first_row_id
 #: Inbox rows of a queue that a bounded reading adds up.
 MOST_ROWS = 1_000
 _NO_TOTALS = TotalsRow("", 0, 0, None, 0, 0, None, 0)
-#: Live blocks that are read.
-_LIVING = 1_000
 #: Seconds within which messages are recent.
 RECENT = 600.0
 #: Queues whose footprints are added up at once.
@@ -167,8 +165,8 @@ def queue_states(
     states = []
     for name, rows_read, items, size, oldest, new, set_aside in rows:
         book = working_set.book(name)
-        for _, cut_items, cut_size in unit.inbox.facts(working_set.ring_id, sorted(working_set.stored[name].cut.ahead)):
-            items, size = items - cut_items, size - cut_size
+        for row in unit.inbox.facts(working_set.ring_id, sorted(working_set.stored[name].cut.ahead)):
+            items, size = items - row.items, size - row.size
         shift = working_set.loader.source.shift(name)
         items, size, set_aside = items + shift.uncut, size + shift.uncut_size, set_aside + shift.set_aside
         if book.message_count + items <= 0:
@@ -218,7 +216,7 @@ def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dic
 
 def live_blocks(unit: Unit, ring: int) -> list[Block]:
     """Return live blocks, latest first."""
-    return [block_of(row) for row in unit.blocks.latest(ring, PLANNED, limit=_LIVING)]
+    return [block_of(row) for row in unit.blocks.latest(ring, PLANNED, limit=1_000)]
 
 
 def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
@@ -238,8 +236,8 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
     total = rows[0] if rows else _NO_TOTALS
     ahead = [id_ for packed in unit.books.overtaken(ring) for id_ in codec.unpack_numbers(packed)[0]]
     cut = unit.inbox.facts(ring, ahead)
-    messages = total.all_messages - sum(items for _, items, _ in cut) + shift.messages
-    size = total.all_size - sum(size for _, _, size in cut) + shift.size
+    messages = total.all_messages - sum(row.items for row in cut) + shift.messages
+    size = total.all_size - sum(row.size for row in cut) + shift.size
     weight = _weight(config, messages, size)
     names = by_depth(rows, shown)[:deepest]
     return Backlog(

@@ -21,8 +21,6 @@ from .queues import QueueState
 IsPaused = Callable[[Server], bool | None]
 #: Latest plans whose intervals count.
 _PLANS = 50
-#: Plans of one run are this close together, in seconds; the interval between runs is longer.
-_TOGETHER = 1.0
 #: A plan is overdue after this multiple of the usual interval, but not within the first seconds: tasks start late.
 _PATIENCE, _LEAST_PATIENCE = 1.5, 60.0
 #: Seconds after which a plan is overdue if there is no interval yet.
@@ -70,15 +68,15 @@ class Servicing:
     def read(cls, unit: Unit, ring: int, now: int) -> Servicing:
         """Read the servicing of a ring."""
         live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED, limit=_PLANS) if row.deadline > now]
-        activity = unit.rings.activity(ring)
+        state = unit.rings.state(ring)
         return cls(
             now=moment(now),
-            ever=activity.blocks > 0,
+            ever=state.blocks > 0,
             servers=servers_of(unit, ring),
             plans=_latest_plans(unit, ring),
             live=[server for server in live if server is not None],
-            holder=(activity.lease_holder or "an unknown process") if activity.lease_until else None,
-            held_until=moment(activity.lease_until) if activity.lease_until else None,
+            holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
+            held_until=moment(state.lease_until) if state.lease_until else None,
         )
 
     @property
@@ -131,7 +129,8 @@ class Servicing:
         """Return the seconds between the latest plans of a server."""
         times = [plan.at for plan in self.plans if plan.name == server.name]
         gaps = [(later - earlier).total_seconds() for later, earlier in pairwise(times)]
-        return [gap for gap in gaps if gap > _TOGETHER]
+        # Plans of one run are close together; the interval between runs is longer.
+        return [gap for gap in gaps if gap > 1.0]
 
     def _patience(self, server: Server) -> float:
         intervals = self._intervals(server)
@@ -170,7 +169,7 @@ def _is_paused(server: Server, is_paused: IsPaused) -> bool:
 def _latest_plans(unit: Unit, ring: int) -> list[Server]:
     """Return the latest plans and services of a ring, latest first: of blocks also those that found nothing."""
     found: dict[int, Server] = {}
-    for block, at, data in unit.ledger.heads(ring, _PLANS):
+    for block, at, data, _ in unit.ledger.heads(ring, _PLANS):
         record = codec.unpack_ledger_head(bytes(data)).get("server")
         if record is not None:
             found[block] = server_of(record, block, at)

@@ -11,7 +11,7 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import groupby, repeat
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -24,15 +24,15 @@ from ...rules.message import Message
 from ...rules.outcome import DONE, Transferred
 from ...rules.priority import HIGH, book_name
 from ...rules.weight import Weight
-from ...store import Outgoing, codec
+from ...store import codec
 from ...store.inbox import StoredBytes
-from ...store.rows import blob_attributes, page_of
+from ...store.rows import InboxRow, blob_attributes, page_of
 from ...store.unit import Unit
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens
 from ..values import Enqueued
-from .limits import has_bound, refuse_new_origins
-from .sender import PackedCall, SendOptions, Terms, expiry_of
+from .limits import refuse_new_origins
+from .sender import Sender, SendOptions, Terms, times_of
 
 Result = TypeVar("Result")
 log = logging.getLogger("airflow_mq.commands")
@@ -165,8 +165,9 @@ class Push(Command[Enqueued]):
             token._done()
 
     def _send(self, unit: Unit, messages: Iterable[bytes | Message]) -> Enqueued:
-        with PackedCall(self.target, zip(repeat(self.origin), messages), self.terms) as call:
-            return call.write(unit)
+        sender = Sender(self.target)
+        with closing(sender.pack(zip(repeat(self.origin), messages), self.terms)) as call:
+            return sender.write(unit, call)
 
     def _transfer(self, unit: Unit, released: Iterable[TransferToken]) -> Enqueued:
         if self.terms.not_before is not None:
@@ -185,15 +186,14 @@ class Push(Command[Enqueued]):
         message = _Leased(unit, source.ring_id, token)
         if message.size > target.config.max_message_len:
             raise MessageTooLong(message.size, target.config.max_message_len)
-        if has_bound(target.config):
-            refuse_new_origins(target, unit, [self.origin])
+        refuse_new_origins(target, unit, [self.origin])
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         if rank == HIGH:
             unit.rings.allow_high(target.ring_id)
         own = {"weight": self.terms.weight, "headers": self.terms.headers}
         attributes = {**message.attributes, **{name: value for name, value in own.items() if value}}
         if self.terms.expires is not None:
-            attributes["expires"] = expiry_of(target, self.terms.expires)
+            attributes["expires"] = times_of(target, self.terms)[1]
         name = book_name(self.origin, rank)
         if message.blob is None:
             data = codec.write_json({"all": attributes}) if attributes else b""
@@ -201,7 +201,7 @@ class Push(Command[Enqueued]):
         else:
             # The external payload stays in its place: another message refers to it.
             data = codec.write_json({**blob_attributes([message.blob]), **({"all": attributes} if attributes else {})})
-            row = Outgoing(name, message.size, 1, False, b"", data, bytes(message.blob))
+            row = InboxRow(name, 0, message.size, 1, False, b"", data, bytes(message.blob))
             target.store.send(unit, target.ring_id, [row])
         return message.size
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...rules.config import RingConfig
 from ...rules.errors import TooManyOrigins
 from ...rules.message import group_of
 from ...rules.priority import LAST, MARK, PAST_HIGH, books_of, origin_of
@@ -21,13 +20,10 @@ from ..session import RingSession
 _ABOVE, _BELOW = "\x01", "0"
 
 
-def has_bound(config: RingConfig) -> bool:
-    """Return whether the number of origins is limited."""
-    return config.max_origins is not None or config.max_origins_per_group is not None
-
-
 def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str]) -> None:
     """Raise `TooManyOrigins` if these origins exceed a limit; the answer holds until the transaction ends."""
+    if session.config.max_origins is None and session.config.max_origins_per_group is None:
+        return
     ring, wanted = session.ring_id, sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):
         return

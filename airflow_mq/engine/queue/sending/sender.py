@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypedDict
-
-from typing_extensions import Self
 
 from .... import tracing
 from ...rules.characters import shown
@@ -22,13 +20,12 @@ from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
 from ...rules.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.weight import Weight
-from ...store import Outgoing
 from ...store.unit import Unit
 from ..session import RingSession
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
-from .limits import has_bound, refuse_new_origins
-from .packing import KeyedRow, Packer, Pairs, Spool
+from .limits import refuse_new_origins
+from .packing import KeyedRow, PackedCall, Pairs
 
 log = logging.getLogger("airflow_mq.sending")
 
@@ -59,8 +56,6 @@ class Terms(NamedTuple):
 
     def checked(self, session: RingSession) -> Terms:
         """Return the terms, or raise the error that makes them invalid in this ring."""
-        if self == PLAIN:
-            return self
         return self._replace(
             weight=None if self.weight is None else Weight.of(self.weight),
             headers=check_headers(self.headers, session.config.max_headers) if self.headers else None,
@@ -69,62 +64,6 @@ class Terms(NamedTuple):
 
 
 PLAIN = Terms()
-
-
-class PackedCall:
-    """Messages of a call, packed into rows that are ready to be written: a context, which drops the rows at its end."""
-
-    def __init__(self, session: RingSession, pairs: Pairs, terms: Terms) -> None:
-        """Read and pack all messages: pairs of origin and message."""
-        self.session, self.due = session, instant_of(session, terms.not_before)
-        expires = expiry_of(session, terms.expires)
-        if self.due is not None and expires is not None and expires <= self.due:
-            raise InvalidInput(
-                f"expires ({shown(terms.expires)}) is not after not_before ({shown(terms.not_before)}): no message of "
-                "the call could be processed; expected a later time"
-            )
-        self.packer = Packer(
-            session.config,
-            {} if terms == PLAIN else {"weight": terms.weight, "headers": terms.headers, "expires": expires},
-            session.check_sender,
-            terms.priority or REGULAR,
-            session.permit.check_priority,
-            tracing.carrying() if session.traces else None,
-        )
-        self.spool = Spool(self.packer.pack(pairs))
-        self._is_bound = has_bound(session.config)
-        #: Whether the call sends the first high messages that the session knows of.
-        self.first_high = self.packer.high and not session.config.high
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.spool.close()
-
-    @property
-    def plain_rows(self) -> list[Outgoing] | None:
-        """The rows, if one statement sends them: few, due at once, without keys, external payloads and limits."""
-        if self.due is not None or self._is_bound or self.first_high or self.packer.blobs:
-            return None
-        return self.spool.few()
-
-    def enqueued(self, refused: Mapping[int, int]) -> Enqueued:
-        """Return the result of the call without the refused rows."""
-        return Enqueued(self.packer.count - len(refused), self.packer.size - sum(refused.values()), len(refused))
-
-    def write(self, unit: Unit) -> Enqueued:
-        """Write the rows in a transaction."""
-        session = self.session
-        refused = _refused_keys(session, unit, self.spool.keys)
-        _require_payloads(unit, self.packer.blobs)
-        if self._is_bound:
-            refuse_new_origins(session, unit, self.spool.origins(refused))
-        session.store.send(unit, session.ring_id, self.spool.rows(refused), self.due)
-        if self.first_high:
-            # From now on every service of the ring reads high messages.
-            unit.rings.allow_high(session.ring_id)
-        return self.enqueued(refused)
 
 
 def _pairs(given: Pairs) -> Pairs:
@@ -150,29 +89,27 @@ def _has_two(pair: object) -> bool:
     return isinstance(pair, Sized) and len(pair) == 2
 
 
-def instant_of(session: RingSession, when: When | None) -> int | None:
-    """Return a time on the store's clock, in microseconds."""
-    if when is None:
-        return None
-    with session.store.loose() as unit:
-        return instant(when, unit.now)
+def times_of(session: RingSession, terms: Terms) -> tuple[int | None, int | None]:
+    """Return when messages join their queues and when they expire, in microseconds on the store's clock.
 
-
-def expiry_of(session: RingSession, when: When | None) -> int | None:
-    """Return the time at which messages expire, in microseconds on the store's clock.
-
-    One in the past is logged and not refused: a call that is repeated later has to find its messages.
+    An expiry in the past is logged and not refused: a call that is repeated later has to find its messages.
     """
-    if when is None:
-        return None
+    if terms.not_before is None and terms.expires is None:
+        return None, None
     with session.store.loose() as unit:
         now = unit.now()
-    expires = instant(when, lambda: now)
-    if expires < now:
+    due, expires = (None if when is None else instant(when, lambda: now) for when in (terms.not_before, terms.expires))
+    if expires is not None and expires < now:
         log.warning(
-            "expires (%s) is in the past: no message of this call will be processed; expected a later time", shown(when)
+            "expires (%s) is in the past: no message of this call will be processed; expected a later time",
+            shown(terms.expires),
         )
-    return expires
+    if due is not None and expires is not None and expires <= due:
+        raise InvalidInput(
+            f"expires ({shown(terms.expires)}) is not after not_before ({shown(terms.not_before)}): no message of "
+            "the call could be processed; expected a later time"
+        )
+    return due, expires
 
 
 def _require_payloads(unit: Unit, hashes: Iterable[bytes]) -> None:
@@ -227,7 +164,7 @@ class Sender:
         """Enqueue one message; see `MessageQueue.enqueue_message`."""
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        return self._enqueue([(origin, payload if key is None else Message(payload, key))], terms)
+        return self._send([(origin, payload if key is None else Message(payload, key))], terms)
 
     def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
         if not isinstance(inline, Inline):
@@ -250,7 +187,7 @@ class Sender:
         :param first: called in the transaction before the rows are written; an error that it raises ends the call.
         """
         if not isinstance(origin, str):
-            return self._enqueue(_pairs(origin), terms, first)
+            return self._send(_pairs(origin), terms, first)
         if messages is None:
             raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
         if isinstance(messages, (str, bytes, bytearray, memoryview, Message)):
@@ -258,16 +195,27 @@ class Sender:
                 f"one message ({type(messages).__name__}) given as many: expected a list of payloads; send one "
                 "with enqueue_message(origin, payload)"
             )
-        return self._enqueue(zip(repeat(self.session.check_sender(origin)), messages), terms, first)
+        return self._send(zip(repeat(self.session.check_sender(origin)), messages), terms, first)
 
-    def _enqueue(self, pairs: Pairs, terms: Terms, first: Callable[[Unit], None] | None = None) -> Enqueued:
+    def _send(self, pairs: Pairs, terms: Terms, first: Callable[[Unit], None] | None = None) -> Enqueued:
+        """Send messages by the processor that runs here, or in a transaction of their own."""
         session, delivery = self.session, self.session.delivery()
         session.refresh_config()
-        terms = terms.checked(session)
+        if terms != PLAIN:
+            terms = terms.checked(session)
         if delivery is not None:
             return self._hand_over(delivery, pairs, terms)
-        with PackedCall(session, pairs, terms) as call:
-            sent = self._send(call, first)
+        with closing(self.pack(pairs, terms)) as call:
+            rows = call.plain_rows() if first is None else None
+            if rows is not None:
+                self.store.send_at_once(self.ring_id, rows)
+                sent = Enqueued(call.count, call.size)
+            else:
+                with self.store.writing() as unit:
+                    if first is not None:
+                        first(unit)
+                    sent = self.write(unit, call)
+                self.store.wake(self.ring_id)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
@@ -276,18 +224,31 @@ class Sender:
             session.tell_listeners()
         return sent
 
-    def _send(self, call: PackedCall, first: Callable[[Unit], None] | None) -> Enqueued:
-        """Write a call in a transaction of its own."""
-        rows = call.plain_rows if first is None else None
-        if rows is not None:
-            self.store.send_at_once(self.ring_id, rows)
-            return call.enqueued({})
-        with self.store.writing() as unit:
-            if first is not None:
-                first(unit)
-            sent = call.write(unit)
-        self.store.wake(self.ring_id)
-        return sent
+    def pack(self, pairs: Pairs, terms: Terms) -> PackedCall:
+        """Read and check all messages of a call, and pack them into rows.
+
+        :param terms: checked ones
+        """
+        session = self.session
+        (due, expires), own = (None, None), {}
+        if terms != PLAIN:
+            due, expires = times_of(session, terms)
+            own = {"weight": terms.weight, "headers": terms.headers, "expires": expires}
+        carried = tracing.carrying() if session.traces else None
+        priority, check_rank = terms.priority or REGULAR, session.permit.check_priority
+        return PackedCall(session.config, own, session.check_sender, priority, check_rank, carried, due).pack(pairs)
+
+    def write(self, unit: Unit, call: PackedCall) -> Enqueued:
+        """Write the rows of a call in a transaction: its own, or one that the caller has open."""
+        session, ring = self.session, self.ring_id
+        refused = _refused_keys(session, unit, call.keys)
+        _require_payloads(unit, call.blobs)
+        refuse_new_origins(session, unit, call.origins(refused))
+        self.store.send(unit, ring, call.rows(refused), call.due)
+        if call.first_high:
+            # From now on every service of the ring reads high messages.
+            unit.rings.allow_high(ring)
+        return Enqueued(call.count - len(refused), call.size - sum(refused.values()), len(refused))
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""

@@ -181,7 +181,7 @@ ORDER BY g.ticket IS NULL, g.ticket, g.origin
 
 -- name: turns
 -- Return ready books in ring order.
-SELECT b.origin, b.ticket FROM {s}book b
+SELECT b.ticket, b.origin, b.deficit FROM {s}book b
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
 ORDER BY b.ticket, b.origin
 LIMIT :limit

@@ -24,17 +24,16 @@ VALUES (:ring, :size, :items, :more, :origin, :lengths, :attributes, :heap, :att
 COPY {s}mail (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
 
 -- name: insert_posted
--- Write messages that processors sent, under ids drawn before. Requires the ring lock.
-INSERT INTO {s}mail {rows ring, id bigint[], origin text[], size int[], heap bytea[]}
+-- Write single messages that processors sent or that return to their queue, under ids drawn before. Those that return keep
+-- their time of sending. Requires the ring lock.
+INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at)
+VALUES (:ring, :id, :origin, :size, :attributes, :heap, coalesce(:sent_at, {clock}))
 
 -- name: insert_posted (postgres)
-INSERT INTO {s}mail (ring, id, origin, size, heap, refers)
-SELECT :ring, w.id, w.origin, w.size, w.heap, false
-FROM {each id bigint[], origin text[], size int[], heap bytea[]}
-
--- name: insert_posted_blob
--- Write messages with external payloads that processors sent, under ids drawn before. Requires the ring lock.
-INSERT INTO {s}mail {rows ring, id bigint[], origin text[], size int[], attributes bytea[], heap bytea[]}
+INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at, refers)
+SELECT :ring, w.id, w.origin, w.size, w.attributes, w.heap,
+       coalesce('epoch'::timestamptz + w.sent_at * interval '1 microsecond', now()), w.attributes <> ''
+FROM {each id bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
 
 -- name: insert_copy
 -- Write a transferred message with the bytes of a part of another row.
@@ -46,17 +45,6 @@ WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 INSERT INTO {s}mail (id, size, ring, origin, attributes, heap, refers)
 SELECT :id, :size, :ring, :origin, :attributes, substring(m.heap FROM :start + 1 FOR :size), false FROM {s}mail m
 WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
-
--- name: insert_rejoined
--- Write requeued messages with their original time of sending. Requires the ring lock.
-INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at)
-VALUES (:ring, :id, :origin, :size, :attributes, :heap, :sent_at)
-
--- name: insert_rejoined (postgres)
-INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at)
-SELECT :ring, w.id, w.origin, w.size, w.attributes, w.heap,
-       'epoch'::timestamptz + w.sent_at * interval '1 microsecond'
-FROM {each id bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
 
 -- name: mail
 -- Return the next rows of each queue, with their bytes up to the size `inline`.
@@ -220,10 +208,11 @@ CROSS JOIN LATERAL (
 
 -- name: mail_facts
 -- Return the number of messages and of bytes of rows.
-SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = :id
+SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = :id
 
 -- name: mail_facts (postgres)
-SELECT m.id, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = ANY(:id::bigint[])
+SELECT m.id, m.ring, m.origin, m.items, m.size
+FROM {s}mail m WHERE m.ring = :ring AND m.id = ANY(:id::bigint[])
 
 -- name: sent_at
 -- Return when rows were sent.
@@ -605,24 +594,12 @@ DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
 ))
 
 -- name: insert_delayed
--- Write rows that join their queue when they are due.
-INSERT INTO {s}delayed (id, due, size, items, ring, more, origin, lengths, attributes, heap)
-VALUES (:id, :due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
-
--- name: insert_delayed (postgres)
--- Write one such row.
-INSERT INTO {s}delayed (due, size, items, ring, more, origin, lengths, attributes, heap)
-VALUES (:due, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
-
--- name: insert_put_off
--- Write messages that wait aside, under ids drawn before, with their original time of sending. Requires the ring lock.
-INSERT INTO {s}delayed (ring, items, id, due, origin, size, attributes, heap, sent_at)
-VALUES (:ring, 1, :id, :due, :origin, :size, :attributes, :heap, :sent_at)
-
--- name: insert_put_off (postgres)
-INSERT INTO {s}delayed (ring, items, id, due, origin, size, attributes, heap, sent_at)
-SELECT :ring, 1, w.id, w.due, w.origin, w.size, w.attributes, w.heap, w.sent_at
-FROM {each id bigint[], due bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
+-- Write rows that join their queue when they are due, under ids drawn before. Messages that wait aside keep their time of
+-- sending.
+INSERT INTO {s}delayed {
+    rows ring, id bigint[], due bigint[], origin text[], size int[], items int[], more bool[], lengths bytea[],
+    attributes bytea[], heap bytea[], sent_at bigint[]
+}
 
 -- name: put_off_from
 -- Return when a message is due that waits aside, by the part of its attributes that names its former place.

@@ -27,7 +27,7 @@ LIMIT :limit
 
 -- name: ledger_heads
 -- Return the beginnings of the latest entries, where each names the process that serviced the ring.
-SELECT l.block, l.at, substr(l.data, 1, 16384) FROM {s}ledger l
+SELECT l.block, l.at, substr(l.data, 1, 16384), l.id FROM {s}ledger l
 WHERE l.ring = :ring AND l.block < :before
 ORDER BY l.block DESC
 LIMIT :limit

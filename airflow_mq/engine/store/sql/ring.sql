@@ -11,11 +11,11 @@ ring = :ring AND age <= (SELECT n.age FROM {s}state n WHERE n.ring = :ring ORDER
 -- part: state_columns
 -- The state of a ring `s`; SQLite needs no marks.
 s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-s.look_place, s.high_place, s.ends
+s.look_place, s.high_place, s.ends, s.blocks
 
 -- part: state_columns (postgres)
 s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-s.look_place, s.high_place, s.ends
+s.look_place, s.high_place, s.ends, s.blocks
 
 -- part: last_drawn (postgres)
 -- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
@@ -78,19 +78,16 @@ WHERE id = :ring AND NOT coalesce(json_extract(config, '$.high'), 0)
 UPDATE {s}ring SET config = config || '{"high": true}'::jsonb
 WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 
--- name: floors
--- Return ticket floor, look floor, version and places of looks of a ring.
-SELECT s.ticket_floor, s.look_floor, s.version, s.look_place, s.high_place FROM {s}state s WHERE s.ring = :ring
+-- name: state
+-- Return the state of a ring for readers, without the token of its lease.
+SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
+       s.high_place, s.ends, s.blocks
+FROM {s}state s WHERE s.ring = :ring
 
--- name: floors (postgres)
-SELECT s.ticket_floor, s.look_floor, s.version, s.look_place, s.high_place FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
-
--- name: activity
--- Return the number of a ring's blocks, the end of its lease, and who holds it.
-SELECT s.blocks, s.lease_until, s.lease_holder FROM {s}state s WHERE s.ring = :ring
-
--- name: activity (postgres)
-SELECT s.blocks, s.lease_until, s.lease_holder FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+-- name: state (postgres)
+SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
+       s.high_place, s.ends, s.blocks
+FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
 
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.

@@ -32,10 +32,6 @@ def level_of(origin: str) -> tuple[int, int]:
     return (LEAST_TICKET, LEAST_REGULAR - 1) if is_high(origin) else (LEAST_REGULAR, -LEAST_TICKET)
 
 
-#: The most pages that a window may lack because they were processed out of turn.
-MOST_HOLES = 1 << 20
-
-
 class StoredBook:
     """The row of a book, and the parts of it that change while the book is loaded."""
 
@@ -76,7 +72,8 @@ class BookLoader:
         origin = row.origin
         if origin in self.working_set.books:
             return origin
-        if row.end_page - row.begin_page > row.pages + MOST_HOLES:
+        # A window may lack pages that were processed out of turn.
+        if row.end_page - row.begin_page > row.pages + (1 << 20):
             raise StoreCorrupt(
                 f"the window of {told(origin)} goes from page {row.begin_page} to {row.end_page}, "
                 f"but it has {row.pages} pages"

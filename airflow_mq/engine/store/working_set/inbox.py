@@ -37,7 +37,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..rows import StoredInboxRow
+from ..rows import InboxRow
 
 #: How many rows the first look brings; each further one doubles it.
 FIRST_LOOK = 8
@@ -67,7 +67,7 @@ class Inbox:
         #: Rows from the horizon on that were read.
         self.read: set[int] = set()
         #: Rows that were read and not taken, in the order of their looks.
-        self.rows: deque[StoredInboxRow] = deque()
+        self.rows: deque[InboxRow] = deque()
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         self.look = FIRST_LOOK
@@ -76,7 +76,7 @@ class Inbox:
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
-        self.due: deque[StoredInboxRow] = deque()
+        self.due: deque[InboxRow] = deque()
         self.due_seen = False
 
     @property
@@ -84,7 +84,7 @@ class Inbox:
         """The id behind which the next look begins."""
         return min(self.after, self.horizon - 1)
 
-    def add(self, rows: Sequence[StoredInboxRow]) -> list[StoredInboxRow]:
+    def add(self, rows: Sequence[InboxRow]) -> list[InboxRow]:
         """Take in rows that a look brought, in order; return those that are new and in no page."""
         fresh = [row for row in rows if row.id not in self.read and row.id not in self.cut.ahead]
         self.after = max(self.after, rows[-1].id)
@@ -101,9 +101,9 @@ class Inbox:
         # What is read again is no more than half of what is new.
         self.look = max(min(look, LONGEST_LOOK), 2 * len(self.read))
 
-    def take(self, most: int) -> list[StoredInboxRow]:
+    def take(self, most: int) -> list[InboxRow]:
         """Take the next rows, to be cut: at least one, and none behind those with `most` messages."""
-        taken: list[StoredInboxRow] = []
+        taken: list[InboxRow] = []
         while self.rows and most > 0:
             taken.append(self.rows.popleft())
             most -= taken[-1].items

@@ -11,7 +11,7 @@ from ...rules.changes import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
 from ..inbox import Heaps
-from ..rows import StoredInboxRow, rows_of, split_heap, split_row
+from ..rows import InboxRow, rows_of, split_heap, split_row
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
 from .reach import Reach
@@ -47,7 +47,7 @@ class PayloadCache:
         self.payloads[id_] = payloads
         self.fetched += size
 
-    def keep_rows(self, rows: Iterable[StoredInboxRow]) -> None:
+    def keep_rows(self, rows: Iterable[InboxRow]) -> None:
         """Keep the payloads of rows that came with their bytes."""
         for row in rows:
             heap = row.heap
@@ -228,7 +228,7 @@ class InboxLoader:
         :param look: new rows wanted of each.
         """
         most = look + max(len(self.inboxes[name].read) for name in hungry)
-        found: dict[str, list[StoredInboxRow]] = {name: [] for name in hungry}
+        found: dict[str, list[InboxRow]] = {name: [] for name in hungry}
         for row in self.source.inbox_rows([(name, self.inboxes[name].start) for name in hungry], most, self.inline):
             found[row.origin].append(row)
         for name, rows in found.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import starmap
 from typing import Any, TypeAlias
 
 from ...rules.changes import CutTotal, PutOff
@@ -20,8 +21,8 @@ from .. import codec
 from ..blocks import ClaimRow, InFlightRow
 from ..books import LineRow, TurnsRow
 from ..inbox import Heaps, RowIds
-from ..origins import GroupRow, SettingsRow
-from ..rows import BookRow, FirstRow, PageRow, StateRow, StoredInboxRow, rejoined_row
+from ..origins import GroupRow
+from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -61,10 +62,10 @@ class Overlay(Source):
         self.standings_said = dict(standings or {})
         self.anew = anew
         self.now = unit.now()
-        floors = unit.rings.floors(ring_id)
+        stored = unit.rings.state(ring_id)
         self.state = StateRow(
-            0, floors.ticket_floor, floors.look_floor, [], None, 0, "",
-            look_place=floors.look_place, high_place=floors.high_place,
+            0, stored.ticket_floor, stored.look_floor, [], None, 0, "",
+            look_place=stored.look_place, high_place=stored.high_place,
         )  # fmt: skip
         self._last_id = unit.inbox.pulse(ring_id).newest
         #: Rows below this are visible: reads of one moment bring nothing late.
@@ -73,7 +74,7 @@ class Overlay(Source):
         self._books: dict[str, BookRow] = {}
         self._branches: dict[str, GroupRow] | None = None
         self._pages: dict[str, dict[int, PageRow | None]] = {}
-        self._rows: dict[str, list[StoredInboxRow]] = {}
+        self._rows: dict[str, list[InboxRow]] = {}
         self._gone: set[tuple[str, int]] = set()
         #: Claims of live blocks by book, once a block has ended here.
         self._held: dict[str, list[InFlightRow]] | None = None
@@ -103,8 +104,8 @@ class Overlay(Source):
         """Keep the rows that an operation would have stored."""
         self._payloads |= {id_: one.payload for id_, one in rows.posted.items()}
         self._put_off += (one for one, _ in rows.put_off)
-        posted = (rejoined_row(id_, one) for id_, one in rows.posted.items())
-        self._add([StoredInboxRow(row[1], row[0], row[2], 1, False, b"", row[3]) for row in posted])
+        posted = starmap(posted_row, rows.posted.items())
+        self._add([InboxRow(row.origin, row.id, row.size, 1, False, b"", row.attributes) for row in posted])
         for saved in rows.pages:
             self._pages.setdefault(saved.page.origin, {})[saved.page.page] = saved.page
         for origin, index in rows.removed_pages:
@@ -209,7 +210,7 @@ class Overlay(Source):
             ]
         )
 
-    def _add(self, rows: Sequence[StoredInboxRow]) -> None:
+    def _add(self, rows: Sequence[InboxRow]) -> None:
         for row in rows:
             self._rows.setdefault(row.origin, []).append(row)
         fresh = [origin for origin in dict.fromkeys(row.origin for row in rows) if origin not in self._books]
@@ -318,10 +319,10 @@ class Overlay(Source):
             self._branches = {} if self.anew else {row[0]: row for row in super().branches()}
         return list(self._branches.values())
 
-    def standings(self, names: Sequence[str]) -> list[SettingsRow]:
+    def standings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         found: dict[str, Any] = dict(super().standings(names))
         found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.standings_said}
-        return [SettingsRow(*pair) for pair in found.items()]
+        return list(found.items())
 
     # Pages and inbox rows.
 
@@ -341,7 +342,7 @@ class Overlay(Source):
             found += [row for row in within if row is not None][:limit]
         return found
 
-    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
         found = super().inbox_rows(wanted, limit, inline)
         counts = Counter(row.origin for row in found) if self._rows else {}
         for origin, after in wanted if self._rows else ():

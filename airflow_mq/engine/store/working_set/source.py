@@ -10,8 +10,8 @@ from ...rules.message import Address
 from ..blocks import ClaimRow
 from ..books import LineRow, TurnsRow
 from ..inbox import AttributesRow, Heaps, RowIds
-from ..origins import GroupRow, SettingsRow
-from ..rows import Arrival, BookRow, FirstRow, PageRow, StoredInboxRow
+from ..origins import GroupRow
+from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -166,7 +166,7 @@ class Source:
         """Return path, deficit, level and owed origins of all groups."""
         return self.unit.origins.groups(self.ring_id)
 
-    def standings(self, names: Sequence[str]) -> list[SettingsRow]:
+    def standings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of queues and groups."""
         return self.unit.origins.settings(self.ring_id, names)
 
@@ -180,15 +180,15 @@ class Source:
         """Return, for each (origin, first, last), at most `limit` stored pages."""
         return self.unit.pages.between(self.ring_id, wanted, limit)
 
-    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[StoredInboxRow]:
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self._unit.inbox.after(self.ring_id, wanted, limit, inline)
 
-    def all_inbox_rows(self, after: int, limit: int) -> list[StoredInboxRow]:
+    def all_inbox_rows(self, after: int, limit: int) -> list[InboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
         return self.unit.inbox.uncut(self.ring_id, after, limit)
 
-    def due_rows(self, origins: Sequence[str], now: int) -> list[StoredInboxRow]:
+    def due_rows(self, origins: Sequence[str], now: int) -> list[InboxRow]:
         """Return delayed rows that are due and have not joined their inboxes."""
         return self.unit.inbox.due_of(self.ring_id, origins, now)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import NamedTuple
 
 from ...rules.book import Book
@@ -18,7 +19,7 @@ from ...rules.working_set import WorkingSet
 from .. import codec
 from ..books import SavedPage, saved_page
 from ..inbox import RowRange
-from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, rejoined_row
+from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, posted_row
 from ..unit import Unit
 from .books import ticket_of
 from .inbox import Cut
@@ -355,10 +356,7 @@ class Writer:
     def _write_posted(self, rows: ChangedRows, allow_high: bool) -> None:
         if allow_high and any(is_high(posted.origin) for posted in rows.posted.values()):
             self.unit.rings.allow_high(self.ring_id)
-        plain = [(id_, one.origin, one.payload) for id_, one in rows.posted.items() if one.note is None]
-        self.unit.inbox.insert(self.ring_id, plain)
-        others = [rejoined_row(id_, one) for id_, one in rows.posted.items() if one.note is not None]
-        self.unit.inbox.insert_rejoined(self.ring_id, others)
+        self.unit.inbox.insert(self.ring_id, starmap(posted_row, rows.posted.items()))
         if rows.put_off:
             ids = self.unit.fresh_ids(len(rows.put_off))
             self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ....rules.invariants import Violation
 from ....rules.priority import is_high, told
+from ....store.rows import LATEST
 from ....store.unit import Unit
 from ....store.working_set.books import StoredBook
 from ....store.working_set.inbox import Cut, stranded
@@ -21,9 +22,6 @@ from ...session import RingSession
 from ..order import all_origins
 
 log = logging.getLogger("airflow_mq.check")
-
-#: Above every id of a row.
-_LAST = 1 << 62
 
 
 class InboxBounds(NamedTuple):
@@ -52,7 +50,7 @@ class Repair:
 
 def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
     """Return how far a ring's inboxes go."""
-    return InboxBounds(unit.rings.floors(ring).look_floor, unit.rings.latest_id())
+    return InboxBounds(unit.rings.state(ring).look_floor, unit.rings.latest_id())
 
 
 def check_inbox(origin: str, known: StoredBook, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
@@ -85,14 +83,14 @@ def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int) ->
     working_set.book(origin)
     cut = working_set.stored[origin].cut
     paged = {row_id for _, page in working_set.loader.pages.read_all(origin) for row_id in page.slices.row_ids}
-    ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, _LAST)])()), [])
+    ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, LATEST)])()), [])
     lost = stranded(ids, cut, paged)
     floor = min([cut.floor, horizon, *lost])
     if floor == cut.floor:
         return None
     rows = unit.inbox.facts(session.ring_id, lost)
     truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
-    return Repair(origin, lost, sum(items for _, items, _ in rows), truth)
+    return Repair(origin, lost, sum(row.items for row in rows), truth)
 
 
 def repair_inboxes(session: RingSession, *, dry_run: bool) -> list[Repair]:

@@ -21,9 +21,6 @@ from ..order import all_origins
 from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .payloads import check_blobs, confirm_missing
 
-#: Number of queues between two reports of progress.
-_PROGRESS = 50
-
 
 def check_ring(session: RingSession, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
     """See `MessageQueue.check`."""
@@ -34,7 +31,7 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
         found = list(_check_rows(unit, session.ring_id))
         found += _check_tickets(unit, session.ring_id)
         for done, name in enumerate(names):
-            if progress is not None and done % _PROGRESS == 0:
+            if progress is not None and done % 50 == 0:
                 progress(done, len(names))
             found += _check_origin(session, unit, name, bounds)
         found += _check_groups(working_set, names)
@@ -55,7 +52,7 @@ def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
 def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
     low, top = level_of("")
     lowest = unit.books.count(ring, 0, low, top).lowest
-    floor = unit.rings.floors(ring).ticket_floor
+    floor = unit.rings.state(ring).ticket_floor
     if lowest is not None and lowest < floor:
         yield Violation(
             "ring", f"the smallest ticket is {lowest}, below the floor of {floor}; its queue would never be serviced"
