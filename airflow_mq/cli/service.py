@@ -98,7 +98,7 @@ def _service(
     queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
     from ..engine.queue import Serviced
-    from ..engine.queue.worker import is_productive, sum_of
+    from ..engine.queue.worker import is_productive
 
     total, calls = Serviced(weight=ZERO), 0
     while True:
@@ -106,7 +106,7 @@ def _service(
         # Queues whose messages were completed by tokens get their turns in this call.
         queue.blocks.settle_completed()
         done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
-        total = sum_of(total, done)
+        total = total.plus(done)
         if not drain or not is_productive(done):
             return total, calls
 
@@ -118,9 +118,7 @@ def _follow(queue: MessageQueue, processor: Processor | BatchProcessor, options:
 
 
 def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
-    from ..engine.queue.worker import sum_of
-
-    told(summary(sum_of(before, now)))
+    told(summary(before.plus(now)))
 
 
 def summary(done: Serviced) -> str:

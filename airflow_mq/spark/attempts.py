@@ -15,7 +15,7 @@ from ..codecs import Codec, load_codec
 from ..engine.queue import BatchProcessor, Delivery
 from ..engine.queue.attempts import going_on, outcome_of
 from ..engine.queue.calls import caller_of
-from ..engine.queue.hold import Hold, current_delivery
+from ..engine.queue.context import ProcessorContext, current_delivery
 from ..engine.queue.typed import TypedDelivery, decoding_batches, refused
 from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
@@ -115,16 +115,16 @@ class MessageAttempts(Attempts):
     def _call(self, items: Iterable[Item]) -> Outcomes:
         stopped: set[str] = set()
         # This process may be a child of the one that made these attempts.
-        hold = Hold(self.terms.place)
+        context = ProcessorContext(self.terms.place)
         for item in items:
             if item.book in stopped:
                 continue
-            outcome = self._try(item, hold)
+            outcome = self._try(item, context)
             self.note_stop(item, outcome, stopped)
             yield item, outcome
 
-    def _try(self, item: Item, hold: Hold) -> Outcome:
-        delivery = ItemDelivery(item, hold)
+    def _try(self, item: Item, context: ProcessorContext) -> Outcome:
+        delivery = ItemDelivery(item, context)
         if item.headers and tracing.is_traced(item.headers):
             with tracing.within(item.headers):
                 return self._try_delivery(item, delivery)

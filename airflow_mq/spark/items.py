@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from ..engine.queue import Batch, Delivery
-from ..engine.queue.hold import Hold
+from ..engine.queue.context import ProcessorContext
 from ..engine.queue.values import Facts, moment
 from ..engine.rules.message import Address
 from ..engine.rules.page import Page
@@ -64,8 +64,8 @@ class ItemDelivery(Delivery):
 
     __slots__ = ("_item",)
 
-    def __init__(self, item: Item, hold: Hold | None = None) -> None:
-        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO), hold=hold)
+    def __init__(self, item: Item, context: ProcessorContext | None = None) -> None:
+        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO), context=context)
         self._item = item
 
     @property

@@ -36,7 +36,7 @@ class Terms:
     largest_of: Mapping[str, Weight] = field(default_factory=dict)
     #: Attempts after which a message is set aside.
     max_attempts: int | None = None
-    #: Name of the ring and its store, by which a processor's own queues are recognized (`engine.queue.hold`).
+    #: Name of the ring and its store, by which a processor's own queues are recognized (`engine.queue.context`).
     place: str = ""
 
     def is_alone(self, attempt: int) -> bool:

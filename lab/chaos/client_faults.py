@@ -11,7 +11,7 @@ from typing import ClassVar
 import psutil
 import psycopg
 
-from airflow_mq.engine.queue.session import SERVICE_LEASE
+from airflow_mq.engine.queue.holding import SERVICE_LEASE
 
 from .clocks import can_skew, skew
 from .database import DATABASE

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import psutil
 
-from airflow_mq.engine.queue.session import SERVICE_LEASE
+from airflow_mq.engine.queue.holding import SERVICE_LEASE
 from lab.chaos.fleet import Fleet
 from lab.chaos.journal import read_journals
 from lab.chaos.verdict import Fault, Verdict, judge, recovery

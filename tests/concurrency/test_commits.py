@@ -1,58 +1,34 @@
-"""Commits of large slices that run beside the next slice."""
+"""Commits of slices: what a service processed between two of them is repeated, and nothing else."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from airflow_mq import Batch, Delivery, Done, LinearWeigher, MessageQueue, RingConfig, Weight, batch_processor
-from airflow_mq.engine.queue import commits, service
+from airflow_mq.engine.queue import service
 from airflow_mq.engine.rules.errors import StoreError
 from airflow_mq.engine.store import parse, upgrade
 
-pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
+pytestmark = pytest.mark.concurrency
 
 SLICE, ORIGINS, EACH = 6, 5, 12
 COUNT = ORIGINS * EACH
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[commits.Commit]:
-    """Let small slices commit as large ones do; return the commits that a thread began."""
-    monkeypatch.setattr(service, "LEAST_BESIDE", 1)
-    found: list[Any] = []
-    begin = commits.Commits.begin
-
-    def noting(self: commits.Commits) -> commits.Commit:
-        # Counted before the thread can come to the statement at which a test waits for it.
-        found.append(None)
-        found[-1] = begin(self)
-        return found[-1]
-
-    monkeypatch.setattr(commits.Commits, "begin", noting)
-    return found
-
-
-@pytest.fixture
-def queue(pg_uri: str) -> Iterator[MessageQueue]:
+def queue(store_uri: str) -> Iterator[MessageQueue]:
     """Yield a ring whose messages have pages of four."""
-    upgrade(parse(pg_uri))
-    with MessageQueue(pg_uri) as first:
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as first:
         first.admin.create_ring("small", RingConfig(heap_size=64))
-    with MessageQueue(pg_uri, "small") as queue:
+    with MessageQueue(store_uri, "small") as queue:
         for number in range(EACH):
             for origin in range(ORIGINS):
                 queue.enqueue_message(f"o{origin}", b"%02d" % number + bytes(10))
         yield queue
-
-
-def in_commit_thread() -> bool:
-    return threading.current_thread().name.startswith("airflow_mq commit")
 
 
 def processed(queue: MessageQueue) -> int:
@@ -67,9 +43,7 @@ def assert_done(queue: MessageQueue, count: int = COUNT) -> None:
 
 
 @pytest.mark.parametrize("mode", ["callable", "batch"])
-def test_each_message_is_processed_once_and_in_order(
-    queue: MessageQueue, begun: list[commits.Commit], mode: str
-) -> None:
+def test_each_message_is_processed_once_and_in_order(queue: MessageQueue, mode: str) -> None:
     seen: dict[str, list[bytes]] = {}
 
     def one(delivery: Delivery) -> None:
@@ -80,83 +54,50 @@ def test_each_message_is_processed_once_and_in_order(
 
     done = queue.service_queues(one if mode == "callable" else batch_processor(many), slice_messages=SLICE)
     assert done.processed == COUNT
-    assert len(begun) > 3
     assert seen == {f"o{origin}": [b"%02d" % number for number in range(EACH)] for origin in range(ORIGINS)}
     assert_done(queue)
 
 
-def test_commit_does_not_wait_for_the_processor(queue: MessageQueue, begun: list[commits.Commit], pg_uri: str) -> None:
-    """Other processes see the results of a slice while the first message of the next one is processed."""
-    seen: list[int] = []
+def test_a_slice_is_committed_before_the_next_message(queue: MessageQueue) -> None:
+    seen: list[tuple[int, int]] = []
+    with MessageQueue(queue.store.address, "small") as other:
 
-    def processor(delivery: Delivery) -> None:
-        if begun and not seen:
-            with MessageQueue(pg_uri, "small") as other:
-                until = time.monotonic() + 30
-                while not processed(other) and time.monotonic() < until:
-                    time.sleep(0.01)
-                seen.append(processed(other))
+        def processor(delivery: Delivery) -> None:
+            seen.append((len(seen) - len(seen) % SLICE, processed(other)))
 
-    queue.service_queues(processor, slice_messages=SLICE)
-    assert seen == [SLICE]
+        queue.service_queues(processor, slice_messages=SLICE)
+    assert [stored for _, stored in seen] == [due for due, _ in seen]
     assert_done(queue)
 
 
-def held_back(statement: str, until: Callable[[], bool], happened: list[bool]) -> Callable[[str], None]:
-    """Return a probe that holds the thread back before a statement until something has happened, or cannot."""
-
-    def probe(name: str) -> None:
-        if name == statement and in_commit_thread():
-            give_up = time.monotonic() + 1.0
-            while not until() and time.monotonic() < give_up:
-                time.sleep(0.001)
-            happened.append(until())
-
-    return probe
-
-
-@pytest.mark.parametrize("statement", ["delete_range", "save_state", "commit"])
-def test_next_slice_is_read_before_the_commit(
-    queue: MessageQueue, begun: list[commits.Commit], statement: str, pg_uri: str
-) -> None:
-    """Reads of the next slice still show rows that the thread is about to delete; senders add more meanwhile."""
+def test_messages_that_are_sent_between_slices_are_processed_once(queue: MessageQueue) -> None:
     tried: list[bytes] = []
-    beside: list[bool] = []
-    with MessageQueue(pg_uri, "small") as sender, ThreadPoolExecutor(1) as thread:
-        thread.submit(len, sender).result()
+    with MessageQueue(queue.store.address, "small") as sender:
 
         def processor(delivery: Delivery) -> None:
             tried.append(delivery.payload)
-            if begun and len(tried) % SLICE == 1:
-                # Not as a message of this processor.
-                thread.submit(sender.enqueue_message, delivery.origin, b"late %d" % len(tried)).result()
 
-        queue.store.probe = held_back(statement, lambda: len(tried) % SLICE >= 2, beside)
-        done = queue.service_queues(processor, slice_messages=SLICE)
-        queue.store.probe = None
-        late = sum(payload.startswith(b"late") for payload in tried)
-        done_later = queue.service_queues(processor, slice_messages=1_000).processed
-        while queue.service_queues(lambda delivery: None).processed:
-            done_later += 1
-    assert len(begun) > 3
-    assert any(beside)
-    assert late + done_later > 0
-    assert done.processed + done_later >= COUNT
-    assert queue.check() == []
-    assert len(queue) == 0
-    addresses = [(event.origin, event.page, event.index) for event in queue.inspect.events(name="Processed")]
-    assert len(addresses) == len(set(addresses))
+        def progress(done: object) -> None:
+            if len(tried) <= COUNT:
+                sender.enqueue_message("o1", b"late %d" % len(tried))
+
+        queue.service_queues(processor, slice_messages=SLICE, progress=progress)
+        while queue.service_queues(processor).processed:
+            pass
+    late = sum(payload.startswith(b"late") for payload in tried)
+    assert late > 3
+    assert len(tried) == COUNT + late
+    assert_done(queue, COUNT + late)
 
 
 @pytest.mark.parametrize("statement", ["lock_ring", "delete_range", "save_state", "commit"])
-def test_failed_commit_repeats_two_slices_at_most(
-    queue: MessageQueue, begun: list[commits.Commit], statement: str
-) -> None:
+def test_a_failed_commit_repeats_one_slice(queue: MessageQueue, statement: str) -> None:
     tried: list[bytes] = []
+    failures = [StoreError("the disk is full")]
 
     def fail(name: str) -> None:
-        if name == statement and in_commit_thread() and len(begun) == 3:
-            raise StoreError("the disk is full")
+        if name == statement and len(tried) == 3 * SLICE and failures:
+            raise failures.pop()
 
     queue.store.probe = fail
     with pytest.raises(StoreError, match="the disk is full"):
@@ -164,29 +105,24 @@ def test_failed_commit_repeats_two_slices_at_most(
     queue.store.probe = None
     assert queue.check() == []
     assert processed(queue) == 2 * SLICE
-    assert 3 * SLICE <= len(tried) <= 4 * SLICE
+    assert len(tried) == 3 * SLICE
     assert queue.service_queues(lambda delivery: None).processed == COUNT - 2 * SLICE
     assert_done(queue)
 
 
-def test_error_before_the_commit_rolls_back(
-    queue: MessageQueue, begun: list[commits.Commit], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The thread holds the ring and waits for what to write: it must not wait forever."""
-
+def test_an_error_before_the_commit_rolls_back(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-        broken.setattr(service.Service, "_prepare", fail)
+        broken.setattr(service.Service, "_count", fail)
         queue.service_queues(lambda delivery: None, slice_messages=SLICE)
-    assert len(begun) == 1
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("airflow_mq commit")]
+    assert processed(queue) == 0
     assert queue.service_queues(lambda delivery: None).processed == COUNT
     assert_done(queue)
 
 
-def test_interrupted_processor_keeps_the_commit_under_way(queue: MessageQueue, begun: list[commits.Commit]) -> None:
+def test_an_interrupted_processor_keeps_what_is_done(queue: MessageQueue) -> None:
     tried = 0
 
     def processor(delivery: Delivery) -> None:
@@ -197,12 +133,11 @@ def test_interrupted_processor_keeps_the_commit_under_way(queue: MessageQueue, b
 
     with pytest.raises(KeyboardInterrupt):
         queue.service_queues(processor, slice_messages=SLICE)
-    assert len(begun) == 2
     assert processed(queue) == 2 * SLICE + 1
     assert queue.check() == []
 
 
-def test_slice_that_sent_messages_is_committed_first(queue: MessageQueue, begun: list[commits.Commit]) -> None:
+def test_a_slice_is_committed_with_the_messages_that_it_sent(queue: MessageQueue) -> None:
     """The next slice may have to process what it sent."""
 
     def processor(delivery: Delivery) -> Done:
@@ -210,12 +145,11 @@ def test_slice_that_sent_messages_is_committed_first(queue: MessageQueue, begun:
 
     limit = Weight(COUNT, 1 << 30)
     assert queue.service_queues(processor, limit, slice_messages=SLICE).processed == COUNT
-    assert begun == []
     assert queue.check() == []
     assert len(queue) == COUNT
 
 
-def test_progress_is_reported_after_each_commit(queue: MessageQueue, begun: list[commits.Commit]) -> None:
+def test_progress_is_reported_after_each_commit(queue: MessageQueue) -> None:
     reported: list[tuple[int, int]] = []
 
     def progress(done: Any) -> None:
@@ -223,32 +157,27 @@ def test_progress_is_reported_after_each_commit(queue: MessageQueue, begun: list
 
     queue.service_queues(lambda delivery: None, slice_messages=SLICE, progress=progress)
     assert len(reported) >= COUNT // SLICE
-    assert all(claimed <= stored for claimed, stored in reported)
-
-
-def test_small_slice_is_committed_before_the_next_message(queue: MessageQueue, pg_uri: str) -> None:
-    seen: list[tuple[int, int]] = []
-    with MessageQueue(pg_uri, "small") as other:
-
-        def processor(delivery: Delivery) -> None:
-            seen.append((len(seen), processed(other)))
-
-        queue.service_queues(processor, slice_messages=1)
-    assert seen == [(number, number) for number in range(COUNT)]
+    assert all(claimed == stored for claimed, stored in reported)
 
 
 @pytest.mark.parametrize("mode", ["callable", "batch"])
-def test_slice_is_committed_before_a_long_message(queue: MessageQueue, begun: list[commits.Commit], mode: str) -> None:
+def test_a_slice_is_committed_before_a_long_message(queue: MessageQueue, mode: str) -> None:
     """Each message is expected to take longer than a slice may."""
     queue.admin.change_ring(weigher=LinearWeigher(Weight(1_000, 1), Weight(0, 0)))
+    begun, uncommitted = 0, set[int]()
+
+    def note(count: int) -> None:
+        nonlocal begun
+        uncommitted.add(begun - processed(queue))
+        begun += count
 
     def one(delivery: Delivery) -> None:
-        return None
+        note(1)
 
     def many(batch: Batch) -> None:
-        return None
+        note(len(batch.payloads))
 
     processor = one if mode == "callable" else batch_processor(many)
-    assert queue.service_queues(processor, Weight(1 << 40, 1 << 40), slice_messages=1).processed == COUNT
-    assert begun == []
+    assert queue.service_queues(processor, Weight(1 << 40, 1 << 40), slice_messages=COUNT).processed == COUNT
+    assert uncommitted == {0}
     assert_done(queue)

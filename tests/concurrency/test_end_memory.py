@@ -14,6 +14,7 @@ from airflow_mq.engine.queue.blocks import settlement
 from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.store import parse, upgrade
+from tests.holding import drop_lease, take_lease
 
 pytestmark = pytest.mark.concurrency
 
@@ -26,10 +27,10 @@ def end_at_once(queue: MessageQueue, other: MessageQueue, block: Block) -> int:
 
 
 def apply_alone(queue: MessageQueue, other: MessageQueue, block: Block) -> int:
-    queue.session.take_lease(TOKEN, "serviced")
+    take_lease(queue.session, TOKEN)
     other.blocks.release(block)
-    queue.session.release_lease(TOKEN)
-    return peak_of(queue.session.apply_soon)
+    drop_lease(queue.session, TOKEN)
+    return peak_of(queue.session.hold.apply_soon)
 
 
 def apply_in_a_service(queue: MessageQueue, other: MessageQueue, block: Block) -> int:

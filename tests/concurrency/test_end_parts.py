@@ -16,6 +16,7 @@ from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.store import parse, upgrade
+from tests.holding import drop_lease, take_lease
 
 pytestmark = pytest.mark.concurrency
 
@@ -56,7 +57,7 @@ def a_ring(uri: str, name: str, kind: str, *, most: bool = False) -> Iterator[tu
         if most:
             for origin in ("a/x", "b"):
                 holder.admin.set_origin(origin, most=Weight(40, 1 << 20))
-        holder.session.take_lease(TOKEN, "serviced")
+        take_lease(holder.session, TOKEN)
         other.blocks.report(block, reports(block))
         other.blocks.settle(block)
         yield holder, other, block
@@ -128,8 +129,8 @@ def test_holders_that_die_between_parts_change_nothing(
     """Each holder applies one part and dies. In the end, the ring is as if one holder had applied all at once."""
     upgrade(parse(store_uri))
     with a_ring(store_uri, "whole", kind) as (holder, other, _):
-        holder.session.release_lease(TOKEN)
-        holder.session.apply_soon()
+        drop_lease(holder.session, TOKEN)
+        holder.session.hold.apply_soon()
         expected = books(other)
     apply_one, left = BlockSettler.apply_one, 0
 
@@ -144,12 +145,12 @@ def test_holders_that_die_between_parts_change_nothing(
     monkeypatch.setattr(BlockSettler, "apply_one", dying)
     with a_ring(store_uri, "parts", kind) as (holder, other, _):
         seen, deaths = picture(other), 0
-        holder.session.release_lease(TOKEN)
+        drop_lease(holder.session, TOKEN)
         claims = held(other)
         while ends(other):
             left = 1
             with pytest.raises(Died) if ends(other) else monkeypatch.context():
-                other.session.apply_ends()
+                other.session.hold.apply_ends()
                 if not ends(other):
                     raise Died
             deaths += 1
@@ -247,14 +248,14 @@ def test_the_ring_is_free_between_the_ends_that_a_service_leaves(
                 # It does not apply ends itself.
                 with other.session.store.writing() as unit:
                     locked = unit.lock(other.session.ring_id)
-                    assert other.session.is_free(locked)
+                    assert locked.state.lease_token is None
                     unit.rings.take_lease(other.session.ring_id, TOKEN, locked.now + 30_000_000, "host/1 other")
 
         monkeypatch.setattr(queue.session.store, "rest", take)
         serve_and_end(queue, other, blocks, 1, Done())
         assert left == [5, 4, 3, 3]
         assert ends(other) == 3
-        other.session.release_lease(TOKEN)
+        drop_lease(other.session, TOKEN)
         assert_done_once(queue, 13)
 
 

@@ -14,6 +14,7 @@ from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.inspect.queues import QueueState
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.store import parse, upgrade
+from tests.holding import drop_lease, take_lease
 from tests.model.clock import Clock
 
 from .test_end_parts import LIMIT, RINGS, TOKEN, ends, reports
@@ -130,7 +131,7 @@ def a_ring(uri: str, kind: str, clock: Clock) -> Iterator[tuple[MessageQueue, Me
         holder.enqueue_message("a/y", b"late")
         second = holder.blocks.plan(limit=Weight(2, 1 << 20))
         by_hand = holder.blocks.plan_overweight(aside[1].address, Weight(10_000, 1 << 20))
-        holder.session.take_lease(TOKEN, "serviced")
+        take_lease(holder.session, TOKEN)
         other.blocks.report(first, reports(first))
         other.blocks.settle(first)
         clock.advance(5)
@@ -146,8 +147,8 @@ def test_readings_do_not_change_when_ends_are_applied(store_uri: str, kind: str,
     upgrade(parse(store_uri))
     with a_ring(store_uri, kind, clock) as (holder, other):
         before = {name: read(other) for name, read in READERS.items()}
-        holder.session.release_lease(TOKEN)
-        holder.session.apply_soon()
+        drop_lease(holder.session, TOKEN)
+        holder.session.hold.apply_soon()
         assert ends(other) == 0
         after = {name: read(other) for name, read in READERS.items()}
         different = {name: (before[name], after[name]) for name in READERS if before[name] != after[name]}

@@ -13,6 +13,7 @@ from airflow_mq.engine.queue.blocks.ends import FATES
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InFlight
 from airflow_mq.engine.store import parse, upgrade
+from tests.holding import drop_lease, take_lease
 from tests.model.clock import Clock
 
 from .test_end_parts import LIMIT, RINGS, TOKEN, a_ring, books, ends
@@ -47,8 +48,8 @@ def verdicts(queue: MessageQueue) -> dict[str, Any]:
 def test_verdicts_are_final(store_uri: str, kind: str, change: str, clock: Clock) -> None:
     upgrade(parse(store_uri))
     with a_ring(store_uri, "first", kind, most=change == "no most") as (holder, other, _):
-        holder.session.release_lease(TOKEN)
-        other.session.apply_soon()
+        drop_lease(holder.session, TOKEN)
+        other.session.hold.apply_soon()
         expected = verdicts(other)
     with a_ring(store_uri, "second", kind, most=change == "no most") as (holder, other, block):
         recorded, at = other.blocks.settle(block), clock.now
@@ -59,15 +60,15 @@ def test_verdicts_are_final(store_uri: str, kind: str, change: str, clock: Clock
         assert other.check() == []
         # No setting of the ring changes meanwhile.
         with pytest.raises(InFlight):
-            holder.session.release_lease(TOKEN)
+            drop_lease(holder.session, TOKEN)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(type(holder.session), "apply_ends", lambda self: None)
+                patch.setattr(type(holder.session.hold), "apply_ends", lambda self: None)
                 holder.admin.change_ring(max_attempts=1)
         applier = other
         if change == "applied by a sender":
             joint = "&" if "?" in store_uri else "?"
             applier = MessageQueue(f"{store_uri}{joint}origins=zzz", "second", actor="stranger")
-        applier.session.apply_soon()
+        applier.session.hold.apply_soon()
         assert ends(other) == 0
         found = verdicts(other)
         assert [event for event in found["events"] if event[0] != "Enqueued"] == expected["events"]
@@ -89,11 +90,11 @@ def test_an_execution_by_hand_keeps_its_actor(store_uri: str) -> None:
         holder.service_queues(lambda delivery: None)
         (aside,) = ada.set_aside.list()
         block = ada.blocks.plan_overweight(aside.address, Weight(10_000, 1 << 20))
-        holder.session.take_lease(TOKEN, "serviced")
+        take_lease(holder.session, TOKEN)
         ada.blocks.report(block, [Report("a", aside.address.page, aside.address.index, aside.address.index, Done())])
         assert ada.blocks.settle(block).processed == 1
-        holder.session.release_lease(TOKEN)
-        holder.session.apply_soon()
+        drop_lease(holder.session, TOKEN)
+        holder.session.hold.apply_soon()
         (executed,) = ada.inspect.events(name="Executed")
         assert executed.detail == "ada"
         assert ada.check() == []
@@ -115,7 +116,7 @@ def test_an_end_that_gives_other_verdicts_is_set_apart(store_uri: str) -> None:
             )  # fmt: skip
         in_flight = sum(state.in_flight for state in other.inspect.queues())
         assert in_flight == block.messages
-        holder.session.release_lease(TOKEN)
+        drop_lease(holder.session, TOKEN)
         assert [claim.origin for claim in other.blocks.plan().claims] == ["c"]
         ((number, problem),) = other.blocks.unapplied()
         assert (number, "other verdicts than recorded" in problem) == (block.id, True)

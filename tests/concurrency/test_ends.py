@@ -15,6 +15,7 @@ from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.values import Delivery, Report
 from airflow_mq.engine.rules.errors import InFlight
 from airflow_mq.engine.store import parse, upgrade
+from tests.holding import drop_lease, take_lease
 
 pytestmark = pytest.mark.concurrency
 
@@ -245,7 +246,7 @@ def test_recorded_ends_of_a_dead_holder_are_applied(pair: tuple[MessageQueue, Me
     first = queue.blocks.plan(limit=Weight(2, 1 << 20))
     second = queue.blocks.plan(limit=Weight(2, 1 << 20))
     token = b"dead" * 4
-    queue.session.take_lease(token, "serviced")
+    take_lease(queue.session, token)
     for block in (first, second):
         other.blocks.report(block, done(block))
         assert other.blocks.settle(block).processed == block.messages
@@ -272,7 +273,7 @@ def test_an_end_that_cannot_be_applied_is_set_apart(
     queue.enqueue_messages("good", [b"good %d" % n for n in range(2)])
     good = queue.blocks.plan()
     token = b"live" * 4
-    queue.session.take_lease(token, "serviced")
+    take_lease(queue.session, token)
     for block in (bad, good):
         other.blocks.report(block, done(block))
         other.blocks.settle(block)
@@ -284,7 +285,7 @@ def test_an_end_that_cannot_be_applied_is_set_apart(
         return settle(self, working_set, claims, *arguments, **options)
 
     monkeypatch.setattr(BlockSettler, "settle_claims", broken)
-    queue.session.release_lease(token)
+    drop_lease(queue.session, token)
     queue.enqueue_message("new", b"new")
     plan = other.blocks.plan()
     assert [claim.origin for claim in plan.claims] == ["new"]
@@ -323,7 +324,7 @@ def test_an_ended_block_is_no_twin_and_its_claims_stay_until_it_is_applied(
     queue.enqueue_messages("held", [b"held %d" % n for n in range(6)])
     block = queue.blocks.plan("key", limit=Weight(2, 1 << 20))
     token = b"live" * 4
-    queue.session.take_lease(token, "serviced")
+    take_lease(queue.session, token)
     other.blocks.report(block, done(block, BadFormat()))
     other.blocks.settle(block)
     assert other.blocks.live("key") is None
@@ -332,7 +333,7 @@ def test_an_ended_block_is_no_twin_and_its_claims_stay_until_it_is_applied(
     block_id = _id_of(other, block)
     with other.session.store.reading() as unit:
         assert unit.blocks.claims(block_id)
-    queue.session.release_lease(token)
+    drop_lease(queue.session, token)
     again = other.blocks.plan("key", limit=Weight(2, 1 << 20))
     assert again.token != block.token
     assert again.messages == 2
@@ -345,11 +346,11 @@ def test_ends_are_applied_in_their_order_and_once(pair: tuple[MessageQueue, Mess
         queue.enqueue_messages(name, [b"%s %d" % (name.encode(), n) for n in range(2)])
     blocks = [queue.blocks.plan(limit=Weight(2, 1 << 20)) for _ in range(4)]
     token = b"live" * 4
-    queue.session.take_lease(token, "serviced")
+    take_lease(queue.session, token)
     for block in reversed(blocks):
         other.blocks.report(block, done(block))
         other.blocks.settle(block)
-    queue.session.release_lease(token)
+    drop_lease(queue.session, token)
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda client: client.blocks.plan(), (queue, other)))
     numbers = [event.block for event in other.inspect.events(name="Processed")]

@@ -14,6 +14,7 @@ from airflow_mq.engine.rules.working_set import WorkingSet
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.origins import Origins
 from airflow_mq.errors import ConfigRefused, StoreCorrupt, TooManyOrigins
+from tests.holding import drop_lease, take_lease
 from tests.model.clock import Clock
 from tests.waiting import eventually
 
@@ -218,20 +219,20 @@ def test_a_change_that_waited_applies_the_ends_of_that_time_first(
     for origin in "ab":
         queue.enqueue_message(origin, b"1")
         blocks.append(queue.blocks.plan())
-    queue.session.take_lease(token, "serviced")
+    take_lease(queue.session, token)
     other.blocks.settle(blocks[0])
-    queue.session.release_lease(token)
-    apply_ends = other.session.apply_ends
+    drop_lease(queue.session, token)
+    apply_ends = other.session.hold.apply_ends
 
     def overtaken() -> None:
-        monkeypatch.setattr(other.session, "apply_ends", apply_ends)
+        monkeypatch.setattr(other.session.hold, "apply_ends", apply_ends)
         apply_ends()
-        queue.session.take_lease(token, "serviced")
+        take_lease(queue.session, token)
         with MessageQueue(queue.store.address, "small") as third:
             third.blocks.settle(blocks[1])
-        pool.submit(lambda: (eventually(lambda: lease_is_wanted(queue)), queue.session.release_lease(token)))
+        pool.submit(lambda: (eventually(lambda: lease_is_wanted(queue)), drop_lease(queue.session, token)))
 
-    monkeypatch.setattr(other.session, "apply_ends", overtaken)
+    monkeypatch.setattr(other.session.hold, "apply_ends", overtaken)
     with ThreadPoolExecutor(1) as pool:
         assert other.admin.change_ring(max_attempts=9).max_attempts == 9
     assert queue.check() == []

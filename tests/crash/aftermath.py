@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from airflow_mq import Done, MessageQueue
-from airflow_mq.engine.queue.session import SERVICE_LEASE
+from airflow_mq.engine.queue.holding import SERVICE_LEASE
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id

@@ -11,7 +11,7 @@ import pytest
 from airflow_mq import Done, MessageQueue, Report, RingConfig, Weight
 from airflow_mq.cli import doctor
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
-from airflow_mq.engine.queue.session import RingSession
+from airflow_mq.engine.queue.holding import Hold
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.orders import MOST_DEBT
 from airflow_mq.engine.store import parse, upgrade
@@ -117,7 +117,7 @@ def test_an_outage_is_no_problem_of_a_block(queue: MessageQueue, clock: Clock, m
     def fail(*given: Any, **options: Any) -> Any:
         raise StoreFull()
 
-    monkeypatch.setattr(RingSession, "ending", fail)
+    monkeypatch.setattr(Hold, "changing", fail)
     with pytest.raises(StoreFull):
         queue.blocks.plan(limit=LIMIT)
     monkeypatch.undo()

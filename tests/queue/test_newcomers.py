@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Delivery, MessageQueue, Weight
-from airflow_mq.engine.queue import session
+from airflow_mq.engine.queue import walk
 from airflow_mq.engine.queue.inspect import forecast as foreseeing
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store.working_set import ring as ring_loader
@@ -145,7 +145,7 @@ def test_newcomers_of_a_whole_ring_enter_in_bounded_transactions(
     kind: str, make_queue: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ring_loader, "MEET_AT_ONCE", 10)
-    monkeypatch.setattr(session, "MEET_IN_ALL", 30)
+    monkeypatch.setattr(walk, "MEET_IN_ALL", 30)
     queue = make_queue(**KINDS[kind])
     names = [f"g/o{number:03}" for number in range(200)]
     queue.enqueue_messages([(name, b"x") for name in names])

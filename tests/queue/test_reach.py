@@ -17,6 +17,7 @@ from airflow_mq.engine.queue.service import Service
 from airflow_mq.engine.queue.session import RingSession
 from airflow_mq.engine.rules import orders, service
 from airflow_mq.engine.store.working_set.ring import RingLoader
+from tests.holding import drop_lease, take_lease
 from tests.queue.conftest import Maker, serve
 
 RING, BLOCK = Weight(600_000, 1 << 30), Weight(1_000, 1 << 30)
@@ -325,13 +326,13 @@ def test_a_call_ends_when_another_process_takes_the_ring_between_two_parts(make_
     def meet(session: RingSession) -> None:
         parts.append(session)
         if len(parts) == 2:
-            other.session.take_lease(b"t" * 16, "serviced")
+            take_lease(other.session, b"t" * 16)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RingSession, "meet_newcomers", meet)
+        patch.setattr("airflow_mq.engine.queue.service.meet_newcomers", meet)
         done = queue.service_queues(lambda delivery: None)
     assert len(parts) == 2 and (done.processed, done.origins) == (7, 7)
-    other.session.release_lease(b"t" * 16)
+    drop_lease(other.session, b"t" * 16)
     assert queue.service_queues(lambda delivery: None).processed == 13
 
 
@@ -359,7 +360,7 @@ def test_the_memory_of_a_call_does_not_grow_with_the_number_of_queues(
         weight = LIGHT if serves else STUCK
         queue.enqueue_messages([(f"g{at % 3}/o{at}", b"x") for at in range(count)], weight=weight)
         # All queues stand in the ring.
-        with queue.session.transaction() as (_, working_set):
+        with queue.session.hold.transaction() as (_, working_set):
             assert not working_set.loader.ring.meet_newcomers()
         gc.collect()
         tracemalloc.start()

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, Yield
 from airflow_mq.engine.queue import ReferenceToken
-from airflow_mq.engine.queue.session import holder_name
+from airflow_mq.engine.queue.holding import holder_name
 from airflow_mq.engine.queue.tokens import complete_in
 from airflow_mq.engine.rules.errors import InvalidInput, RecursiveDisallowed, TokenRefused, UnknownBlock
 from tests.model.clock import Clock

@@ -14,15 +14,15 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.queue import Delivery, Serviced, walk
-from airflow_mq.engine.queue.service import service_ring
-from airflow_mq.engine.queue.session import RingSession, holder_name
-from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.queue import Delivery, Serviced, holding
+from airflow_mq.engine.queue.holding import Hold, Lease, holder_name
+from airflow_mq.engine.queue.service import service_lease, service_ring
 from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
 from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.store.rings import Rings
 from airflow_mq.engine.store.rows import Locked
-from airflow_mq.engine.store.working_set import FEW_ROWS
+from airflow_mq.engine.store.unit import Unit
+from airflow_mq.engine.store.working_set.source import FEW_ROWS
 from airflow_mq.ticker import Ticker
 from tests.waiting import eventually
 
@@ -122,7 +122,7 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
 
 
 def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "SERVICE_LEASE", 0.15)
+    monkeypatch.setattr(holding, "SERVICE_LEASE", 0.15)
     monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     started, renewed = [], []
     start, renew = Ticker.start, Rings.renew_lease
@@ -241,7 +241,7 @@ def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: st
         queue.commands(sender).push("acme", b"open").execute()
         first = sender.execute("SELECT max(id) FROM airflow_mq.mail").fetchone()
         assert first is not None
-        with queue.session.transaction():
+        with queue.session.hold.transaction():
             # This lock is a mark above the open row.
             pass
         queue.enqueue_message("acme", b"later")
@@ -252,35 +252,35 @@ def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: st
             assert unit.leased(queue.session.ring_id)().horizon > first[0]
 
 
-def test_a_burst_is_longer_than_the_look_that_comes_with_the_pulse(queue: MessageQueue) -> None:
+def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
     """The look ends after a bounded number of ids; the service looks again for the rest."""
     count = 2 * FEW_ROWS + 1
     seen: list[str] = []
-    with closing(Tenure(queue.session)) as tenure:
+    with service_lease(queue.session, keeps=True) as lease:
 
         def service() -> None:
-            assert tenure.has_messages()
-            service_ring(queue.session, queue._settler, lambda each: seen.append(each.origin), None, tenure)
+            assert lease.has_messages()
+            service_ring(queue.session, queue._settler, lambda each: seen.append(each.origin), None, lease)
 
         queue.enqueue_message("first", b"1")
         service()
         queue.enqueue_messages((f"origin-{number}", b"1") for number in range(count))
         service()
-        assert not tenure.has_messages()
+        assert not lease.has_messages()
     assert len(seen) == len(set(seen)) == count + 1
 
 
 def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    take_lease, failures = RingSession.take_lease, iter([CommitInDoubt("the answer was lost")])
+    locked, failures = Hold.locked, iter([CommitInDoubt("the answer was lost")])
 
-    def taking(self: RingSession, *given: Any, **more: Any) -> Locked:
-        locked = take_lease(self, *given, **more)
+    @contextmanager
+    def doubtful(self: Hold, *given: Any, **more: Any) -> Iterator[tuple[Unit, Locked]]:
+        with locked(self, *given, **more) as held:
+            yield held
         for error in failures:
-            self._given_up.add(given[0])
             raise error
-        return locked
 
-    monkeypatch.setattr(RingSession, "take_lease", taking)
+    monkeypatch.setattr(Hold, "locked", doubtful)
     queue.enqueue_message("acme", b"first")
     with running(queue) as worker:
         worker.wait(1)
@@ -292,14 +292,14 @@ def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
 ) -> None:
     """Another process may have serviced the ring meanwhile: the next service takes a lease of its own."""
     monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
-    taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), Tenure.has_messages
+    taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), Lease.has_messages
 
-    def failing(tenure: Tenure) -> bool:
-        if failures and tenure.ring is not None:
+    def failing(lease: Lease) -> bool:
+        if failures and lease.ring is not None:
             raise failures.pop()
-        return has_messages(tenure)
+        return has_messages(lease)
 
-    monkeypatch.setattr(Tenure, "has_messages", failing)
+    monkeypatch.setattr(Lease, "has_messages", failing)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
         eventually(lambda: len(queue) == 0)

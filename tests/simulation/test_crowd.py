@@ -43,7 +43,6 @@ def test_a_seed_finds_that_a_look_forgets_its_place(sqlite_stores: Stores, monke
             working_set.loader.ring.look_anew()
         return walk_ring(ladder, ledger, order, seed, working_set)
 
-    for name in ("blocks.plan", "service"):
-        monkeypatch.setattr(f"airflow_mq.engine.queue.{name}.walk_ring", forgetful)
+    monkeypatch.setattr("airflow_mq.engine.queue.walk.walk_ring", forgetful)
     failure = run_crowd(FORGETFUL, sqlite_stores)
     assert isinstance(failure, Violation) and failure.invariant == "I6 progress"

@@ -21,7 +21,6 @@ from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.working_set import writer
 from tests.crash.states import TABLES
 
-from .beside import simulated_commits
 from .clock import Clock, simulated_time
 from .database import POSTGRES_CLOCK, REAL_CONNECT, simulated_postgres, simulated_sqlite
 from .messages import PAYLOAD, Call, Messages, Violation
@@ -288,7 +287,6 @@ def a_world(
             stack.enter_context(simulated_sqlite(scheduler, clock))
         else:
             stack.enter_context(simulated_postgres(scheduler, clock, uri))
-            stack.enter_context(simulated_commits(scheduler))
         world = stack.enter_context(_a_ring(uri, ring, setup, scheduler, clock, landing, store=store))
         world.beside = [
             stack.enter_context(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_mq import BadFormat, Batch, Done, Overweight, Weight, Yield, batch_processor
-from airflow_mq.engine.queue.hold import current_delivery
+from airflow_mq.engine.queue.context import current_delivery
 
 #: Names a folder into which each process writes what it tried.
 TRIED = "AIRFLOW_MQ_TEST_TRIED"

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.queue.service import service_ring
-from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.queue.service import service_lease, service_ring
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.direct import DirectConnection
 
@@ -131,17 +130,15 @@ def test_round_trips_of_a_service(pg_uri: str, monkeypatch: pytest.MonkeyPatch) 
 def test_round_trips_of_a_worker(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(parse(pg_uri))
     trips = Trips(monkeypatch)
-    with MessageQueue(pg_uri) as queue:
-        tenure = Tenure(queue.session)
+    with MessageQueue(pg_uri) as queue, service_lease(queue.session, keeps=True) as lease:
         for _ in range(6):
             queue.enqueue_messages([("a", b"one"), ("b", b"two")])
             trips.count = 0
-            assert tenure.has_messages()
-            done = service_ring(queue.session, queue._settler, lambda delivery: None, None, tenure, slice_seconds=600)
+            assert lease.has_messages()
+            done = service_ring(queue.session, queue._settler, lambda delivery: None, None, lease, slice_seconds=600)
             assert done.processed == 2
-        # Pulse and ring; books; inboxes; lock; writes; commit.
-        assert trips.count == 6
-        tenure.close()
+        # Pulse and ring; ready books and newcomers; books; inboxes; lock; writes; commit.
+        assert trips.count == 7
 
 
 def test_a_block(queue: MessageQueue, kind: str) -> None:

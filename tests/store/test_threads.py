@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.queue import walk as walking
+from airflow_mq.engine.queue import holding
 from airflow_mq.engine.store import parse, upgrade
 from tests.waiting import eventually
 
@@ -54,7 +54,7 @@ def test_threads_that_ended_leave_no_connection(queue: MessageQueue) -> None:
 def test_the_thread_that_renews_a_lease_leaves_no_connection(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walking, "SERVICE_LEASE", 0.03)
+    monkeypatch.setattr(holding, "SERVICE_LEASE", 0.03)
     seen: list[int] = []
 
     def slowly(delivery: object) -> None:

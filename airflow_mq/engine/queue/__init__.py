@@ -194,8 +194,7 @@ class MessageQueue:
             An exception counts as *not now*: a later call tries the message again.
         :param limit: the largest weight of this call; by default, the ring's service weight.
         :param slice_messages: commit results after this many messages, or after `slice_seconds`. After a crash, only
-            messages of the last slice are tried again; on PostgreSQL those of the last two, if they have 5,000 messages
-            or more: such a slice is committed while the next one is processed.
+            messages of the last slice are tried again.
         :param seed: determines the order of a ring with the order `shuffle`; by default, random bytes.
         :param progress: called after each commit with the results so far.
         :param server: the name of the calling DAG in `explain` and `doctor`; by default, the queue's actor.

@@ -40,7 +40,7 @@ class Admin:
         check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
         name = book_name(origin, priority)
-        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
             refuse_claimed_page(unit, self.ring_id, name, page)
             rules.reap_page(working_set, name, page, why, self.session.actor)
 
@@ -83,7 +83,7 @@ class Admin:
     def sweep_queue(self, origin: str) -> int:
         """Move the windows of an origin past all messages: they are set aside. Return their number."""
         check_origin(origin)
-        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
             names = books_of(origin) if working_set.config.high else (origin,)
             if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(working_set, origin):
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
@@ -115,7 +115,7 @@ class Admin:
         name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
-        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
             # Books that are ordered by arrival get a ticket first: the order of the circle stays.
             ring = working_set.circle(name)
             found = ring.head()
@@ -184,7 +184,7 @@ class Admin:
 
         A dictionary of `costs` changes the costs that it names.
         """
-        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
             self._refuse_ends(unit)
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:

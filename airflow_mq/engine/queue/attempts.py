@@ -21,7 +21,7 @@ from ..rules.service import Ladder, apply_outcome, drop_expired, put_aside, reco
 from ..rules.weigher import WeighPayloads
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
-from .hold import Hold, current_delivery
+from .context import ProcessorContext, current_delivery
 from .values import Batch, Delivery, Facts, OpenPage, deliveries_of
 
 log = logging.getLogger("airflow_mq.service")
@@ -39,7 +39,7 @@ class Slices(Protocol):
     #: Whether a processor was interrupted: then no message is half settled.
     at_rest: bool
     #: The context of its processor's calls.
-    hold: Hold
+    context: ProcessorContext
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
         """Return whether to commit before `more` messages, which are expected to take so long."""
@@ -192,7 +192,7 @@ class Calling(InPlace):
         first, working_set, processor, slices = page.first_index, ladder.working_set, self.processor, self.slices
         at, stop, processed = first, first + len(weights), 0
         payloads = working_set.payloads(book.origin, page, stop)[first:stop]
-        opened, outer = OpenPage(book.origin, page, ladder.meter, working_set, slices.hold), slices.hold.outer
+        opened, outer = OpenPage(book.origin, page, ladder.meter, working_set, slices.context), slices.context.outer
         alike = weights.count(weights[0]) == len(weights)
         longest = (weights[0] if alike else max(weights))[0]
         mark = current_delivery.set(outer)
@@ -317,8 +317,8 @@ class Batching(InPlace):
         return self._apply(ladder, book, page, weights, answers)
 
     def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
-        hold = self.slices.hold
-        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO), hold=hold)
+        context = self.slices.context
+        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO), context=context)
         mark = current_delivery.set(delivery)
         try:
             answers = self.processor.process(batch)

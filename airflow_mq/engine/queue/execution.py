@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+from functools import partial
 
 from ..rules import overweight as rules
 from ..rules.claims import Scales
@@ -14,10 +14,10 @@ from ..rules.weight import ZERO, Meter, Weight
 from ..store.working_set import LoadOptions, StoredSet
 from .attempts import Processor, deliver
 from .blocks.blocks import refuse_claimed_by_hand
-from .hold import Hold
+from .context import ProcessorContext
+from .holding import Lease
 from .session import RingSession
 from .values import Delivery
-from .walk import renewing
 
 _TAKEN_OVER = "the ring was taken over while the message was executed; look before you repeat"
 
@@ -27,7 +27,7 @@ class Execution:
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self.hold = Hold(session.place)
+        self.context = ProcessorContext(session.place)
 
     def execute(self, address: Address, processor: Processor, limit: Weight, *, for_everything: bool) -> Weight:
         """Execute one message; see `MessageQueue.execute_overweight`."""
@@ -49,28 +49,21 @@ class Execution:
             raise NotFound(str(error)) from error
 
     def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
-        token = secrets.token_bytes(16)
-        locked = self.session.take_lease(token, "a message executed by hand")
-        try:
-            with self.store.loose() as unit, renewing(self.session, token):
+        with Lease(self.session.hold, "a message executed by hand", partial(InFlight, _TAKEN_OVER)) as lease:
+            locked = lease.take()
+            with lease.reading(lambda: working_set) as unit:
                 working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
-                with self.session.explaining_gaps(unit, lambda: working_set, InFlight(_TAKEN_OVER)):
-                    if self.session.listeners:
-                        working_set.loader.inboxes.cut_everything()
-                    _, page = rules.find_set_aside(working_set, address)
-                    refuse_claimed_by_hand(unit, self.ring_id, address)
-                    meter = Meter(limit)
-                    outcome = self._run(working_set, processor, address, page, meter)
-                    cost, refusal = self._settle_execution(
-                        working_set, address, outcome, meter.consumed, limit, keep_refusal
-                    )
-            with self.session.hold(token=token) as (unit, locked):
-                if locked.state.lease_token != token:
-                    raise InFlight(_TAKEN_OVER)
+                if self.session.listeners:
+                    working_set.loader.inboxes.cut_everything()
+                _, page = rules.find_set_aside(working_set, address)
+                refuse_claimed_by_hand(unit, self.ring_id, address)
+                meter = Meter(limit)
+                outcome = self._run(working_set, processor, address, page, meter)
+                cost, refusal = self._settle_execution(
+                    working_set, address, outcome, meter.consumed, limit, keep_refusal
+                )
+            with lease.transaction() as (unit, locked):
                 working_set.save_in(unit, locked)
-        finally:
-            self.session.release_lease(token)
-            self.session.apply_soon()
         self.session.sweep_payloads(working_set)
         self.session.notify(working_set.take_hooks())
         if refusal:
@@ -103,5 +96,5 @@ class Execution:
             if not meter.consume(weight):
                 return Overweight(weight)
         payload = working_set.payloads(address.book, page)[address.index]
-        delivery = Delivery(address.book, payload, page, address.index, meter, working_set, self.hold)
+        delivery = Delivery(address.book, payload, page, address.index, meter, working_set, self.context)
         return deliver(processor, delivery, working_set)

@@ -65,10 +65,10 @@ class View:
     def _try_once(self) -> tuple[ReferenceToken | None, bytes | None]:
         """Lease the next message, if any. If others expired or are too heavy, return the block that decides so."""
         session, block = self._leases.session, None
-        with session.try_transaction(skip_in_flight=False, planning=True) as held:
-            if held is None:
+        with session.hold.changing(wait=False, skip_in_flight=False, planning=True) as ring:
+            if ring is None or ring.working_set is None:
                 return None, None
-            unit, working_set = held
+            unit, working_set = ring.unit, ring.working_set
             claim, decided = self._next_claim(working_set)
             if decided:
                 # A block that is past its deadline: settling it carries the decisions out.

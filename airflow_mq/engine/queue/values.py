@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from typing import IO, Any, NamedTuple
@@ -21,7 +21,7 @@ from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, ori
 from ..rules.taking import OriginPatterns
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
-from .hold import Hold
+from .context import ProcessorContext
 
 #: A time, or a duration from now.
 When = datetime | timedelta | float | int
@@ -48,7 +48,7 @@ class OpenPage(NamedTuple):
     page: Page
     meter: Meter
     working_set: WorkingSet | None
-    hold: Hold
+    context: ProcessorContext
 
 
 class Delivery:
@@ -64,9 +64,9 @@ class Delivery:
         index: int,
         meter: Meter,
         working_set: WorkingSet | None = None,
-        hold: Hold | None = None,
+        context: ProcessorContext | None = None,
     ) -> None:
-        self._open = OpenPage(book, page, meter, working_set, hold or Hold(""))
+        self._open = OpenPage(book, page, meter, working_set, context or ProcessorContext(""))
         self.payload = payload
         self.index = index
         #: Messages that the processor sent, to be enqueued if this message is done.
@@ -80,9 +80,9 @@ class Delivery:
         return self._open.book
 
     @property
-    def hold(self) -> Hold:
+    def context(self) -> ProcessorContext:
         """The context of the processor's call."""
-        return self._open.hold
+        return self._open.context
 
     @property
     def meter(self) -> Meter:
@@ -176,10 +176,10 @@ class Delivery:
 
     def add(self, entries: Sequence[tuple[Any, ...]]) -> None:
         """Add messages that the processor sends, all of them or none."""
-        hold = self._open.hold
-        if hold.process != os.getpid():
+        context = self._open.context
+        if context.process != os.getpid():
             raise DeliverySealed("delivery of another process: a forked child cannot send through it; send by a queue")
-        with hold.lock:
+        with context.lock:
             self._refuse_sealed()
             sent = self.sent
             if not isinstance(sent, list):
@@ -199,7 +199,7 @@ class Delivery:
     def seal(self) -> Sequence[tuple[Any, ...]]:
         """End the processor's call, and return the messages that it sent."""
         self.sealed = True
-        with self._open.hold.lock:
+        with self._open.context.lock:
             return self.sent
 
 
@@ -342,6 +342,15 @@ class Serviced:
     went_back: int = 0
     expired: int = 0
     origins: int = 0
+
+    def plus(self, other: Serviced) -> Serviced:
+        """Return the results of two services as one."""
+        numbers = [item.name for item in fields(Serviced) if item.name not in ("weight", "origins")]
+        return Serviced(
+            weight=self.weight.plus(other.weight),
+            origins=max(self.origins, other.origins),
+            **{name: getattr(self, name) + getattr(other, name) for name in numbers},
+        )
 
 
 @dataclass(frozen=True)

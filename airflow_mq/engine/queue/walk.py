@@ -1,14 +1,11 @@
-"""Parts that all ways of servicing share: the walk in a ring's order, its ledger page, the renewal of the lease."""
+"""Parts that all ways of servicing share: the walks in a ring's order, their ledger page, and a warning."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 
-from ...ticker import Ticker
 from ...words import many
 from ..rules import orders
 from ..rules.characters import quoted
@@ -22,13 +19,56 @@ from ..rules.service import Ladder
 from ..store import codec
 from ..store.rows import BlockRow
 from ..store.unit import Unit
-from ..store.working_set import StoredSet
-from .session import SERVICE_LEASE, RingSession
+from ..store.working_set import MEET_IN_ALL, StoredSet
+from .holding import meets_apart
+from .session import RingSession
 
 log = logging.getLogger("airflow_mq.service")
 
 #: How many queues a warning names.
 NAMED = 5
+
+
+def meet_newcomers(session: RingSession) -> None:
+    """Before an operation reads the whole ring, let new queues enter it in bounded transactions."""
+    config = session.config
+    while meets_apart(config) and _has_many_newcomers(session):
+        with session.hold.transaction(skip_in_flight=False) as (_, working_set):
+            more = working_set.loader.ring.meet_newcomers()
+        session.store.rest()
+        if not more:
+            return
+
+
+def _has_many_newcomers(session: RingSession) -> bool:
+    with session.store.loose() as unit:
+        after = unit.rings.state(session.ring_id).look_floor - 1
+        return len(unit.inbox.next_queues(session.ring_id, after, MEET_IN_ALL + 1)) > MEET_IN_ALL
+
+
+class Walks:
+    """The walks of one operation: further ones follow while the operation took nothing and ready queues are left.
+
+    Each walk looks at others, with a working set of its own: a ring may have more queues than fit in memory.
+    """
+
+    def __init__(self, ledger: Ledger, seed: bytes | None) -> None:
+        self.ledger, self.seed = ledger, seed
+        #: Whether a further walk is to follow.
+        self.goes_on = False
+        self._count = 0
+
+    def walk(self, ladder: Ladder, working_set: StoredSet, took: Callable[[], bool]) -> None:
+        """Walk once more.
+
+        :param took: returns whether the operation took a message
+        """
+        ladder.looks_only = self.goes_on
+        if self._count == 1:
+            working_set.loader.ring.look_anew()
+        self._count += 1
+        self.seed = walk_ring(ladder, self.ledger, working_set.config.order, self.seed, working_set)
+        self.goes_on = ladder.is_cut_short and not took()
 
 
 def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, working_set: StoredSet) -> bytes | None:
@@ -101,58 +141,3 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
             unit.ledger.insert_round(ring, data, now)
         else:
             unit.ledger.insert(ring, block.number, block.id, data, now)
-
-
-class Renewals:
-    """A thread that renews the lease of a ring while one is held."""
-
-    def __init__(self, session: RingSession) -> None:
-        self.session = session
-        self._token: bytes | None = None
-        self._ticker = Ticker(self._renew, SERVICE_LEASE / 3, "airflow_mq lease")
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Let the thread run, for all leases that this thread holds meanwhile: to start one takes a millisecond."""
-        with self._ticker:
-            mark = _renewals.set(self)
-            try:
-                yield
-            finally:
-                _renewals.reset(mark)
-
-    @contextmanager
-    def of(self, token: bytes) -> Iterator[None]:
-        """Renew this lease."""
-        self._token = token
-        try:
-            yield
-        finally:
-            self._token = None
-
-    def _renew(self) -> float:
-        if (token := self._token) is not None:
-            try:
-                with self.session.store.loose() as unit:
-                    until = unit.now() + int(SERVICE_LEASE * 1_000_000)
-                    unit.rings.renew_lease(self.session.ring_id, token, until)
-            except Exception:
-                log.exception("the hold on ring %r could not be renewed; trying again", self.session.ring)
-        return SERVICE_LEASE / 3
-
-
-#: The thread that renews the leases of a worker.
-_renewals: ContextVar[Renewals | None] = ContextVar("airflow_mq_renewals", default=None)
-
-
-@contextmanager
-def renewing(session: RingSession, token: bytes) -> Iterator[None]:
-    """Let a thread renew the lease of the ring: the worker's, or one of its own."""
-    renewals = _renewals.get()
-    if renewals is not None and renewals.session is session:
-        with renewals.of(token):
-            yield
-        return
-    renewals = Renewals(session)
-    with renewals.running(), renewals.of(token):
-        yield

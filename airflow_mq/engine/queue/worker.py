@@ -7,15 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import fields
 
 from ..rules.errors import Busy, CommitInDoubt, MessageQueueError, StoreBusy, StoreUnreachable, TokenRefused
 from ..rules.weight import ZERO
+from .holding import Lease
 from .inspect.inspect import Inspect
+from .service import service_lease
 from .session import RingSession
-from .tenure import Tenure
 from .values import Serviced
-from .walk import Renewals
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -34,17 +33,17 @@ class Worker:
     """
 
     def __init__(
-        self, session: RingSession, inspect: Inspect, service: Callable[[Tenure], Serviced], stop: threading.Event
+        self, session: RingSession, inspect: Inspect, service: Callable[[Lease], Serviced], stop: threading.Event
     ) -> None:
         self.session, self.inspect, self.service, self.stop = session, inspect, service, stop
-        self.tenure = Tenure(session)
+        self.lease = service_lease(session, keeps=True)
         self.total = Serviced(weight=ZERO)
         self._pause, self._active_at = FIRST_PAUSE, time.monotonic()
 
     def run(self) -> Serviced:
         """Service the ring until the stop; return the sums of all calls."""
         sleeping = closing(self.session.store.sleeper(self.session.ring_id))
-        with sleeping as sleeper, Renewals(self.session).running(), closing(self.tenure):
+        with sleeping as sleeper, self.lease:
             # Listen first: then no message falls between the first read and the first sleep.
             sleeper.sleep(0)
             while not self.stop.is_set():
@@ -57,7 +56,7 @@ class Worker:
                 except (CommitInDoubt, StoreUnreachable) as error:
                     self._try_later(error)
                     # Another process may have taken the ring over meanwhile.
-                    self.tenure.close()
+                    self.lease.release()
                     self.stop.wait(LONGEST_PAUSE)
                     continue
                 if sleeper.sleep(self._pause):
@@ -65,15 +64,15 @@ class Worker:
                 is_active = time.monotonic() - self._active_at < ACTIVE
                 self._pause = FIRST_PAUSE if is_active else min(self._pause * 2, LONGEST_PAUSE)
                 if not is_active:
-                    self.tenure.close()
+                    self.lease.release()
         return self.total
 
     def _is_productive(self) -> bool:
         """Service the ring if there may be messages; return whether anything came of it."""
         if not self._has_messages():
             return False
-        done = self.service(self.tenure)
-        self.total = sum_of(self.total, done)
+        done = self.service(self.lease)
+        self.total = self.total.plus(done)
         return is_productive(done)
 
     def _try_later(self, error: MessageQueueError) -> None:
@@ -85,19 +84,9 @@ class Worker:
         if self._pause >= LONGEST_PAUSE:
             pulse = self.inspect.pulse()
             return bool(pulse.ready) or pulse.due
-        return self.tenure.has_messages()
+        return self.lease.has_messages()
 
 
 def is_productive(done: Serviced) -> bool:
     """Return whether a service ended any message."""
     return bool(done.processed or done.failed or done.set_aside or done.expired)
-
-
-def sum_of(one: Serviced, other: Serviced) -> Serviced:
-    """Return the results of two services as one."""
-    numbers = [item.name for item in fields(Serviced) if item.name not in ("weight", "origins")]
-    return Serviced(
-        weight=one.weight.plus(other.weight),
-        origins=max(one.origins, other.origins),
-        **{name: getattr(one, name) + getattr(other, name) for name in numbers},
-    )

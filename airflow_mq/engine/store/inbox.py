@@ -292,12 +292,8 @@ class Inbox(Repository):
 
     def pulse(self, ring: int) -> PulseRow:
         """Return how far a ring has come, to compare with an earlier pulse."""
-        return self.pulse_soon(ring)()
-
-    def pulse_soon(self, ring: int) -> Callable[[], PulseRow]:
-        """Request a pulse."""
-        rows = self.unit.soon("pulse", ring=ring)
-        return lambda: PulseRow(*rows()[0])
+        (row,) = self.unit.rows("pulse", ring=ring)
+        return PulseRow(*row)
 
     def existing(self, ids: Sequence[int]) -> set[int]:
         """Return which of these rows exist, delayed or not."""

@@ -169,7 +169,6 @@ def _with_columns(values: Mapping[str, Any], columns: Mapping[str, Sequence[obje
 class PostgresStore(Store[Connection]):
     """A store in a schema of a PostgreSQL database."""
 
-    reads_beside_writes = True
     #: Whether the user may read reports; None until it was asked.
     reads_reports: bool | None = None
 

@@ -133,7 +133,6 @@ _lost: set[tuple[int, int] | None] = set()
 class SqliteStore(Store[FileConnection]):
     """A store in a SQLite file."""
 
-    reads_beside_writes = False
     #: Seconds of write transactions since the last pause.
     _kept = 0.0
     #: Device and inode of the file that is open.

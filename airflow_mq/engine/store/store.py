@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ..rules.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
@@ -36,9 +36,6 @@ class Lent(Generic[Connection]):
 
 class Store(ABC, Generic[Connection]):
     """A database with rings. Threads may share a store: each has its own connection."""
-
-    #: Whether one connection can read while another one writes and commits.
-    reads_beside_writes: ClassVar[bool]
 
     def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
         self.address = address

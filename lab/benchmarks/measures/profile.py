@@ -73,8 +73,7 @@ def section(samples: Sequence[Sample]) -> str:
         return ""
     note = (
         "Microseconds a message. The client's CPU is by module, as a sampling timer found it; the server's time is by "
-        "statement. The rest is protocol, commits with their waits for the disk, and what the timer cannot see. A service "
-        "deletes a slice and commits it beside the next one, so its parts may add up to more than its time."
+        "statement. The rest is protocol, commits with their waits for the disk, and what the timer cannot see."
     )
     return "\n".join(["## Where the microseconds go", "", note, "", *_wholes(taken), "", *_details(taken), "",
                       *_limits(samples)])  # fmt: skip

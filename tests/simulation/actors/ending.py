@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -10,7 +9,8 @@ from typing import Any
 
 from airflow_mq import Delivery, MessageQueue, Outcome, Weight
 from airflow_mq.engine.queue.blocks.ends import FATES
-from airflow_mq.engine.queue.hold import outside
+from airflow_mq.engine.queue.context import outside
+from airflow_mq.engine.queue.service import service_lease
 from airflow_mq.engine.rules.errors import Busy, Refused, StoreBusy, StoreCorrupt
 from airflow_mq.engine.store.blocks import EndRow
 
@@ -40,8 +40,9 @@ def serve_beside_ends(world: World, process: Process, random: Random) -> object:
 def hold_beside_ends(world: World, process: Process, random: Random) -> object:
     """Hold the ring while blocks end; then give it back, or forget it, as a process does that dies."""
     planned = _plan_some(world, process, random)
-    session, token = world.queue(process).session, secrets.token_bytes(16)
-    session.take_lease(token, "serviced")
+    session = world.queue(process).session
+    lease = service_lease(session)
+    lease.take()
     _end_each(world, process, random, planned)
     for _ in range(random.randint(1, 4)):
         _as_another(world, process, random)
@@ -50,16 +51,16 @@ def hold_beside_ends(world: World, process: Process, random: Random) -> object:
             process.pause(random.choice((1, 3, 8)))
     if random.random() < 0.4:
         return "forgotten"
-    session.release_lease(token)
-    session.apply_soon()
+    lease.release()
     return "released"
 
 
 def spoil_end(world: World, process: Process, random: Random) -> object:
     """Record an end that cannot be applied: it would give other verdicts than recorded."""
     _plan_some(world, process, random)
-    session, token = world.queue(process).session, secrets.token_bytes(16)
-    session.take_lease(token, "serviced")
+    session = world.queue(process).session
+    lease = service_lease(session)
+    lease.take()
     _as_another(world, process, random)
     with session.store.writing() as unit:
         unit.lock(session.ring_id)
@@ -67,8 +68,7 @@ def spoil_end(world: World, process: Process, random: Random) -> object:
         for end in spoiled:
             _change(unit, session.ring_id, end, lambda verdict: [*verdict, 0])
     world.met["spoiled ends"] += len(spoiled)
-    session.release_lease(token)
-    session.apply_soon()
+    lease.release()
     return len(spoiled) or None
 
 
@@ -80,7 +80,7 @@ def mend_ends(world: World, process: Process, random: Random) -> object:
 def mended(queue: MessageQueue) -> int:
     """Make spoiled ends right again that were set apart, and apply them; return their number."""
     session = queue.session
-    with session.hold() as (unit, _):
+    with session.hold.locked() as (unit, _):
         spoiled = [end for end in unit.blocks.ends(session.ring_id, failed=True) if end.error and is_spoiled(end)]
         for end in spoiled:
             _change(unit, session.ring_id, end, lambda verdict: verdict[: len(FATES)])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from random import Random
 
 from airflow_mq import Batch, Delivery, Outcome, Overweight, Weight, batch_processor
-from airflow_mq.engine.queue.service import service_ring
-from airflow_mq.engine.queue.tenure import Tenure
+from airflow_mq.engine.queue.service import service_lease, service_ring
 from airflow_mq.engine.rules.outcome import DONE
 
 from ..scheduler import Process
@@ -54,13 +52,13 @@ def work(world: World, process: Process, random: Random) -> object:
         return answer(random, delivery.payload)
 
     queue, done = world.queue(process), 0
-    with closing(Tenure(queue.session)) as tenure:
+    with service_lease(queue.session, keeps=True) as lease:
         for _ in range(random.randint(2, 5)):
-            if tenure.has_messages():
-                world.met["kept leases"] += tenure.ring is not None
+            if lease.has_messages():
+                world.met["kept leases"] += lease.ring is not None
                 slice_messages = random.choice((1, 2, 5, 50))
                 done += service_ring(
-                    queue.session, queue._settler, processor, None, tenure, slice_messages=slice_messages
+                    queue.session, queue._settler, processor, None, lease, slice_messages=slice_messages
                 ).processed
             stall(world, process, random)
     return done

@@ -26,16 +26,16 @@ MUTATIONS: Sequence[Mutation] = (
         "(:now + CAST(coalesce(:seconds, seconds) * 1000000 AS INTEGER))",
     ),
     _bug(
-        "slice written without the fence", "engine/queue/service.py",
+        "holder writes without the fence", "engine/queue/holding.py",
         "if locked.state.lease_token != self.token:", "if False:",
     ),
     _bug(
-        "plan with a weigher written without the fence", "engine/queue/blocks/plan.py",
-        "if locked.state.lease_token != token:", "if False:",
+        "former holder still has its lease", "engine/queue/holding.py",
+        "            unit.rings.drop_lease(self.ring_id, held_by)\n", "            pass\n",
     ),
     *(_bug(*texts) for texts in ENDS),
     _bug(
-        "ring's lease compared with the client's clock", "engine/queue/session.py",
+        "ring's lease compared with the client's clock", "engine/queue/holding.py",
         "if state.lease_until <= locked.now:", "if state.lease_until <= int(time.time() * 1_000_000):",
     ),
     _bug(
@@ -49,7 +49,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "set-aside message executed in place beside a block", "engine/queue/execution.py",
-        "                    refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
+        "                refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
     ),
     _bug(
         "message executed that was processed", "engine/rules/overweight.py",
@@ -100,7 +100,7 @@ MUTATIONS: Sequence[Mutation] = (
         '            unit.run_for("delete_due", {"id": due})\n', "",
     ),
     _bug(
-        "delayed message joins its queue early", "engine/queue/session.py",
+        "delayed message joins its queue early", "engine/queue/holding.py",
         "self.store.promote_due(unit, self.ring_id, locked.now)",
         "self.store.promote_due(unit, self.ring_id, locked.now + 600_000_000)",
     ),
@@ -207,8 +207,8 @@ MUTATIONS: Sequence[Mutation] = (
         runs="crowd",
     ),
     _bug(
-        "block that took nothing does not look further", "engine/queue/blocks/plan.py",
-        "self.goes_on = ladder.is_cut_short and not took", "self.goes_on = False",
+        "block that took nothing does not look further", "engine/queue/walk.py",
+        "self.goes_on = ladder.is_cut_short and not took()", "self.goes_on = False",
         runs="crowd",
     ),
     *PARTS,

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from .planting import Mutation, bug
 
 EDGES: Sequence[Mutation] = (
-    # Holds: which ring a send reaches, and until when.
+    # Contexts: which ring a send reaches, and until when.
     bug(
-        "send by any queue goes to the delivery", "engine/queue/hold.py",
-        "return delivery if delivery is not None and delivery.hold.place == place else None", "return delivery",
+        "send by any queue goes to the delivery", "engine/queue/context.py",
+        "return delivery if delivery is not None and delivery.context.place == place else None", "return delivery",
     ),
     bug(
-        "service and plan of another ring refused in a processor", "engine/queue/hold.py",
-        "if delivery.hold.place == place and not delivery.sealed:", "if not delivery.sealed:",
+        "service and plan of another ring refused in a processor", "engine/queue/context.py",
+        "if delivery.context.place == place and not delivery.sealed:", "if not delivery.sealed:",
     ),
     bug(
-        "service and plan of the processor's own ring", "engine/queue/hold.py",
-        "if delivery.hold.place == place and not delivery.sealed:", "if False:",
+        "service and plan of the processor's own ring", "engine/queue/context.py",
+        "if delivery.context.place == place and not delivery.sealed:", "if False:",
     ),
     bug(
-        "callbacks send within the last delivery", "engine/queue/hold.py",
-        "while delivery is not None and delivery.hold.place == place:", "while False:",
-        "        delivery = delivery.hold.outer\n    mark", "        pass\n    mark",
+        "callbacks send within the last delivery", "engine/queue/context.py",
+        "while delivery is not None and delivery.context.place == place:", "while False:",
+        "        delivery = delivery.context.outer\n    mark", "        pass\n    mark",
     ),
     bug(
         "delivery that has answered takes messages", "engine/queue/values.py",
@@ -130,8 +130,8 @@ EDGES: Sequence[Mutation] = (
         test="tests/concurrency/test_ends.py::test_overrun_is_charged_if_the_block_settles_during_a_service",
     ),
     bug(
-        "service gives up the ring's lock before its lease ends", "engine/queue/session.py",
-        "left = max(SERVICE_LEASE, self.busy_timeout)", "left = self.busy_timeout",
+        "service gives up the ring's lock before its lease ends", "engine/queue/holding.py",
+        "left = max(SERVICE_LEASE, self.session.busy_timeout)", "left = self.session.busy_timeout",
         test="tests/concurrency/test_ends.py::test_a_service_waits_for_the_lock_as_long_as_its_lease_lives",
     ),
     bug(

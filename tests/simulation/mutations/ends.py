@@ -17,8 +17,8 @@ ENDS: Sequence[Sequence[str]] = (
         "SELECT :id, b.id, :data FROM {s}block b\nWHERE b.ring = :ring AND b.token = :token AND b.deadline",
     ),
     (
-        "ring read before recorded ends are applied (8)", "engine/queue/session.py",
-        "return bool(locked.state.ends) and not tried and self.ends is not None", "return False",
+        "ring read before recorded ends are applied (8)", "engine/queue/holding.py",
+        "return bool(locked.state.ends) and self.session.ends is not None", "return False",
     ),
     (
         "ends applied with the latest first (10)", "engine/store/sql/block.sql",
@@ -46,9 +46,8 @@ ENDS: Sequence[Sequence[str]] = (
         "if ring.ends and self.ends is not None and unit.reads_reports():", "if False:",
     ),
     (
-        "block applied beside the holder of the ring (13)", "engine/queue/session.py",
-        "                if self._other_holder(locked, None) is not None:\n                    yield Ending(unit, locked, None)\n"
-        "                    return\n", "",
+        "block applied beside the holder of the ring (13)", "engine/queue/holding.py",
+        "if ring is None or ring.holder is not None:\n                yield ring", "if ring is None:\n                yield ring",
     ),
     (
         "recorded end not counted, so that no holder looks for it (13)", "engine/store/blocks.py",

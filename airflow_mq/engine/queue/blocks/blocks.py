@@ -27,6 +27,7 @@ from ..batches import PageRuns, cut, load_batches
 from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Report, Serviced, moment
+from ..walk import meet_newcomers
 from .block import STATES, Block, block_of
 from .plan import Planned, Planner, claims_of, new_block, planned_under
 from .reports import answers_of, pack_reports
@@ -84,7 +85,7 @@ class Blocks:
                 if known is not None and known.row.deadline > unit.now():
                     return self._block(*known)
         self._settler.release_dead()
-        self.session.meet_newcomers()
+        meet_newcomers(self.session)
         planner = partial(Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
         return self._block(*(planner().plan_at_once() if weigher is None else _plan_holding(planner)))
 
@@ -232,7 +233,7 @@ class Blocks:
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
         if key is not None:
             self._release_dead(key)
-        with self.session.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
             if known is not None:
                 return self._block(*known)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...rules.claims import Claim, Claiming, Scales
@@ -15,12 +15,13 @@ from ...rules.taking import OriginPatterns
 from ...rules.weigher import WeighPayloads
 from ...rules.weight import ZERO, Meter, Weight, total_weight
 from ...store import codec
-from ...store.rows import PLANNED, BlockRow, Locked
+from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, StoredSet
+from ..holding import Lease
 from ..servers import server_record, servers_of
 from ..session import RingSession, limit_of
-from ..walk import renewing, walk_ring, warn_of_stuck, write_ledger
+from ..walk import Walks, warn_of_stuck, write_ledger
 
 #: Value of `order` in the details of a block that holds one leased message (`queue.leases`).
 VIEWED = "view"
@@ -43,46 +44,41 @@ class Planner:
         patterns: OriginPatterns | None = None, reports_begin: bool = False,
     ) -> None:  # fmt: skip
         self.reports_begin = reports_begin
-        self.session, self.key, self.lease, self.weigher, self.seed = session, key, lease, weigher, seed
+        self.session, self.key, self.lease, self.weigher = session, key, lease, weigher
         self.patterns = patterns
         self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
         #: Parts of a block that high messages owe to regular ones; None until it is read.
         self.debt: int | None = None
         self.meter = Meter(limit_of(session.config, limit))
         self.ledger = Ledger()
-        #: Whether the walk took nothing and did not look at all ready queues: the next one only looks at further ones.
-        self.goes_on = False
-        self._looks_again = False
+        self.walks = Walks(self.ledger, seed)
 
     def plan_at_once(self) -> Planned:
         """Plan with the ring's own weigher, in one transaction."""
         while True:
-            with self.session.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
+            with self.session.hold.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
                 twin = planned_under(unit, self.session.ring_id, self.key)
                 if twin is not None:
                     return twin
                 self.walk(working_set, unit)
-                if not self.goes_on:
+                if not self.walks.goes_on:
                     return self._write(unit, working_set)
 
     def plan_holding(self) -> Planned:
         """Plan with the caller's weigher, which runs outside of any transaction while the ring is held on lease."""
-        session, token = self.session, secrets.token_bytes(16)
-        locked = session.take_lease(token, "planned")
-        try:
-            with session.store.loose() as unit, renewing(session, token):
-                options = LoadOptions(skip_in_flight=False)
+        session, options = self.session, LoadOptions(skip_in_flight=False)
+        with Lease(session.hold, "planned", partial(InFlight, _CHANGED)) as lease:
+            locked = lease.take()
+            with lease.reading(lambda: working_set) as unit:
                 working_set = session.working_set(unit, locked, options, planning=True)
-                with session.explaining_gaps(unit, lambda: working_set, InFlight(_CHANGED)):
+                self.walk(working_set, unit)
+                while self.walks.goes_on:
+                    with lease.transaction() as (held, locked):
+                        working_set.save_in(held, locked)
+                    locked = working_set.locked_after(locked)
+                    working_set = session.working_set(unit, locked, options, planning=True)
                     self.walk(working_set, unit)
-                    while self.goes_on:
-                        # Each walk looks at others, and a ring may have more queues than fit in memory.
-                        with self._holding(token) as (held, locked):
-                            working_set.save_in(held, locked)
-                        locked = working_set.locked_after(locked)
-                        working_set = session.working_set(unit, locked, options, planning=True)
-                        self.walk(working_set, unit)
-            with self._holding(token) as (unit, locked):
+            with lease.transaction() as (unit, locked):
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin
@@ -90,17 +86,6 @@ class Planner:
                 working_set.save_in(unit, locked)
             session.notify(working_set.take_hooks())
             return planned
-        finally:
-            session.release_lease(token)
-            session.apply_soon()
-
-    @contextmanager
-    def _holding(self, token: bytes) -> Iterator[tuple[Unit, Locked]]:
-        """Lock the ring, and refuse to write if another process took the lease."""
-        with self.session.hold(token=token) as (unit, locked):
-            if locked.state.lease_token != token:
-                raise InFlight(_CHANGED)
-            yield unit, locked
 
     def walk(self, working_set: StoredSet, unit: Unit) -> None:
         """Claim what fits, in the ring's order."""
@@ -114,15 +99,13 @@ class Planner:
         ladder = self.ladder = Ladder(
             working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming
         )
-        ladder.most_queues, ladder.looks_only = config.max_block_queues, self.goes_on
-        if self.goes_on and not self._looks_again:
-            self._looks_again = True
-            working_set.loader.ring.look_anew()
-        self.seed = walk_ring(ladder, self.ledger, config.order, self.seed, working_set)
+        ladder.most_queues = config.max_block_queues
+        self.walks.walk(ladder, working_set, self._took)
         if working_set.own_debt is not None:
             self.debt = self.server["debt"] = working_set.own_debt
-        took = any(run.count for claim in self.claiming.claims for run in claim.runs)
-        self.goes_on = ladder.is_cut_short and not took
+
+    def _took(self) -> bool:
+        return any(run.count for claim in self.claiming.claims for run in claim.runs)
 
     def _debt(self, unit: Unit) -> int:
         """Return the debt that the latest block of this server recorded."""
@@ -144,8 +127,8 @@ class Planner:
     def _write(self, unit: Unit, working_set: StoredSet) -> Planned:
         claims, _, overhead = self.claimed()
         details: dict[str, object] = {"order": working_set.config.order, "server": self.server}
-        if self.seed:
-            details["seed"] = self.seed.hex()
+        if self.walks.seed:
+            details["seed"] = self.walks.seed.hex()
         if self.reports_begin:
             details["reports_begin"] = True
         limit = self.meter.limit

@@ -37,7 +37,8 @@ from ...store.blocks import EndRow
 from ...store.rows import PLANNED, RELEASED, SETTLED, BlockRow, Locked
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, StoredSet
-from ..session import Ending, RingSession, working_set_above
+from ..holding import LockedRing
+from ..session import RingSession, working_set_above
 from ..values import Serviced, moment
 from . import measures
 from .block import STATES
@@ -175,17 +176,14 @@ class BlockSettler:
         return result
 
     def _end_once(self, token: bytes, state: int, processor_of: Callable[[str], str] | None, dead: bool) -> Serviced:
-        with self.session.ending() as ring:
+        with self.session.hold.changing(records=True) as ring:
             assert ring is not None
             row = self._locked(ring.unit, token)
             if row.state != PLANNED:
                 return self._ended_before(row, state)
             if dead and row.deadline > ring.locked.now:
                 raise TokenRefused(f"block {row.number} was renewed meanwhile; it lives")
-            result = self._end(ring, row, state, processor_of)
-        if ring.working_set is not None:
-            self.session.sweep_payloads(ring.working_set)
-        return result
+            return self._end(ring, row, state, processor_of)
 
     def _locked(self, unit: Unit, token: bytes) -> BlockRow:
         """Return a block, locked; raise `_Reporting` instead of waiting for a transaction that reports on it."""
@@ -202,7 +200,7 @@ class BlockSettler:
 
         :param sweeping: delete external payloads without messages, which may wait; otherwise housekeeping does.
         """
-        with self.session.ending(wait=False) as ring:
+        with self.session.hold.changing(wait=False, records=True) as ring:
             row = ring and ring.unit.blocks.locked_if_free(self.ring_id, token)
             if not ring or not row or row.state != PLANNED or row.deadline > ring.locked.now:
                 # Its holder may have renewed it after the caller had read it.
@@ -214,7 +212,7 @@ class BlockSettler:
         return True
 
     def _end(
-        self, ring: Ending, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
+        self, ring: LockedRing, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
     ) -> Serviced:
         """End a block: apply its end if the caller holds the ring, else record it for the process that does."""
         unit, now, working_set = ring.unit, ring.locked.now, ring.working_set
@@ -264,7 +262,9 @@ class BlockSettler:
 
     # Ends that were recorded while another process held the ring.
 
-    def _verdict(self, ring: Ending, row: BlockRow, claims: Sequence[Claim], answers: Mapping[str, Answers]) -> _Total:
+    def _verdict(
+        self, ring: LockedRing, row: BlockRow, claims: Sequence[Claim], answers: Mapping[str, Answers]
+    ) -> _Total:
         """Return what settling a block will come to: no other process may change a claimed message."""
         with self._in_memory(ring.unit, ring.locked, ring.locked.now) as working_set:
             total = self._settle(working_set, row, claims, answers)
@@ -317,21 +317,19 @@ class BlockSettler:
         with self.store.loose() as unit:
             failed = any(end.error for end in unit.blocks.ends(self.ring_id, failed=True))
         if failed:
-            with self.session.hold() as (unit, _):
+            with self.session.hold.locked() as (unit, _):
                 unit.blocks.retry_ends(self.ring_id)
-            self.session.apply_soon()
+            self.session.hold.apply_soon()
 
     def _apply_next(self) -> bool:
         """Apply the next recorded end; return whether another one may follow."""
         session = self.session
         with self.setting_apart() as trial:
-            with self.store.writing() as unit:
-                locked = unit.lock(self.ring_id)
-                if not locked.state.ends or not session.is_free(locked):
+            with session.hold.lock(records=True, applies=True) as ring:
+                if ring is None or ring.holder is not None or not ring.locked.state.ends:
                     return False
-                session.take(unit, locked)
-                working_set = session.working_set(unit, locked, LoadOptions())
-                if not self.apply_one(unit, working_set, trial):
+                working_set = session.working_set(ring.unit, ring.locked, LoadOptions())
+                if not self.apply_one(ring.unit, working_set, trial):
                     return False
             session.sweep_payloads(working_set)
             session.notify(working_set.take_hooks())

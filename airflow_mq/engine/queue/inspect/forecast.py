@@ -230,7 +230,7 @@ class Foresight:
         planner = Planner(self.session, None, self.limit, 0.0, None, given.seed, given.server, given.patterns)
         planner.debt = self.debt
         planner.walk(working_set, self.overlay.unit)
-        while planner.goes_on:
+        while planner.walks.goes_on:
             self._keep(working_set)
             working_set = self.working_set(planning=True)
             planner.walk(working_set, self.overlay.unit)
@@ -239,7 +239,7 @@ class Foresight:
         self._keep(working_set)
         return ForecastBlock(
             self.number, planner.meter.limit, planned, overhead, self.config.order,
-            _queues(planner.ledger, claims), claims, planner.seed, given.server_title or given.server,
+            _queues(planner.ledger, claims), claims, planner.walks.seed, given.server_title or given.server,
         )  # fmt: skip
 
     def _is_idle(self) -> bool:

@@ -25,7 +25,8 @@ from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
 from ..blocks.settlement import BlockSettler
 from ..calls import processor_of
-from ..service import Service
+from ..holding import Lease
+from ..service import Service, service_lease
 from ..session import RingSession
 from ..values import Delivery
 from ..walk import walk_ring
@@ -57,9 +58,10 @@ class _StaysQueued(Exception):
 def execute_inline(session: RingSession, inline: Inline, book: str, payload: bytes) -> bool:
     """Execute the message that was just enqueued, if no other one waits; return whether it is settled."""
     try:
-        once = _Once(session, inline)
-        with once.holding_ring(patience=0.0):
-            once.execute(book, payload)
+        with service_lease(session) as lease:
+            once = _Once(session, inline, lease)
+            with once.holding_ring(patience=0.0):
+                once.execute(book, payload)
     except _StaysQueued:
         return False
     except (Refused, StoreError) as reason:
@@ -73,8 +75,9 @@ def execute_inline(session: RingSession, inline: Inline, book: str, payload: byt
 class _Once(Service):
     """A call of servicing that tries one message."""
 
-    def __init__(self, session: RingSession, inline: Inline) -> None:
-        super().__init__(session, BlockSettler(session), inline.processor, Meter(inline.weight), 1, 60.0, None)
+    def __init__(self, session: RingSession, inline: Inline, lease: Lease) -> None:
+        settler, meter = BlockSettler(session), Meter(inline.weight)
+        super().__init__(session, settler, inline.processor, meter, 1, 60.0, None, lease)
         self.inline, self.tried = inline, False
 
     def execute(self, book: str, payload: bytes) -> None:
@@ -114,7 +117,7 @@ class _Once(Service):
         if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
             raise _StaysQueued
         payload = self.working_set.payloads(book.origin, page)[item]
-        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set, self.hold)
+        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set, self.context)
         outcome = deliver(self.inline.processor, delivery, self.working_set)
         if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
             raise _StaysQueued

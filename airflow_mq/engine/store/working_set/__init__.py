@@ -20,8 +20,8 @@ from ..unit import Unit
 from .books import LEAST_REGULAR, level_of, ticket_of
 from .loader import LoadOptions, StoreLoader
 from .overlay import Overlay, OverlayLoader
-from .ring import MEET_IN_ALL, expect_walk
-from .source import FEW_ROWS, Source
+from .ring import MEET_IN_ALL
+from .source import Source
 from .writer import ChangedRows, Existing, Writer, changed_rows
 
 
@@ -50,21 +50,26 @@ class StoredSet(WorkingSet):
 
     def save(self) -> None:
         """Write all changes, in a transaction that holds the ring; the operation may go on in it."""
-        self._prepared(self.unit)()
+        unit = self.unit
+        rows = self.take_changes(unit.fresh_ids, partial(unit.inbox.still_stored, self.ring_id))
+        self.written = rows.state
+        # Each write counts as a change of the ring.
+        self.loader.state = self.loader.state._replace(version=self.loader.state.version + 1)
+        Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
+        for step in self.after_save:
+            step()
 
     def save_in(self, unit: Unit, locked: Locked) -> None:
         """Write all changes in another transaction than that which was read through, and go on reading there."""
-        self.prepare(unit, locked)()
-
-    def prepare(self, unit: Unit, locked: Locked) -> Callable[[], None]:
-        """Return a function that does so. Until then, only rows of inboxes may be read there."""
         source = self.loader.source
         read_through, source.unit = source.unit, unit
         source.forget_expected()
         self.loader.state = locked.state
-        write = self._prepared(unit)
-        source.unit, self.now, self.loader.inboxes.horizon = read_through, locked.now, locked.horizon
-        return write
+        try:
+            self.save()
+        finally:
+            source.unit = read_through
+        self.now, self.loader.inboxes.horizon = locked.now, locked.horizon
 
     def locked_after(self, locked: Locked) -> Locked:
         """Return a locked ring as it is since this working set was saved there."""
@@ -103,23 +108,8 @@ class StoredSet(WorkingSet):
         vars(self.loader).clear()
         self.books, self.pages = {}, {}
 
-    def _prepared(self, unit: Unit) -> Callable[[], None]:
-        """Take all changes, and return a function that writes them."""
-        rows = self.take_changes(unit.fresh_ids, partial(unit.inbox.still_stored, self.ring_id))
-        self.written = rows.state
-        # Each write counts as a change of the ring.
-        self.loader.state = self.loader.state._replace(version=self.loader.state.version + 1)
-
-        def write() -> None:
-            Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
-            for step in self.after_save:
-                step()
-
-        return write
-
 
 __all__ = [
-    "FEW_ROWS",
     "LEAST_REGULAR",
     "MEET_IN_ALL",
     "LoadOptions",
@@ -128,7 +118,6 @@ __all__ = [
     "Source",
     "StoreLoader",
     "StoredSet",
-    "expect_walk",
     "level_of",
     "ticket_of",
 ]

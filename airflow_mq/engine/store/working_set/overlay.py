@@ -90,7 +90,7 @@ class Overlay(Source):
 
     # Nothing is read ahead: most rows are in memory.
 
-    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
+    def expect_walk(self, after: int, limit: int, now: int, start: int, *, guaranteed: bool) -> None:
         """Do nothing."""
 
     # Changes.

@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from ...rules.changes import POSTED
-from ...rules.config import RingConfig
 from ...rules.priority import MARK, is_high
 from ...rules.working_set import WorkingSet
 from ..books import LineRow
@@ -28,16 +27,6 @@ SLICE_IDS, MOST_SLICES = 20_000, 1
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
 #: Number of origins that a look by origin leaves out.
 MOST_KNOWN = 1_024
-
-
-def expect_walk(source: Source, state: StateRow, now: int, config: RingConfig, below: int = POSTED) -> None:
-    """Request what a walk through a ring in this state reads first; newcomers below an id only."""
-    after, is_deficit = _first_ticket(state) - 1, config.order == "deficit"
-    source.expect_walk(after, books.RING_SLICE, now, state.look_floor, below, guaranteed=is_deficit)
-
-
-def _first_ticket(state: StateRow) -> int:
-    return max(state.ticket_floor, LEAST_REGULAR)
 
 
 class Coming:
@@ -73,7 +62,7 @@ class RingLoader:
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
         self._look_horizon = inboxes.horizon
-        self._ticket_cursor = _first_ticket(state) - 1
+        self._ticket_cursor = max(state.ticket_floor, LEAST_REGULAR) - 1
         self._rest_done = False
         self._high_cursor = LEAST_TICKET
         self._high_done = not working_set.config.high
@@ -100,7 +89,10 @@ class RingLoader:
 
     def expect_walk(self) -> None:
         """Request what the first stretch needs: one round trip brings it together with the next read."""
-        expect_walk(self.source, self._state, self.working_set.now, self.working_set.config)
+        is_deficit = self.working_set.config.order == "deficit"
+        self.source.expect_walk(
+            self._ticket_cursor, books.RING_SLICE, self.working_set.now, self.look_cursor, guaranteed=is_deficit
+        )
 
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...rules.changes import POSTED
 from ...rules.message import Address
 from ..blocks import ClaimRow
 from ..books import LineRow, TurnsRow
@@ -47,37 +48,25 @@ class Source:
     def __init__(self, store: AnyStore, unit: Unit, ring_id: int) -> None:
         self.store = store
         self.ring_id = ring_id
-        #: Called before each read, except those of inbox rows: a commit may run beside these.
-        self.before_read: Callable[[], None] | None = None
-        self._unit = unit
+        #: The transaction to read through. A service replaces it for the time of each commit.
+        self.unit = unit
         #: Ways to the rows of reads that were requested, by the read and its arguments.
         self._expected: dict[tuple[object, ...], Callable[[], Any]] = {}
 
-    @property
-    def unit(self) -> Unit:
-        """The transaction to read through. A service replaces it for the time of each commit."""
-        if self.before_read is not None:
-            self.before_read()
-        return self._unit
-
-    @unit.setter
-    def unit(self, unit: Unit) -> None:
-        self._unit = unit
-
     # Reads that are likely to follow: the database gets them together with the next one.
 
-    def expect_walk(self, after: int, limit: int, now: int, start: int, below: int, *, guaranteed: bool) -> None:
+    def expect_walk(self, after: int, limit: int, now: int, start: int, *, guaranteed: bool) -> None:
         """Request what a walk reads first, unless it is requested already.
 
-        That is ready books behind a ticket, newcomers among these ids if they are few, and perhaps the origins with a
+        That is ready books behind a ticket, newcomers from an id on if they are few, and perhaps the origins with a
         guaranteed least.
         """
         unit, ring = self.unit, self.ring_id
         if not unit.pipelines:
             return
         self._expect(("ready", after, limit), lambda: unit.books.ready_soon(ring, after, limit, now))
-        if min(below, self.last_id + 1) <= start + FEW_ROWS:
-            self._expect(("news", start), lambda: unit.inbox.unready_soon(ring, start, below))
+        if self.last_id < start + FEW_ROWS:
+            self._expect(("news", start), lambda: unit.inbox.unready_soon(ring, start, POSTED))
         if guaranteed:
             self._expect(("guaranteed",), lambda: unit.books.guaranteed_soon(ring))
 
@@ -91,10 +80,6 @@ class Source:
         expected = self._expected.pop(key, None)
         return None if expected is None else expected()
 
-    def expect_as(self, other: Source) -> None:
-        """Take over what another source of this ring has requested."""
-        self._expected |= other._expected
-
     def forget_expected(self) -> None:
         """Drop requests whose answers were not used."""
         self._expected.clear()
@@ -102,7 +87,7 @@ class Source:
     @property
     def last_id(self) -> int:
         """The last id that was drawn when the ring was locked."""
-        return self._unit.last_id
+        return self.unit.last_id
 
     # Books and the ring.
 
@@ -182,7 +167,7 @@ class Source:
 
     def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
-        return self._unit.inbox.after(self.ring_id, wanted, limit, inline)
+        return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
 
     def all_inbox_rows(self, after: int, limit: int) -> list[InboxRow]:
         """Return rows of all inboxes in the order of ids, those in pages included."""
@@ -221,7 +206,7 @@ class Source:
     def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
         """Request the bytes of rows by queue, about `size` in total."""
         rows = sum(map(len, wanted.values()))
-        requested = self._unit.inbox.heaps(self.ring_id, wanted, large=size >= LARGE * rows)
+        requested = self.unit.inbox.heaps(self.ring_id, wanted, large=size >= LARGE * rows)
         return partial(self._heaps_of, wanted, rows, requested)
 
     def _heaps_of(self, wanted: RowIds, rows: int, requested: Callable[[], list[Heaps]]) -> list[Heaps]:
@@ -229,20 +214,20 @@ class Source:
         if sum(len(own.ids) for own in heaps) < rows:
             # Rows that are due have not joined their inboxes.
             found = {id_ for own in heaps for id_ in own.ids}
-            heaps += self._unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
+            heaps += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return heaps
 
     def start(self) -> None:
         """Let the database begin with what was requested: see `Unit.start`."""
-        self._unit.start()
+        self.unit.start()
 
     def attributes(self, wanted: RowIds) -> list[AttributesRow]:
         """Return origin, id and attributes of the rows that have any."""
-        return self._unit.inbox.attributes(self.ring_id, wanted)
+        return self.unit.inbox.attributes(self.ring_id, wanted)
 
     def sent_at(self, wanted: RowIds) -> dict[int, int]:
         """Return when rows were enqueued, by id."""
-        return self._unit.inbox.sent_at(self.ring_id, wanted)
+        return self.unit.inbox.sent_at(self.ring_id, wanted)
 
     def arrivals(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned since."""

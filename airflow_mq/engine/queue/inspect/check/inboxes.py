@@ -101,7 +101,7 @@ def repair_inboxes(session: RingSession, *, dry_run: bool) -> list[Repair]:
         found = list(find_repairs(session, unit, names, beyond))
     if dry_run or not found:
         return found
-    with session.transaction() as (unit, working_set):
+    with session.hold.transaction() as (unit, working_set):
         # Another process may have changed the books since.
         names, horizon = [repair.book for repair in found], working_set.loader.inboxes.horizon
         repaired = list(find_repairs(session, unit, names, horizon))

@@ -1,8 +1,8 @@
-"""Hold: the context in which a processor is called.
+"""Context in which a processor is called.
 
-A hold knows the store and the ring whose messages it delivers. A send by a queue of that ring, inside the processor,
-goes to the delivery: it is stored if the processed message is done. A send by any other queue is an ordinary one. The
-context ends with the processor's call: its delivery is sealed, and callbacks of the service run outside of it.
+The context knows the store and the ring whose messages are delivered. A send by a queue of that ring, inside the
+processor, goes to the delivery: it is stored if the processed message is done. A send by any other queue is an ordinary
+one. The context ends with the processor's call: its delivery is sealed, and callbacks of the service run outside of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery", default=None)
 
 
-class Hold:
+class ProcessorContext:
     """The context of the processor calls of one service, execution or part of a block."""
 
     __slots__ = ("lock", "outer", "place", "process")
@@ -31,7 +31,7 @@ class Hold:
     def __init__(self, place: str) -> None:
         #: Name of the ring and its store, of `place_of`; empty if unknown.
         self.place = place
-        #: The delivery whose processor began this hold.
+        #: The delivery whose processor began the service.
         self.outer = current_delivery.get()
         #: A forked child has copies of deliveries, which no service reads.
         self.process = os.getpid()
@@ -47,16 +47,16 @@ def place_of(address: StoreAddress, ring: str) -> str:
 def delivery_at(place: str) -> Delivery | None:
     """Return the delivery that takes what a queue of this ring sends; None if the send is an ordinary one."""
     delivery = current_delivery.get()
-    return delivery if delivery is not None and delivery.hold.place == place else None
+    return delivery if delivery is not None and delivery.context.place == place else None
 
 
 def is_inside(place: str) -> bool:
     """Return whether a processor of this ring runs in this context, even if it services another ring meanwhile."""
     delivery = current_delivery.get()
     while delivery is not None:
-        if delivery.hold.place == place and not delivery.sealed:
+        if delivery.context.place == place and not delivery.sealed:
             return True
-        delivery = delivery.hold.outer
+        delivery = delivery.context.outer
     return False
 
 
@@ -64,8 +64,8 @@ def is_inside(place: str) -> bool:
 def outside(place: str) -> Iterator[None]:
     """Run callbacks of a ring's service outside of its deliveries: what they send is stored at once."""
     delivery = current_delivery.get()
-    while delivery is not None and delivery.hold.place == place:
-        delivery = delivery.hold.outer
+    while delivery is not None and delivery.context.place == place:
+        delivery = delivery.context.outer
     mark = current_delivery.set(delivery)
     try:
         yield
