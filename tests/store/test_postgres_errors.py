@@ -129,7 +129,11 @@ def test_connecting_and_its_settings_are_translated(pg_uri: str) -> None:
     with Proxy(pg_uri) as proxy:
         found = open_store(proxy.uri)
         proxy.cut_before(b"lock_timeout")
-        for call in (found.connection, lambda: found.loose().__enter__(), lambda: found.send_at_once(1, [])):
+        for call in (
+            found.connection,
+            lambda: found.loose().__enter__(),
+            lambda: found.writing(at_once=True).__enter__(),
+        ):
             proxy.cut_before(b"lock_timeout")
             with pytest.raises(StoreUnreachable, match="connection was lost"):
                 call()

@@ -213,9 +213,9 @@ class PostgresStore(Store[Connection]):
         return None
 
     @contextmanager
-    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True, patience: float | None = None, at_once: bool = False) -> Iterator[Unit]:
         """Open a transaction."""
-        begin = [b"BEGIN"]
+        begin = [] if at_once else [b"BEGIN"]
         if patience is not None and patience != self.busy_timeout:
             begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
         with self._connected(*begin, writes=True) as unit:
@@ -290,11 +290,6 @@ class PostgresStore(Store[Connection]):
                     f"table {table!r} stayed locked by another session (server process {pid}, {program!r}) for longer "
                     "than the busy timeout; nothing was changed; try again when that session has ended"
                 ) from error.__cause__
-
-    def send_at_once(self, ring: int, rows: list[InboxRow]) -> None:
-        with self._connected(writes=True) as unit:
-            self.send(unit, ring, rows)
-        self.wake(ring)
 
     def wake(self, ring: int) -> None:
         """Notify listeners, outside of the sender's transaction: otherwise senders would wait for each other."""

@@ -200,7 +200,8 @@ class SqliteStore(Store[FileConnection]):
             connection.close()
 
     def _is_usable(self, connection: FileConnection) -> bool:
-        self.refuse_replaced()
+        if identity(self.path) != self._file:
+            raise replaced_store(self.path)
         return True
 
     def _version(self, connection: FileConnection) -> int | None:
@@ -222,7 +223,7 @@ class SqliteStore(Store[FileConnection]):
             raise
 
     @contextmanager
-    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True, patience: float | None = None, at_once: bool = False) -> Iterator[Unit]:
         """Open the only writing transaction."""
         with self._connected() as connection:
             self.point("begin")
@@ -290,11 +291,6 @@ class SqliteStore(Store[FileConnection]):
         if self._kept >= KEPT:
             self._kept = 0.0
             time.sleep(REST)
-
-    def send_at_once(self, ring: int, rows: list[InboxRow]) -> None:
-        if rows:
-            with self.writing() as unit:
-                self.send(unit, ring, rows)
 
     def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
         if due is not None:

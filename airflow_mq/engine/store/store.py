@@ -77,11 +77,12 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     @contextmanager
-    def writing(self, *, wait: bool = True, patience: float | None = None) -> Iterator[Unit]:
+    def writing(self, *, wait: bool = True, patience: float | None = None, at_once: bool = False) -> Iterator[Unit]:
         """Open a transaction; commit it at the end, roll it back on any error.
 
         :param wait: wait for another writer where a store has one only; else raise `StoreBusy` at once
         :param patience: seconds to wait for a lock, if not `busy_timeout`
+        :param at_once: the transaction is one statement, which a server can commit in the same round trip
         """
 
     @abstractmethod
@@ -93,10 +94,6 @@ class Store(ABC, Generic[Connection]):
     @contextmanager
     def loose(self) -> Iterator[Unit]:
         """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
-
-    @abstractmethod
-    def send_at_once(self, ring: int, rows: list[InboxRow]) -> None:
-        """Write inbox rows, and commit them."""
 
     @abstractmethod
     def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:

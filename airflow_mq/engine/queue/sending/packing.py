@@ -232,11 +232,12 @@ class PackedCall:
         if self._file is not None:
             self._file.close()
 
-    def plain_rows(self) -> list[InboxRow] | None:
-        """Return all rows if one statement sends them: few, due at once, without keys, external payloads and limits."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether one statement sends all rows: few, due at once, without keys, external payloads and limits."""
         if self.keys or self.blobs or self._filed or self.due is not None or self.is_bound or self.first_high:
-            return None
-        return self._held if len(self._held) <= FEW else None
+            return False
+        return len(self._held) <= FEW
 
     def origins(self, refused: Collection[int]) -> set[str]:
         """Return the books of the rows, without refused rows."""

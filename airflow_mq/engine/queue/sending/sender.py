@@ -115,7 +115,7 @@ def times_of(session: RingSession, terms: Terms) -> tuple[int | None, int | None
 def _require_payloads(unit: Unit, hashes: Iterable[bytes]) -> None:
     """Refuse references to external payloads that are not stored, and keep stored ones until the transaction ends."""
     wanted = sorted({hash_.hex() for hash_ in hashes})
-    stored = unit.payloads.shared(wanted) if wanted else ()
+    stored = unit.payloads.shared(wanted)
     missing = next((name for name in wanted if name not in stored), None)
     if missing is not None:
         raise BlobMissing(bytes.fromhex(missing))
@@ -135,8 +135,6 @@ def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]
 
     Keys are claimed in sorted order, so that two senders never wait for each other.
     """
-    if not keys:
-        return {}
     now, window = key_window(session, unit)
     refused: dict[int, int] = {}
     for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
@@ -206,16 +204,13 @@ class Sender:
         if delivery is not None:
             return self._hand_over(delivery, pairs, terms)
         with closing(self.pack(pairs, terms)) as call:
-            rows = call.plain_rows() if first is None else None
-            if rows is not None:
-                self.store.send_at_once(self.ring_id, rows)
-                sent = Enqueued(call.count, call.size)
-            else:
-                with self.store.writing() as unit:
-                    if first is not None:
-                        first(unit)
-                    sent = self.write(unit, call)
-                self.store.wake(self.ring_id)
+            if not call.count and first is None:
+                return Enqueued(0, 0)
+            with self.store.writing(at_once=first is None and call.is_plain) as unit:
+                if first is not None:
+                    first(unit)
+                sent = self.write(unit, call)
+            self.store.wake(self.ring_id)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
@@ -241,9 +236,11 @@ class Sender:
     def write(self, unit: Unit, call: PackedCall) -> Enqueued:
         """Write the rows of a call in a transaction: its own, or one that the caller has open."""
         session, ring = self.session, self.ring_id
-        refused = _refused_keys(session, unit, call.keys)
-        _require_payloads(unit, call.blobs)
-        refuse_new_origins(session, unit, call.origins(refused))
+        refused = _refused_keys(session, unit, call.keys) if call.keys else {}
+        if call.blobs:
+            _require_payloads(unit, call.blobs)
+        if call.is_bound:
+            refuse_new_origins(session, unit, call.origins(refused))
         self.store.send(unit, ring, call.rows(refused), call.due)
         if call.first_high:
             # From now on every service of the ring reads high messages.
