@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -212,25 +212,19 @@ class PostgresStore(Store[Connection]):
             return row[0] if row else None
         return None
 
-    @contextmanager
-    def writing(self, *, wait: bool = True, patience: float | None = None, at_once: bool = False) -> Iterator[Unit]:
-        """Open a transaction."""
+    def writing(
+        self, *, wait: bool = True, patience: float | None = None, at_once: bool = False
+    ) -> AbstractContextManager[Unit]:
         begin = [] if at_once else [b"BEGIN"]
         if patience is not None and patience != self.busy_timeout:
             begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
-        with self._connected(*begin, writes=True) as unit:
-            yield unit
+        return self._connected(*begin, writes=True)
 
-    @contextmanager
-    def reading(self) -> Iterator[Unit]:
-        with self._connected(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as unit:
-            yield unit
+    def reading(self) -> AbstractContextManager[Unit]:
+        return self._connected(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    @contextmanager
-    def loose(self) -> Iterator[Unit]:
-        """Yield a unit for single reads."""
-        with self._connected() as unit:
-            yield unit
+    def loose(self) -> AbstractContextManager[Unit]:
+        return self._connected()
 
     @contextmanager
     def _connected(self, *begin: bytes, writes: bool = False) -> Iterator[Unit]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ..rules.errors import SchemaMissing, StoreCorrupt
@@ -76,8 +76,9 @@ class Store(ABC, Generic[Connection]):
         """Return the version of the tables, or `None` if it cannot be read."""
 
     @abstractmethod
-    @contextmanager
-    def writing(self, *, wait: bool = True, patience: float | None = None, at_once: bool = False) -> Iterator[Unit]:
+    def writing(
+        self, *, wait: bool = True, patience: float | None = None, at_once: bool = False
+    ) -> AbstractContextManager[Unit]:
         """Open a transaction; commit it at the end, roll it back on any error.
 
         :param wait: wait for another writer where a store has one only; else raise `StoreBusy` at once
@@ -86,13 +87,11 @@ class Store(ABC, Generic[Connection]):
         """
 
     @abstractmethod
-    @contextmanager
-    def reading(self) -> Iterator[Unit]:
+    def reading(self) -> AbstractContextManager[Unit]:
         """Open a transaction of reads that all see the same state."""
 
     @abstractmethod
-    @contextmanager
-    def loose(self) -> Iterator[Unit]:
+    def loose(self) -> AbstractContextManager[Unit]:
         """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
 
     @abstractmethod
