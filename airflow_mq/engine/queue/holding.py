@@ -223,6 +223,8 @@ class Lease:
             token = secrets.token_bytes(16)
             try:
                 with self.hold.locked(patience=patience) as (unit, locked):
+                    # Settings that cannot be read are an error before anything is leased.
+                    self.session.remember_config(locked.config)
                     holder = holder_name(self._purpose, self.session.actor)
                     unit.rings.take_lease(self.ring_id, token, _lease_end(locked.now), holder)
             except Busy:
