@@ -119,7 +119,7 @@ def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("seed", [23, 28])
+@pytest.mark.parametrize("seed", [23, 27])
 def test_a_seed_reproduces_a_run_on_a_server(both_stores: Stores, seed: int) -> None:
     """In these runs processes wait for locks, but one at a time: which of two goes on is the server's choice."""
     first, again = (run(draw(seed), both_stores, "postgres", observe=True) for _ in range(2))
