@@ -51,7 +51,7 @@ class Execution:
     def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
         with Lease(self.session.hold, "a message executed by hand", partial(InFlight, _TAKEN_OVER)) as lease:
             locked = lease.take()
-            with lease.reading(lambda: working_set) as unit:
+            with lease.reading() as unit:
                 working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
                 if self.session.listeners:
                     working_set.loader.inboxes.cut_everything()

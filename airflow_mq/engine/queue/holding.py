@@ -223,8 +223,6 @@ class Lease:
             token = secrets.token_bytes(16)
             try:
                 with self.hold.locked(patience=patience) as (unit, locked):
-                    # Settings that cannot be read are an error before anything is leased.
-                    self.session.remember_config(locked.config)
                     holder = holder_name(self._purpose, self.session.actor)
                     unit.rings.take_lease(self.ring_id, token, _lease_end(locked.now), holder)
             except Busy:
@@ -250,16 +248,13 @@ class Lease:
             self.token = None
 
     @contextmanager
-    def reading(self, current: Callable[[], StoredSet]) -> Iterator[Unit]:
-        """Read outside of transactions; raise the error of a lost lease for rows that the new holder deleted.
-
-        :param current: returns the working set of the holder
-        """
+    def reading(self) -> Iterator[Unit]:
+        """Read outside of transactions; raise the error of a lost lease for rows that the new holder deleted."""
         with self.hold.store.loose() as unit:
             try:
                 yield unit
             except StoreCorrupt:
-                if unit.rings.state(self.ring_id).version == current().loader.state.version:
+                if unit.leased(self.ring_id)().state.lease_token == self.token:
                     raise
                 raise self._lost() from None
 

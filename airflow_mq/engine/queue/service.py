@@ -158,7 +158,7 @@ class Service:
         """Lease the ring, and commit the results at the end."""
         locked = self.lease.take(patience)
         try:
-            with self.lease.reading(lambda: self.working_set) as unit:
+            with self.lease.reading() as unit:
                 # The next service need not read again what this one has read.
                 unit.last_id = locked.horizon - 1
                 self._load(unit, locked)

@@ -69,7 +69,7 @@ class Planner:
         session, options = self.session, LoadOptions(skip_in_flight=False)
         with Lease(session.hold, "planned", partial(InFlight, _CHANGED)) as lease:
             locked = lease.take()
-            with lease.reading(lambda: working_set) as unit:
+            with lease.reading() as unit:
                 working_set = session.working_set(unit, locked, options, planning=True)
                 self.walk(working_set, unit)
                 while self.walks.goes_on:
