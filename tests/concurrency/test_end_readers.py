@@ -170,7 +170,7 @@ NAMED: dict[str, Callable[[MessageQueue, str], Any]] = {
 
 @pytest.fixture
 def replayed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the blocks whose ends were applied, in memory or for good."""
+    """Return the blocks whose ends were applied, in memory or in the store."""
     blocks: list[int] = []
     replay = BlockSettler._replay
 

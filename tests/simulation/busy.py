@@ -1,6 +1,6 @@
 """Busy rings: queues that always have messages, in blocks that reach a part of them, beside queues that come and go.
 
-No busy queue starves: it waits a bounded number of calls, whatever the others send. If only busy queues send and all
+No busy queue starves: it waits a bounded number of calls, however much the others send. If only busy queues send and all
 blocks are alike, queues of one level get the same weight.
 """
 

@@ -119,7 +119,7 @@ class RingSession:
     def check_sender(self, origin: object) -> str:
         """Return an origin that this connection permits as a sender, or raise the reason why not.
 
-        Stored messages are serviced, whatever their origin.
+        Stored messages of any origin are serviced.
         """
         checked = check_origin(origin) if self.permit is OPEN else self.permit.check_origin(origin)
         return checked if checked.isascii() or self.config.invisible_origins else check_visible(checked)

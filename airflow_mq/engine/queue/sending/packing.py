@@ -203,7 +203,7 @@ class PackedCall:
     def _close(self, row: _OpenRow, *, followed: bool = False) -> None:
         """Keep the inbox row with the messages of a row, and empty the row.
 
-        :param followed: whether another row of this queue follows, whatever is refused: listeners are called for the
+        :param followed: whether another row of this queue follows, refused or not: listeners are called for the
             last one.
         """
         payloads, attributes = row.payloads, b""

@@ -151,7 +151,7 @@ def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]
 
 
 class Sender:
-    """Sends messages to the queues of a ring, whatever their state."""
+    """Sends messages to the queues of a ring, in any state."""
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
