@@ -14,8 +14,8 @@ SOURCES = {
     "engine/rules/weight.py": "LIMIT = 4 << 20\nRATIO: float = -0.5\nNAME = 'x'\nPAIR = (1, 2)\ndef one():\n    return 1\n",
     "engine/store/rows.py": "class Row(NamedTuple):\n    id: int\nclass Other: ...\n",
     "engine/store/sql/inbox.sql": (
-        "-- name: insert_mail\nINSERT INTO {s}mail\n-- name: insert_mail (postgres)\nINSERT INTO {s}mail\n"
-        "-- name: mail\nSELECT 1 FROM {s}mail m\n-- name: move\nINSERT INTO {s}mail\nSELECT 1 FROM {s}page\n"
+        "-- name: insert_inbox_row\nINSERT INTO {s}inbox\n-- name: insert_inbox_row (postgres)\nINSERT INTO {s}inbox\n"
+        "-- name: inbox_rows\nSELECT 1 FROM {s}inbox m\n-- name: move\nINSERT INTO {s}inbox\nSELECT 1 FROM {s}page\n"
     ),
     "cli/tree.py": "TREE = 1\n",
 }

@@ -245,17 +245,16 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
     with opened(conn_id, ring) as opened_queue:
         states = opened_queue.inspect.queues(among=[(origin, priority)])
         pages = opened_queue.inspect.pages(origin, priority)
-        standing = opened_queue.inspect.origin_settings(origin)
+        settings = opened_queue.inspect.origin_settings(origin)
         if not states and not pages:
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
-        empty = QueueState(origin, priority, share=standing.share)
+        empty = QueueState(origin, priority, share=settings.share)
         shares, servers = _received(conn_id, opened_queue)
         service = Service(servers, opened_queue.inspect.servicing(), paused_by(user))
         (row,) = _rows(opened_queue, states or [empty], shares, service)
         explained = _explained(opened_queue, origin, priority, service, states)
-    settings = Settings.of(standing, ordered=bool(standing.ordered))
     shown = [QueuePage.of(page, remaining=page.messages, remaining_bytes=page.size) for page in pages]
-    return QueueDetail.of(row, explain=explained, pages=shown, settings=settings)
+    return QueueDetail.of(row, explain=explained, pages=shown, settings=Settings.of(settings, ordered=bool(settings.ordered)))
 
 
 def _explained(

@@ -54,7 +54,7 @@ PEERS = (
 #: Only on the system's PostgreSQL, and only for the mixed load.
 PGQ = Contender("pgq", lambda: install.own_driver("pgq"), ())
 BARE = Contender("bare", lambda: install.own_driver("bare"), ("bare",))
-OURS = Contender("ours", lambda: install.own_driver("ours"), ("mail", "delayed", "page", "claim", "outcome"))
+OURS = Contender("ours", lambda: install.own_driver("ours"), ("inbox", "delayed", "page", "claim", "outcome"))
 
 
 class DriverFailed(Exception):

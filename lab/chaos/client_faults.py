@@ -26,7 +26,7 @@ IN_TRANSACTION = (
 )
 #: The lease by which a service holds the ring.
 HELD = (
-    "SELECT 1 FROM airflow_mq.state s JOIN airflow_mq.ring r ON r.id = s.ring "
+    "SELECT 1 FROM airflow_mq.ring_state s JOIN airflow_mq.ring r ON r.id = s.ring "
     "WHERE r.name = 'default' AND s.lease_token IS NOT NULL"
 )
 

@@ -10,7 +10,7 @@ import psycopg
 
 from .scenario import Scenario
 
-SCANS = ("SELECT count(*), sum(length(heap)) FROM airflow_mq.mail", "SELECT count(*) FROM airflow_mq.event")
+SCANS = ("SELECT count(*), sum(length(heap)) FROM airflow_mq.inbox", "SELECT count(*) FROM airflow_mq.event")
 
 
 class HeldSnapshot(Scenario):
@@ -53,7 +53,7 @@ class HeldRing(Scenario):
 
     def hurt(self) -> None:
         with self.fault(), self.connect() as holder:
-            holder.execute("SELECT 1 FROM airflow_mq.state FOR UPDATE")
+            holder.execute("SELECT 1 FROM airflow_mq.ring_state FOR UPDATE")
             time.sleep(max(self.seconds, 5.0))
             holder.rollback()
 
@@ -62,7 +62,7 @@ class LockedTables(Scenario):
     """`LOCK TABLE … IN ACCESS EXCLUSIVE MODE` on six tables in turn, as changes of their definitions take it."""
 
     def hurt(self) -> None:
-        tables = [f"airflow_mq.{name}" for name in ("mail", "book", "page", "block", "event", "sent_key")]
+        tables = [f"airflow_mq.{name}" for name in ("inbox", "book", "page", "block", "event", "sent_key")]
         with self.fault(), self.connect() as other:
             for table in tables:
                 other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")

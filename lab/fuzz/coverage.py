@@ -12,13 +12,13 @@ from typing import Any
 from .target import Target
 
 #: Module, line before, line after.
-Branch = tuple[str, int, int]
+Group = tuple[str, int, int]
 
 
-def branches_of(target: Target, data: bytes) -> frozenset[Branch]:
+def branches_of(target: Target, data: bytes) -> frozenset[Group]:
     """Return the branches of the target's modules that an input takes."""
     files = {str(import_module(name).__file__) for name in target.modules}
-    found: set[Branch] = set()
+    found: set[Group] = set()
 
     def enter(frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename not in files:
@@ -46,7 +46,7 @@ def branches_of(target: Target, data: bytes) -> frozenset[Branch]:
 
 def shortest(target: Target, inputs: Iterable[bytes], most: int) -> tuple[list[bytes], int]:
     """Return short inputs that take all branches of many, in at most so many bytes, and the number of branches."""
-    seen: set[Branch] = set()
+    seen: set[Group] = set()
     chosen: list[bytes] = []
     for data in sorted(set(inputs), key=lambda data: (len(data), data)):
         branches = branches_of(target, data)

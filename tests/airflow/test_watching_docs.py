@@ -116,7 +116,7 @@ def test_the_scaler_asks_for_the_backlog_in_blocks_with_few_rights(pg_uri: str) 
             assert queue.inspect.backlog().set_aside == 1
             found = queue.inspect.backlog().blocks
             assert found is not None and asked() == (float(-(-found // 1)),)
-            for forbidden in ("DELETE FROM airflow_mq.mail", "SELECT heap FROM airflow_mq.mail"):
+            for forbidden in ("DELETE FROM airflow_mq.inbox", "SELECT heap FROM airflow_mq.inbox"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(f"SET ROLE {role}; {forbidden}".encode())
             connection.execute("RESET ROLE; UPDATE airflow_mq.ring SET config = config || '{\"service_weight\": null}'")

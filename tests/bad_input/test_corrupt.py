@@ -23,19 +23,19 @@ GARBAGE = [
 #: Marks a flipped last byte: the same length, and mostly right.
 FLIPPED = b"flipped"
 BYTES = [
-    "book.ahead", "page.slices", "page.lengths", "page.marks", "page.notes", "mail.lengths", "mail.attributes",
-    "mail.heap", "claim.data", "outcome.data", "event.data", "ledger.data", "aside.weight", "aside.weight_limit",
-    "aside.id",
+    "book.ahead", "page.slices", "page.lengths", "page.marks", "page.notes", "inbox.lengths", "inbox.attributes",
+    "inbox.heap", "claim.data", "outcome.data", "event.data", "ledger.data", "set_aside.weight", "set_aside.weight_limit",
+    "set_aside.id",
 ]  # fmt: skip
 NUMBERS = [
     "book.begin_page", "book.end_page", "book.pages", "book.messages", "book.size", "book.ticket", "book.floor",
-    "page.items", "page.used", "page.first_index", "page.remaining", "page.remaining_size", "mail.size", "mail.items",
-    "state.ticket_floor", "state.look_floor",
+    "page.items", "page.used", "page.first_index", "page.remaining", "page.remaining_size", "inbox.size", "inbox.items",
+    "ring_state.ticket_floor", "ring_state.look_floor",
 ]  # fmt: skip
-TEXTS = ["ring.config", "block.details", "standing.settings", "measure.data"]
+TEXTS = ["ring.config", "block.details", "setting.settings", "measure.data"]
 TABLES = [
-    "mail", "delayed", "book", "page", "aside", "standing", "block", "claim", "outcome", "event", "ledger", "measure",
-    "state", "ring",
+    "inbox", "delayed", "book", "page", "set_aside", "setting", "block", "claim", "outcome", "event", "ledger", "measure",
+    "ring_state", "ring",
 ]  # fmt: skip
 
 
@@ -143,9 +143,9 @@ def is_noticed(queue: MessageQueue, token: str, where: str) -> bool:
 #: Undetectable damage: another payload, name, weight or answer of the same form, or an empty value in a
 #: column that is mostly empty.
 HARMLESS = {
-    "mail.heap": {FLIPPED}, "aside.id": {*GARBAGE, FLIPPED}, "aside.weight": {FLIPPED}, "aside.weight_limit": {FLIPPED},
+    "inbox.heap": {FLIPPED}, "set_aside.id": {*GARBAGE, FLIPPED}, "set_aside.weight": {FLIPPED}, "set_aside.weight_limit": {FLIPPED},
     "event.data": {b"", FLIPPED}, "book.ahead": {b""}, "page.notes": {b"", b"{}"}, "page.marks": {b""},
-    "mail.attributes": {b"", b"{}"},
+    "inbox.attributes": {b"", b"{}"},
 }  # fmt: skip
 
 
@@ -215,4 +215,4 @@ def test_missing_rows_are_noticed(fresh: Callable[[], MessageQueue]) -> None:
         token = furnish(queue)
         run(queue, f"DELETE FROM {{s}}{table}")
         noticed = is_noticed(queue, token, f"without {table}")
-        assert noticed or table in ("delayed", "event", "ledger", "measure", "standing", "aside", "outcome"), table
+        assert noticed or table in ("delayed", "event", "ledger", "measure", "setting", "set_aside", "outcome"), table

@@ -87,7 +87,7 @@ def test_who_holds_a_ring(mq: Terminal, queue: MessageQueue) -> None:
     queue.service_queues(look)
     assert f"process {os.getpid()}" in notes[0]["what"]
 
-    table = "mq_state" if queue.store.address.driver == "sqlite" else f'"{queue.store.address.schema}".state'
+    table = "mq_ring_state" if queue.store.address.driver == "sqlite" else f'"{queue.store.address.schema}".ring_state'
     blob = "x'00'" if queue.store.address.driver == "sqlite" else "'\\x00'"
     set_lease = f"UPDATE {table} SET lease_holder = 'a ghost', lease_token = {blob}, lease_until = "
     queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
@@ -125,7 +125,7 @@ def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_empty_file_and_a_full_disk(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageQueue(sqlite.uri) as queue:
         queue.enqueue_messages("acme", [b"x" * 60_000] * 50)
-        queue.store.connection().execute("DELETE FROM mq_mail")
+        queue.store.connection().execute("DELETE FROM mq_inbox")
         monkeypatch.setattr(doctor_sqlite, "FREE_BYTES", 1000)
         monkeypatch.setattr(doctor_sqlite, "LITTLE_ROOM", 1 << 60)
 
@@ -173,13 +173,13 @@ def test_rights_that_let_another_role_run_code(postgres: Terminal) -> None:
         connection.execute(f'CREATE ROLE "{role}"')
         try:
             connection.execute("GRANT CREATE ON SCHEMA airflow_mq TO PUBLIC")
-            connection.execute(f'GRANT TRIGGER, SELECT ON airflow_mq.mail TO "{role}"')
+            connection.execute(f'GRANT TRIGGER, SELECT ON airflow_mq.inbox TO "{role}"')
             connection.execute(f'GRANT SELECT, UPDATE, DELETE ON airflow_mq.migration TO "{role}"')
 
             found = {one["do"]: one["what"] for one in bad(postgres)}
             assert set(found) == {
                 "REVOKE CREATE ON SCHEMA airflow_mq FROM PUBLIC",
-                f'REVOKE TRIGGER ON airflow_mq.mail FROM "{role}"',
+                f'REVOKE TRIGGER ON airflow_mq.inbox FROM "{role}"',
             }
             for statement in found:
                 connection.execute(statement)
@@ -198,17 +198,17 @@ def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.Monkey
     with MessageQueue(postgres.uri) as queue:
         monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 100)
         connection = queue.store.connection()
-        connection.execute('ALTER TABLE "airflow_mq".mail SET (autovacuum_enabled = off)')
+        connection.execute('ALTER TABLE "airflow_mq".inbox SET (autovacuum_enabled = off)')
         queue.enqueue_messages([(f"origin {number}", b"x") for number in range(500)])
-        connection.execute('DELETE FROM "airflow_mq".mail')
+        connection.execute('DELETE FROM "airflow_mq".inbox')
         give_up = time.monotonic() + 60
         while (
-            connection.execute("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'mail'").fetchone()[0] < 500
+            connection.execute("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'inbox'").fetchone()[0] < 500
         ):
             assert time.monotonic() < give_up
             time.sleep(0.2)
 
-        assert "table mail has 500 dead rows" in bad(postgres)[0]["what"]
+        assert "table inbox has 500 dead rows" in bad(postgres)[0]["what"]
 
 
 def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
@@ -244,18 +244,18 @@ def test_rights_that_are_wider_than_needed(postgres: Terminal) -> None:
             ((number,),) = connection.execute("SELECT oid FROM pg_roles WHERE rolname = %s", (former,)).fetchall()
             connection.execute(f'DROP OWNED BY "{former}"; DROP ROLE "{former}"')
             for statement in (
-                f'GRANT SELECT, DELETE ON airflow_mq.mail TO "{sender}"',
+                f'GRANT SELECT, DELETE ON airflow_mq.inbox TO "{sender}"',
                 f'GRANT INSERT ON airflow_mq.outbox TO "{sender}"',
                 f'GRANT SELECT (data) ON airflow_mq.chunk TO "{sender}"',
                 f'GRANT pg_read_all_data TO "{group}"',
-                f'GRANT SELECT (heap) ON airflow_mq.mail TO "{reader}"',
+                f'GRANT SELECT (heap) ON airflow_mq.inbox TO "{reader}"',
                 f'GRANT SELECT ON airflow_mq.chunk TO "{reader}"',
                 "GRANT SELECT ON airflow_mq.event TO PUBLIC",
                 "GRANT EXECUTE ON FUNCTION airflow_mq.send TO PUBLIC",
             ):
                 connection.execute(statement.encode())
             found = findings(code=1)
-            tables = "airflow_mq.chunk, airflow_mq.mail"
+            tables = "airflow_mq.chunk, airflow_mq.inbox"
             assert set(found) == {
                 "REVOKE SELECT ON airflow_mq.event FROM PUBLIC",
                 "REVOKE EXECUTE ON FUNCTION airflow_mq.send FROM PUBLIC",

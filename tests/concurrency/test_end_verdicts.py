@@ -40,7 +40,7 @@ CHANGES: dict[str, Callable[[MessageQueue], object]] = {
 def verdicts(queue: MessageQueue) -> dict[str, Any]:
     """Return what an end decides, without deficits: these follow the present shares."""
     found = books(queue)
-    return {"events": found["events"], "aside": found["aside"]}
+    return {"events": found["events"], "set_aside": found["set_aside"]}
 
 
 @pytest.mark.parametrize("kind", list(RINGS))
@@ -72,7 +72,7 @@ def test_verdicts_are_final(store_uri: str, kind: str, change: str, clock: Clock
         assert ends(other) == 0
         found = verdicts(other)
         assert [event for event in found["events"] if event[0] != "Enqueued"] == expected["events"]
-        assert found["aside"] == expected["aside"]
+        assert found["set_aside"] == expected["set_aside"]
         assert other.blocks.settle(block) == recorded
         assert {event.at for event in other.inspect.events(block=block.id)} == {at / 1_000_000}
         assert other.check() == []

@@ -28,7 +28,7 @@ def test_a_plan_that_waits_for_the_ring_is_not_refused(pg_uri: str, level: str) 
             queue.enqueue_message("acme", b"an order")
             planned: list[int] = []
             with other.transaction():
-                other.execute("UPDATE airflow_mq.state SET version = version + 1")
+                other.execute("UPDATE airflow_mq.ring_state SET version = version + 1")
                 plan = threading.Thread(target=lambda: planned.append(queue.blocks.plan(limit=Weight(9, 9)).messages))
                 plan.start()
                 eventually(lambda: other.execute(WAITING).fetchone())

@@ -94,7 +94,7 @@ def test_late_commit_between_two_reads_keeps_order(
 
         def commit_before(statement: str) -> None:
             nonlocal looks
-            is_look = statement == "mail"
+            is_look = statement == "inbox_rows"
             looks += is_look
             if is_look and looks == look:
                 stack.close()

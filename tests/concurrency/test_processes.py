@@ -148,7 +148,7 @@ def test_many_processes_lose_no_message_on_postgresql(pg_uri: str, tmp_path: Pat
     long_reader = psycopg.connect(pg_uri) if reader else None
     if long_reader:
         long_reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        long_reader.execute("SELECT count(*) FROM airflow_mq.mail")
+        long_reader.execute("SELECT count(*) FROM airflow_mq.inbox")
     began = time.monotonic()
     each = total // SENDERS
     senders = [start_child(lambda n=n: send_many(pg_uri, n, each, log)) for n in range(SENDERS)]

@@ -8,9 +8,9 @@ from typing import Any
 from airflow_mq import MessageQueue
 
 TABLES = {
-    "mail": "id", "delayed": "id", "book": "origin", "page": "origin, page", "aside": "origin, page, item",
-    "pause": "origin", "standing": "origin", "branch": "path", "block": "id", "event": "id", "ledger": "block", "sent_key": "key, origin",
-    "measure": "processor, origin", "state": "ring",
+    "inbox": "id", "delayed": "id", "book": "origin", "page": "origin, page", "set_aside": "origin, page, item",
+    "pause": "origin", "setting": "origin", "origin_group": "path", "block": "id", "event": "id", "ledger": "block", "sent_key": "key, origin",
+    "measure": "processor, origin", "ring_state": "ring",
 }  # fmt: skip
 #: Columns that may change when a ring is locked and released: floors and marks are hints that grow.
 HINTS = ("marks", "lease_until")
@@ -43,7 +43,7 @@ def everything(queue: MessageQueue) -> dict[str, Any]:
 
 #: Columns that differ in each ring: numbers, names and times; then columns that pack them.
 DRAWN = {
-    "ring", "id", "block", "first_mail", "last_mail", "ticket", "floor", "ticket_floor", "look_floor", "arrived_block",
+    "ring", "id", "block", "first_row", "last_row", "ticket", "floor", "ticket_floor", "look_floor", "arrived_block",
     "token", "lease_token", "lease_holder", "version",
     "sent_at", "at", "arrived_at", "planned_at", "ended_at", "deadline",
 }  # fmt: skip

@@ -156,4 +156,4 @@ def test_transfer_survives_a_kill_at_each_statement(store_uri: str, style: str) 
         run(number)
     with calling(store_uri, style) as caller:
         prefix = "mq_" if caller.sqlite else '"airflow_mq".'
-        assert caller.run(f"SELECT count(*) FROM {prefix}mail") == [(0,)]
+        assert caller.run(f"SELECT count(*) FROM {prefix}inbox") == [(0,)]

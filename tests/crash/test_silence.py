@@ -92,7 +92,7 @@ def test_sessions_apply_timeouts_of_the_address(pg_uri: str) -> None:
 
 def test_statement_is_cancelled_after_its_timeout(pg_uri: str) -> None:
     with MessageQueue(f"{pg_uri}?statement_timeout=1", busy_timeout=30) as queue, psycopg.connect(pg_uri) as other:
-        other.execute(b"LOCK TABLE airflow_mq.state IN ACCESS EXCLUSIVE MODE")
+        other.execute(b"LOCK TABLE airflow_mq.ring_state IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreBusy) as caught:
             queue.blocks.plan(limit=PLENTY)
         assert str(caught.value) == known.CANCELLED.text

@@ -674,7 +674,7 @@ class Places(RuleBasedStateMachine):
         self.forget_all()
         for store in self.stores:
             mine = "ring IN ({})".format(", ".join(str(queue.session.ring_id) for queue in store.queues))
-            for table in ("mail", "delayed", "page", "aside", "claim"):
+            for table in ("inbox", "delayed", "page", "set_aside", "claim"):
                 assert store.count(table, mine) == 0, f"something is left in {table}"
         self.met["drained"] += 1
 

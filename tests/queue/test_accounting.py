@@ -171,7 +171,7 @@ def fairness_by_queue(queue: MessageQueue) -> Fairness:
                 if priority_of(name) == level
             }
             names = {entry.origin for page in own for entry in page} | ready.keys()
-            promises = {name: Promise(working_set.book(name).standing.share) for name in names}
+            promises = {name: Promise(working_set.book(name).settings.share) for name in names}
             left = {origin: waiting.left(book_name(origin, level)) for origin in ready}
             judged[level] = judge(rounds_of(own, parts, ready), promises, left=left)
         return together(judged)

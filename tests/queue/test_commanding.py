@@ -230,7 +230,7 @@ def test_message_is_transferred_repeatedly(make_queue: Maker, caller: Caller) ->
         for token in ring.leases.view():
             token.complete()
     assert places() == []
-    assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
+    assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}inbox") == [(0,)]
     caller.rollback()
     name = message_id(b"the message")
     events = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.inspect.events(id=name)]
@@ -330,7 +330,7 @@ def test_transferred_messages_end_like_any_other(make_queue: Maker, how: str) ->
                     queue.reap_page("out", page, "old")
         assert queue.check() == []
         caller.rollback()
-        assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}mail") == [(0,)]
+        assert caller.run(f"SELECT count(*) FROM {queue.store.prefix}inbox") == [(0,)]
 
 
 @pytest.mark.postgres
@@ -351,7 +351,7 @@ def test_source_of_a_copy_is_deleted_while_the_copy_transfers(pg_uri: str) -> No
     assert last.fetch() == b"moved"
     last.complete()
     with psycopg.connect(pg_uri) as connection:
-        assert connection.execute('SELECT * FROM "airflow_mq".mail').fetchall() == []
+        assert connection.execute('SELECT * FROM "airflow_mq".inbox').fetchall() == []
     queue.close()
 
 
@@ -461,7 +461,7 @@ def test_sqlite_connection_must_be_in_a_transaction(tmp_path: Path) -> None:
     # SQLite rejects writes of a transaction that read before another program wrote.
     late = sqlite3.connect(path, isolation_level=None, timeout=0.1)
     late.execute("BEGIN")
-    late.execute("SELECT count(*) FROM mq_mail").fetchall()
+    late.execute("SELECT count(*) FROM mq_inbox").fetchall()
     queue.enqueue_message("a", b"2")
     with pytest.raises(StoreBusy):
         push(late)

@@ -328,8 +328,8 @@ def test_overrun_is_charged_to_groups_during_a_service(queue: MessageQueue) -> N
 
     queue.service_queues(process)
     with queue.session.snapshot() as (_, working_set):
-        working_set.loader.load_branches()
-        charged = {path: -branch.deficit / 2**30 for path, branch in working_set.branches.items()}
+        working_set.loader.load_groups()
+        charged = {path: -branch.deficit / 2**30 for path, branch in working_set.groups.items()}
     # The service costs twelve, the plan one, and the overrun twelve; a group pays its share and its sibling's rest.
     assert sum(charged[path] for path in ("a/", "b/")) == pytest.approx(25 / 12, rel=0.01)
     assert charged[groups_of(origin)[0]] > 1
@@ -357,17 +357,17 @@ def test_overrun_is_charged_to_groups_during_a_service(queue: MessageQueue) -> N
 def test_check_reports_violations_of_groups(queue: MessageQueue, change: str, violation: str) -> None:
     send(queue, "a/1", "a/2", "b")
     run_block(queue)
-    before = everything(queue)["branch"]
+    before = everything(queue)["origin_group"]
     with queue.store.writing() as unit:
         prefix = queue.store.prefix
         unit.connection.execute(change.format(p=prefix))  # type: ignore[attr-defined]
     assert any(violation in str(found) for found in queue.check())
     with queue.store.writing() as unit:
-        unit.connection.execute(f"DELETE FROM {prefix}branch WHERE path = 'z/'")  # type: ignore[attr-defined]
+        unit.connection.execute(f"DELETE FROM {prefix}origin_group WHERE path = 'z/'")  # type: ignore[attr-defined]
         unit.connection.execute(f"UPDATE {prefix}book SET deficit = 0")  # type: ignore[attr-defined]
         for row in before:
             unit.connection.execute(  # type: ignore[attr-defined]
-                f"UPDATE {prefix}branch SET owed = '{row['owed']}', deficit = {row['deficit']} "
+                f"UPDATE {prefix}origin_group SET owed = '{row['owed']}', deficit = {row['deficit']} "
                 f"WHERE path = '{row['path']}'"
             )
     assert queue.check() == []
@@ -377,4 +377,4 @@ def test_ring_without_paths_stores_no_groups(make_queue: Maker) -> None:
     plain = make_queue("plain", weigher=UNIT, service_weight=Weight(12, 12))
     send(plain, "a/1", "a/2")
     run_block(plain)
-    assert everything(plain)["branch"] == []
+    assert everything(plain)["origin_group"] == []

@@ -234,7 +234,7 @@ def test_history_of_a_transferred_and_requeued_message(queue: MessageQueue) -> N
     assert serve(queue) == [("out", b"order")]
     assert steps_of(queue.inspect.history(moved.moved))[-3:] == ["set aside", "requeued", "processed"]
     prefix = queue.store.prefix
-    assert caller.run(f"SELECT count(*) FROM {prefix}mail") == [(0,)]
+    assert caller.run(f"SELECT count(*) FROM {prefix}inbox") == [(0,)]
     caller.rollback()
     caller.close()
 

@@ -239,7 +239,7 @@ def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: st
     maker = Maker(pg_uri)
     with closing(maker()) as queue, psycopg.connect(pg_uri) as sender:
         queue.commands(sender).push("acme", b"open").execute()
-        first = sender.execute("SELECT max(id) FROM airflow_mq.mail").fetchone()
+        first = sender.execute("SELECT max(id) FROM airflow_mq.inbox").fetchone()
         assert first is not None
         with queue.session.hold.transaction():
             # This lock is a mark above the open row.

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from airflow_mq.engine.rules import orders
 from airflow_mq.engine.rules.blob import Reference
-from airflow_mq.engine.rules.book import Book, Standing
+from airflow_mq.engine.rules.book import Book, QueueSettings
 from airflow_mq.engine.rules.changes import Changes, Posted
 from airflow_mq.engine.rules.claims import Claim, Claiming, Scales
 from airflow_mq.engine.rules.config import RingConfig
@@ -77,7 +77,7 @@ class MemoryLoader:
     def open_blob(self, reference: Reference) -> IO[bytes]:
         raise BlobMissing(reference.hash)
 
-    def load_branches(self) -> None:
+    def load_groups(self) -> None:
         return
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
@@ -93,8 +93,8 @@ class MemoryLoader:
     def line(self) -> list[tuple[str, int]]:
         return [(origin, self.working_set.book(origin).deficit) for origin in self.working_set.ring]
 
-    def standing(self, name: str) -> Standing:
-        return self.working_set.book(name).standing
+    def settings(self, name: str) -> QueueSettings:
+        return self.working_set.book(name).settings
 
 
 class MemorySet(WorkingSet):
@@ -140,8 +140,8 @@ class Scene:
             origin, [word.encode() for word in words], dict.fromkeys(range(len(words)), Note(**notes)) if notes else {}
         )
 
-    def set_origin(self, origin: str, **standing: Any) -> None:
-        self.working_set.book(origin).standing = Standing(**standing)
+    def set_origin(self, origin: str, **settings: Any) -> None:
+        self.working_set.book(origin).settings = QueueSettings(**settings)
 
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         word = self.word(book.origin, page, item)
@@ -150,7 +150,7 @@ class Scene:
         if answer is not None:
             return answer
         weight = self.weight(book.origin, page, item)
-        most = book.standing.most
+        most = book.settings.most
         if (most is not None and weight.exceeds(most)) or not meter.consume(weight):
             return Overweight(weight)
         self.done.append(word)
@@ -239,7 +239,7 @@ class Scene:
         elif order == "shuffle":
             orders.shuffle(ladder, ledger, b"seed")
         else:
-            DeficitRounds(ladder, ledger).run([o for o, b in self.working_set.books.items() if b.standing.least])
+            DeficitRounds(ladder, ledger).run([o for o, b in self.working_set.books.items() if b.settings.least])
 
     # What it came to.
 

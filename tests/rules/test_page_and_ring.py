@@ -1,4 +1,4 @@
-"""Pages cut over mail, and the circle of ready queues."""
+"""Pages cut over inbox rows, and the circle of ready queues."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_is_left_of_a_page() -> None:
     page.marks[1] = ASIDE
     page.advance()
     assert (page.first_index, page.remaining, page.remaining_size) == (2, 2, 50)
-    assert (page.kept(0), page.kept(1)) == (1, 2)
+    assert (page.set_aside(0), page.set_aside(1)) == (1, 2)
     assert not page.is_complete and not page.is_attempted
     page.mark_processed(2)
     page.advance()

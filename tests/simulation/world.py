@@ -259,7 +259,7 @@ class World:
         return {
             table: count
             for table in TABLES
-            if table in ("mail", "delayed", "page", "aside") and (count := self.rows(table)[0][0])
+            if table in ("inbox", "delayed", "page", "set_aside") and (count := self.rows(table)[0][0])
         }
 
 

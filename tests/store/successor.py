@@ -17,7 +17,7 @@ NAME = f"{NUMBER:04}_colours"
 SECOND = {
     "sqlite": """
 -- A colour for each queue.
-ALTER TABLE {s}mail ADD COLUMN colour TEXT NOT NULL DEFAULT 'grey';
+ALTER TABLE {s}inbox ADD COLUMN colour TEXT NOT NULL DEFAULT 'grey';
 ALTER TABLE {s}book ADD COLUMN colour TEXT;
 UPDATE {s}book SET colour = 'grey';
 CREATE TABLE {s}colour (ring INTEGER NOT NULL, origin TEXT NOT NULL, PRIMARY KEY (ring, origin)) STRICT;
@@ -26,7 +26,7 @@ CREATE INDEX {s}colour_by_origin ON {s}colour (origin);
 """,
     "postgres": """
 -- A colour for each queue.
-ALTER TABLE {s}mail ADD COLUMN colour text NOT NULL DEFAULT 'grey';
+ALTER TABLE {s}inbox ADD COLUMN colour text NOT NULL DEFAULT 'grey';
 ALTER TABLE {s}book ADD COLUMN colour text;
 UPDATE {s}book SET colour = 'grey';
 CREATE TABLE {s}colour (ring smallint NOT NULL, origin text COLLATE "C" NOT NULL, PRIMARY KEY (ring, origin));

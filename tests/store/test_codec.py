@@ -215,9 +215,9 @@ def test_an_unknown_outcome_raises(plain: list[object]) -> None:
         "UPDATE mq_page SET slices = x'3d'",
         "UPDATE mq_page SET notes = x'7b'",
         "UPDATE mq_page SET marks = x'00'",
-        "UPDATE mq_mail SET lengths = x'7a7a7a'",
-        "UPDATE mq_mail SET attributes = x'7b7b'",
-        "DELETE FROM mq_mail",
+        "UPDATE mq_inbox SET lengths = x'7a7a7a'",
+        "UPDATE mq_inbox SET attributes = x'7b7b'",
+        "DELETE FROM mq_inbox",
     ],
 )
 def test_damage_in_the_store_is_named(tmp_path: Path, damage: str) -> None:

@@ -141,20 +141,20 @@ def test_an_open_client_of_an_older_version_is_refused_and_changes_nothing(store
         assert (queue.footprint("acme"), queue.blocks.list()) == before
 
 
-@pytest.mark.parametrize("change", ["ALTER TABLE {mail} RENAME COLUMN heap TO body", "DROP TABLE {sent_key}"])
+@pytest.mark.parametrize("change", ["ALTER TABLE {inbox} RENAME COLUMN heap TO body", "DROP TABLE {sent_key}"])
 def test_an_open_sender_whose_table_changed_gets_an_error_with_both_versions(store_uri: str, change: str) -> None:
     address = parse(store_uri)
     upgrade(address)
     newest = migrations("sqlite")[-1][0]
     with MessageQueue(store_uri) as queue:
         queue.enqueue_message("acme", b"before", key="before")
-        names = {name: table(address, name) for name in ("mail", "sent_key")}
+        names = {name: table(address, name) for name in ("inbox", "sent_key")}
         run(address, change.format(**names))
         row = f"INSERT INTO {table(address, 'migration')} (version, name, checksum) VALUES ({newest + 1}, 'next', '')"
         run(address, row)
         with pytest.raises(SchemaTooNew, match=f"schema version {newest + 1}, this client expects {newest}; upgrade"):
             queue.enqueue_message("acme", b"after", key="after")
-        if "mail" in change:
+        if "inbox" in change:
             with pytest.raises(SchemaTooNew, match="upgrade airflow-mq here"):
                 queue.enqueue_message("acme", b"plain")
 
@@ -208,19 +208,19 @@ def test_a_schema_of_any_name(pg_uri: str) -> None:
 
 @pytest.mark.postgres
 def test_the_transaction_id_is_drawn_before_the_id(pg_uri: str) -> None:
-    """Were it the other way round, a mark could miss mail that is on its way."""
+    """Were it the other way round, a mark could miss an inbox row that is on its way."""
     address = parse(pg_uri)
     upgrade(address)
     with psycopg.connect(pg_uri) as prompt:
         row = prompt.execute(
             "SELECT column_default FROM information_schema.columns "
-            "WHERE table_schema = %s AND table_name = 'mail' AND column_name = 'id'",
+            "WHERE table_schema = %s AND table_name = 'inbox' AND column_name = 'id'",
             (address.schema,),
         ).fetchone()
         assert row is not None
         default = row[0]
         assert default.index("pg_current_xact_id()") < default.index("nextval")
-        # A new transaction has no id of its own; drawing one number of mail gives it one.
+        # A new transaction has no id of its own; drawing one number of an inbox row gives it one.
         prompt.commit()
         drawn = prompt.execute(
             f"SELECT pg_current_xact_id_if_assigned(), ({default}), pg_current_xact_id_if_assigned()"

@@ -22,8 +22,8 @@ from airflow_mq.engine.store.direct import DirectConnection
 
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
 HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now due"}
-SEND = {"postgresql": "insert_mail", "sqlite": "begin fresh_ids insert_mail commit committed"}
-SEND_ROWS = {"postgresql": "copy_mail", "sqlite": SEND["sqlite"]}
+SEND = {"postgresql": "insert_inbox_row", "sqlite": "begin fresh_ids insert_inbox_row commit committed"}
+SEND_ROWS = {"postgresql": "copy_inbox_rows", "sqlite": SEND["sqlite"]}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
 #: PostgreSQL gets reads that are likely to follow together with the first one, and counts a round in one statement.
 WALK = {
@@ -89,8 +89,8 @@ def test_a_send(queue: MessageQueue, kind: str) -> None:
 def test_a_service(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
     assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
-        HOLD[kind], "take_lease commit committed", WALK[kind], "books mail", "news_by_id",
-        HOLD[kind], "delete_page delete_shared_mail mail_between save_book", EVENT[kind],
+        HOLD[kind], "take_lease commit committed", WALK[kind], "books inbox_rows", "news_by_id",
+        HOLD[kind], "delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
         "save_state", ROUND[kind], "drop_lease commit committed",
     ])  # fmt: skip
 
@@ -146,8 +146,8 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     block = queue.blocks.plan()
     queue.blocks.release(block)
     assert statements(queue, queue.blocks.plan) == " ".join([
-        "now dead_blocks", HOLD[kind], WALK[kind], "pages mail_heads news_by_id",
-        "fresh_ids next_block insert_block insert_claim insert_ledger fresh_ids mail_between save_book save_state commit committed",
+        "now dead_blocks", HOLD[kind], WALK[kind], "pages inbox_heads news_by_id",
+        "fresh_ids next_block insert_block insert_claim insert_ledger fresh_ids inbox_between save_book save_state commit committed",
     ])  # fmt: skip
     block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)
     batches = list(block.batches())
@@ -156,12 +156,12 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
         f"begin {REPORT[kind]} commit committed"
     )
     assert statements(queue, lambda: queue.blocks.settle(block)) == " ".join([
-        HOLD[kind], "lock_block claims outcomes books pages mail_heads",
-        "end_block delete_claims delete_outcomes delete_page delete_shared_mail mail_between save_book", EVENT[kind],
+        HOLD[kind], "lock_block claims outcomes books pages inbox_heads",
+        "end_block delete_claims delete_outcomes delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
         "save_state commit committed",
     ])  # fmt: skip
     queue.footprint("a")  # The first one asks the database for the user's rights.
-    assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books mail_heads due_mail reported")
+    assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books inbox_heads due_rows reported")
 
 
 def test_an_answer_and_what_is_done_for_it(queue: MessageQueue) -> None:
@@ -192,10 +192,10 @@ def test_the_server_parses_no_condition_of_a_trigger(pg_uri: str) -> None:
         queue.enqueue_message("with headers", b"1", headers={"a": "b"})
         queue.payloads.enqueue("external", io.BytesIO(b"x" * 100_000))
         connection = queue.store.connection()
-        rows = connection.execute("SELECT origin, refers FROM airflow_mq.mail").fetchall()
+        rows = connection.execute("SELECT origin, refers FROM airflow_mq.inbox").fetchall()
         assert len(rows) == 41
         assert {origin for origin, refers in rows if refers} == {"with headers", "external"}
-        condition = "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'mail_uses_blobs'"
+        condition = "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'inbox_uses_blobs'"
         assert "WHEN (new.refers)" in connection.execute(condition).fetchone()[0]
 
 
@@ -207,11 +207,11 @@ def test_a_row_without_the_flag_is_examined(pg_uri: str) -> None:
         queue.payloads.enqueue("a", io.BytesIO(b"x" * 100_000))
         connection = queue.store.connection()
         connection.execute(
-            "INSERT INTO airflow_mq.mail (ring, size, items, more, origin, lengths, attributes, heap) "
-            "SELECT ring, size, items, more, 'b', lengths, attributes, heap FROM airflow_mq.mail"
+            "INSERT INTO airflow_mq.inbox (ring, size, items, more, origin, lengths, attributes, heap) "
+            "SELECT ring, size, items, more, 'b', lengths, attributes, heap FROM airflow_mq.inbox"
         )
         uses = connection.execute(
-            "SELECT m.origin FROM airflow_mq.mail m JOIN airflow_mq.blob_use u ON u.mail = m.id ORDER BY 1"
+            "SELECT m.origin FROM airflow_mq.inbox m JOIN airflow_mq.blob_use u ON u.inbox_row = m.id ORDER BY 1"
         )
         assert [origin for (origin,) in uses] == ["a", "b"]
         assert not queue.check()

@@ -197,7 +197,7 @@ def test_a_lock_on_a_table_is_not_the_ring(pg_uri: str, what: str) -> None:
             "plan": lambda: queue.blocks.plan(limit=PLENTY),
             "look": lambda: queue.admin.rings(),
         }
-        table = {"plan": "state", "look": "ring"}.get(what, "mail")
+        table = {"plan": "ring_state", "look": "ring"}.get(what, "inbox")
         other.execute(f"LOCK TABLE airflow_mq.{table} IN ACCESS EXCLUSIVE MODE".encode())
         with pytest.raises(StoreBusy, match=f"table '{table}' stayed locked .*process {other.info.backend_pid}"):
             calls[what]()

@@ -116,8 +116,8 @@ def test_a_sender_sends_with_its_origins_and_touches_no_table(owner: StoreAddres
             "SELECT airflow_mq.send('default', '5_%_a', 'x')",
             "SELECT airflow_mq.send('default', 'acme', 'x', priority => 'high')",
             "SELECT airflow_mq.send_many('default', '{acme,other}', ARRAY['a','b']::bytea[])",
-            "SELECT * FROM airflow_mq.mail",
-            "INSERT INTO airflow_mq.mail (ring, size, origin, heap) VALUES (1, 1, 'acme', 'x')",
+            "SELECT * FROM airflow_mq.inbox",
+            "INSERT INTO airflow_mq.inbox (ring, size, origin, heap) VALUES (1, 1, 'acme', 'x')",
             "SELECT * FROM airflow_mq.sender",
             "SELECT config FROM airflow_mq.ring",
             "SELECT airflow_mq.check_room(1::smallint, '{a}', true)",
@@ -205,11 +205,11 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
         refuses(
             connection,
             "SELECT data FROM airflow_mq.outcome",
-            "SELECT heap FROM airflow_mq.mail",
-            "SELECT * FROM airflow_mq.mail",
+            "SELECT heap FROM airflow_mq.inbox",
+            "SELECT * FROM airflow_mq.inbox",
             "SELECT heap FROM airflow_mq.delayed",
             "SELECT data FROM airflow_mq.chunk",
-            "SELECT lease_token FROM airflow_mq.state",
+            "SELECT lease_token FROM airflow_mq.ring_state",
             "SELECT digest FROM airflow_mq.sent_key",
             "SELECT airflow_mq.send('default', 'acme', 'x')",
             "DELETE FROM airflow_mq.event",
@@ -234,8 +234,8 @@ def test_a_store_changes_hands(owner: StoreAddress, roles: Roles) -> None:
     assert upgrade(installer) == []
     grant(installer, "sender", str(sender.user), origins="acme")
     with closing(connect(installer)) as connection:
-        connection.execute("ALTER TABLE airflow_mq.mail ADD COLUMN later integer")
-        connection.execute("ALTER TABLE airflow_mq.mail DROP COLUMN later")
+        connection.execute("ALTER TABLE airflow_mq.inbox ADD COLUMN later integer")
+        connection.execute("ALTER TABLE airflow_mq.inbox DROP COLUMN later")
     with closing(connect(sender)) as connection:
         connection.execute("SELECT airflow_mq.send('default', 'acme', 'x')")
 
@@ -252,7 +252,7 @@ def test_a_revoked_role_has_no_rights(owner: StoreAddress, roles: Roles) -> None
         refuses(
             connection,
             "SELECT airflow_mq.send('default', 'acme', 'x')",
-            "SELECT id FROM airflow_mq.mail",
+            "SELECT id FROM airflow_mq.inbox",
             "SELECT name FROM airflow_mq.ring",
         )
 

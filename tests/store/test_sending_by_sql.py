@@ -68,7 +68,7 @@ def stored(queue: MessageQueue) -> list[tuple[Any, ...]]:
     with queue.session.store.reading() as unit:
         assert unit.connection is not None  # type: ignore[attr-defined]
         rows = unit.connection.execute(  # type: ignore[attr-defined]
-            "SELECT origin, items, size, lengths, attributes, heap FROM airflow_mq.mail WHERE ring = %s ORDER BY id",
+            "SELECT origin, items, size, lengths, attributes, heap FROM airflow_mq.inbox WHERE ring = %s ORDER BY id",
             (queue.session.ring_id,),
         ).fetchall()
     messages = []
@@ -149,7 +149,7 @@ def test_many_messages_keep_their_order_and_share_rows(connection: psycopg.Conne
         payloads = [b"%04d" % number + b"x" * (number % 300) for number in range(3_000)]
         connection.execute("SELECT airflow_mq.send_many('default', %s, %b)", (origins, payloads))
         rows = connection.execute(
-            "SELECT count(*), bool_and(size + 5 * items <= 70000) FROM airflow_mq.mail"
+            "SELECT count(*), bool_and(size + 5 * items <= 70000) FROM airflow_mq.inbox"
         ).fetchone()
         assert rows is not None and rows[0] < 30 and rows[1]
         for origin in sorted(set(origins)):
@@ -278,5 +278,7 @@ def test_any_call_has_one_result_by_both_clients(
                     assert stored(ours) == stored(other)
                     assert ours.check() == []
         finally:
-            connection.execute("DELETE FROM airflow_mq.mail; DELETE FROM airflow_mq.sent_key")
-            connection.execute("DELETE FROM airflow_mq.state WHERE ring > 1; DELETE FROM airflow_mq.ring WHERE id > 1")
+            connection.execute("DELETE FROM airflow_mq.inbox; DELETE FROM airflow_mq.sent_key")
+            connection.execute(
+                "DELETE FROM airflow_mq.ring_state WHERE ring > 1; DELETE FROM airflow_mq.ring WHERE id > 1"
+            )

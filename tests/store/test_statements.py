@@ -25,7 +25,7 @@ NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: Statements that one database needs: the other has no COPY, no snapshots, no arrays, or no INSERT from DELETE …
 #: RETURNING.
 ONLY_POSTGRES = {
-    "copy_mail",
+    "copy_inbox_rows",
     "database",
     "dead_rows",
     "insert_round",
@@ -48,7 +48,7 @@ ONLY_POSTGRES = {
 ONLY_SQLITE = {"delete_due", "file_pages", "journal_mode"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
-    "mail", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "aside",
+    "inbox", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
     "blob", "blob_use", "chunk", "upload",
 }  # fmt: skip
 #: Statements that may read all rows of a growing table, with the reason.
@@ -56,8 +56,8 @@ MAY_SCAN = {
     "all_claims": "the check reads everything in flight",
     "all_blobs": "the check reads every external payload",
     "all_uses": "the check reads every use of an external payload",
-    "mail_ids": "the check searches for rows that should not exist",
-    "mail_blobs": "the check reads all inbox rows",
+    "inbox_ids": "the check searches for rows that should not exist",
+    "inbox_blobs": "the check reads all inbox rows",
     "delayed_blobs": "the check reads all delayed rows",
     "count_before": "forcing the head counts the ring",
     "tickets_before": "forcing the head moves the smaller side of the ring",
@@ -68,18 +68,18 @@ MAY_SCAN = {
     "forget_deficits": "switching paths resets every deficit",
     "delayed_origins_from": "an origin limit counts origins with delayed messages",
     "known_origins": "an origin limit asks whether an origin has delayed messages",
-    "count_asides": "the page counts set-aside messages of a bounded number of pages",
+    "count_set_aside": "the page counts set-aside messages of a bounded number of pages",
     "books_ahead": "metrics add up all books",
     "totals": "metrics add up all waiting messages",
     "beside": "metrics count all set-aside and delayed messages",
     "first_pages": "the fairness report reads every ready queue",
-    "first_mails": "the fairness report reads every queue with inbox rows",
+    "first_inbox_rows": "the fairness report reads every queue with inbox rows",
     "claimed": "the fairness report reads every queue with messages in flight",
 }
 #: A statement that databases cannot plan.
 NOT_PLANNED = {
-    "copy_mail": "a COPY has no plan",
-    "insert_mail": "writes values, and reads no table",
+    "copy_inbox_rows": "a COPY has no plan",
+    "insert_inbox_row": "writes values, and reads no table",
 }
 
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]
@@ -92,8 +92,8 @@ ONES = [1] * len(ORIGINS)
 BYTES = [b"x"] * len(ORIGINS)
 BOOK = {name: ONES for name in ("begin_page", "end_page", "pages", "messages", "size", "ticket", "deficit", "floor",
                                 "wake_at")}  # fmt: skip
-PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "kept", "first_mail",
-                                "last_mail")}  # fmt: skip
+PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "kept", "first_row",
+                                "last_row")}  # fmt: skip
 ASIDES = {"origin": "o00100", "page": 0, "item": -1, "last": "\U0010ffff", "reason": None, "before": LATE}
 TOKEN = b"\x00" * 16
 HASHES = [f"{number:064}" for number in range(1, 2000, 100)]
@@ -108,36 +108,36 @@ VALUES: dict[str, dict[str, Any]] = {
     "differently_ordered": {"ordered": True},
     "first_pages": {"counted": 4_096},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
-    "mail": {"after": IDS, "limit": 8, "inline": 2000},
+    "inbox_rows": {"after": IDS, "limit": 8, "inline": 2000},
     "insert_round": {"at": NOW, "data": b"x"},
-    "mail_heads": {"after": IDS, "limit": 8},
+    "inbox_heads": {"after": IDS, "limit": 8},
     "heaps_in_ranges": RANGE,
     "large_heaps_in_ranges": RANGE,
-    "mail_attributes_in_ranges": RANGE,
+    "attributes_in_ranges": RANGE,
     "sent_at_in_ranges": RANGE,
     "delete_range": RANGE,
-    "mail_between": {"first": IDS, "below": [first + 1_000 for first in IDS]},
+    "inbox_between": {"first": IDS, "below": [first + 1_000 for first in IDS]},
     "uncut": {"after": 199_000, "limit": 1024},
     "turns": {"limit": 50},
     "newcomers": {"start": 199_000, "limit": 1000},
     "first_event": {"since": 19_900},
     "origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
-    "mail_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
+    "inbox_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
     "delayed_origins_from": {"first": "", "below": "\U0010ffff", "limit": 100},
     "due": {"most": 128, "most_size": LATE},
     "promote_due": {"most": 128, "most_size": LATE},
     "delayed_from": {"due": NOW, "after": 100, "limit": 256},
     "every_book": {"after": "o00100", "limit": 1000},
-    "kept_pages": {"origin": "o00100", "page": 0, "only": None, "limit": 256},
+    "pages_with_set_aside": {"origin": "o00100", "page": 0, "only": None, "limit": 256},
     "totals": {"oldest": False, "limit": 10},
     "events": {"after": 19_000, "origin": None, "high": None, "block": None, "limit": 256},
     "recent_events": {"before": LATE, "limit": 256},
     "recent_events_of": {"before": LATE, "limit": 256},
     "first_news": {"after": 199_000, "limit": 512},
-    "next_mail": {"after": 199_000, "limit": 10_000},
+    "next_inbox_rows": {"after": 199_000, "limit": 10_000},
     "all_books": {"after": "o00100", "limit": 2_000},
     "depths": {"floor": IDS, "begin": [0] * len(ORIGINS), "most": 1_000, "latest": 1_000, "since": 0},
-    "count_asides": {"limit": 10_000},
+    "count_set_aside": {"limit": 10_000},
     "count_before": {"ticket": 0, "low": -LATE, "top": LATE},
     "tickets_before": {"ticket": 0, "low": -LATE},
     "advance_tickets": {"ticket": 0, "top": LATE, "shift": 1},
@@ -187,7 +187,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "sweep_pages": {"origin": "o00100", "first": 0},
     "save_book": {**BOOK, "end_page": [2] * len(ORIGINS), "ahead": BYTES},
     "save_page": {**PAGE, "page": PAGES, "slices": BYTES, "lengths": BYTES, "marks": BYTES, "notes": BYTES},
-    "save_aside": {
+    "save_set_aside": {
         "block": None, "at": 1, "page": PAGES, "item": ONES, "id": BYTES, "size": ONES, "weight": BYTES,
         "weight_limit": BYTES, "reason": ["overweight"] * len(ORIGINS), "arrived_at": ONES, "arrived_block": ONES,
     },
@@ -197,7 +197,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "asides_since_block": {**ASIDES, "arrived": 77},
     "swept_pages": {"origin": "o00100", "page": 0, "last": "\U0010ffff", "limit": 64},
     "delete_page": {"page": PAGES},
-    "delete_shared_mail": {"id": IDS, "page": PAGES},
+    "delete_shared_inbox_rows": {"id": IDS, "page": PAGES},
     "asides": {"page": PAGES},
     "set_ticket": {"ticket": ONES},
     "insert_block": {
@@ -213,7 +213,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "joined_from": {"origin": "o00100", "mark": b"x"},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
-    "insert_mail": {
+    "insert_inbox_row": {
         "size": 1, "items": 1, "more": False, "origin": "a", "lengths": b"", "attributes": b"", "heap": b"x",
     },
     "insert_upload": {"id": LATE, "until": 5, "path": ""},
@@ -227,11 +227,11 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_blob": {"hash": "new", "size": 5, "upload": 20_077},
     "hold_blob": {"id": LATE, "hash": HASHES[0], "until": LATE},
     "drop_hold": {"id": 77},
-    "release_blobs": {"mail": IDS, "place": [0] * len(IDS)},
+    "release_blobs": {"inbox_row": IDS, "place": [0] * len(IDS)},
     "past_uses": {"limit": 100},
     "blob": {"hash": HASHES[0]},
     "blobs": {"after": HASHES[0], "limit": 100},
-    "mail_ids": {"mail": IDS},
+    "inbox_ids": {"inbox_row": IDS},
     "insert_posted": {
         "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
@@ -249,7 +249,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "change_ring": {"config": "{}"},
     "pause": {"origin": "a", "reason": "", "who": "", "until": None, "below": False},
     "resume": {"origin": "a"},
-    "set_standing": {"origin": "a", "settings": "{}", "guaranteed": False},
+    "set_setting": {"origin": "a", "settings": "{}", "guaranteed": False},
     "measure": {"processor": None},
     "measure_of": {"processor": "", "origin": "a"},
     "save_measure": {"processor": "", "origin": "a", "data": "{}"},
@@ -321,14 +321,14 @@ def test_every_exception_is_a_statement() -> None:
 # On PostgreSQL, at depth.
 
 FILL = """
-INSERT INTO {s}mail (id, size, ring, origin, heap)
+INSERT INTO {s}inbox (id, size, ring, origin, heap)
     SELECT n, 100, 1, 'o' || lpad((n % 2000)::text, 5, '0'), convert_to(repeat('x', 100), 'UTF8')
     FROM generate_series(1, 200000) n;
 INSERT INTO {s}book (ring, origin, begin_page, end_page, pages, ticket)
     SELECT 1, 'o' || lpad(n::text, 5, '0'), 0, n % 2, 1, CASE WHEN n % 2 = 1 THEN n END
     FROM generate_series(0, 19999) n;
-INSERT INTO {s}page (ring, origin, page, items, used, first_index, remaining, remaining_size, kept, first_mail,
-                     last_mail, slices, lengths)
+INSERT INTO {s}page (ring, origin, page, items, used, first_index, remaining, remaining_size, set_aside, first_row,
+                     last_row, slices, lengths)
     SELECT 1, 'o' || lpad((n % 20000)::text, 5, '0'), n / 20000, 10, 1000, 0, 10, 1000, (n % 50 = 0)::int, n, n,
            convert_to(repeat('s', 200), 'UTF8'), ''
     FROM generate_series(0, 39999) n;
@@ -351,18 +351,18 @@ INSERT INTO {s}sent_key (ring, key, origin, digest, at)
 INSERT INTO {s}delayed (id, due, size, items, ring, origin, heap)
     SELECT n, 999900 + n, 100, 1, 1, 'o' || lpad((n % 2000)::text, 5, '0'), convert_to(repeat('x', 100), 'UTF8')
     FROM generate_series(1, 20000) n;
-INSERT INTO {s}aside (ring, origin, page, item, id, size, reason, at)
+INSERT INTO {s}set_aside (ring, origin, page, item, id, size, reason, at)
     SELECT 1, 'o' || lpad((n % 20000)::text, 5, '0'), n / 20000, 1, decode(md5(n::text), 'hex'), 1, 'overweight', n
     FROM generate_series(0, 39999) n;
 INSERT INTO {s}upload (id, until) SELECT n, CASE WHEN n > 20000 THEN n END FROM generate_series(1, 40000) n;
 INSERT INTO {s}chunk (upload, seq, data)
     SELECT n, 0, convert_to(repeat('d', 100), 'UTF8') FROM generate_series(1, 40000) n;
 INSERT INTO {s}blob (hash, size, upload, at) SELECT lpad(n::text, 64, '0'), 100, n, n FROM generate_series(1, 20000) n;
-INSERT INTO {s}blob_use (mail, place, hash, until)
+INSERT INTO {s}blob_use (inbox_row, place, hash, until)
     SELECT n, 0, lpad((1 + n % 20000)::text, 64, '0'), CASE WHEN n % 100 = 0 THEN n END
     FROM generate_series(1, 40000) n;
 INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
-INSERT INTO {s}standing (ring, origin, settings, guaranteed)
+INSERT INTO {s}setting (ring, origin, settings, guaranteed)
     SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5 FROM generate_series(0, 99) n;
 INSERT INTO {s}ring (id, name, config) OVERRIDING SYSTEM VALUE VALUES (99, 'other', '{{}}');
 SELECT setval('{s}id_seq', 200001);

@@ -59,7 +59,7 @@ def _wide(server: Server, schema: str) -> Iterator[Finding]:
     yield from _senders(schema, senders, by_role)
     for role in sorted(by_role.keys() - {role for _, role, _ in senders}):
         secret = [one for one in by_role[role] if one.kind == "SELECT" and is_secret(one.table, one.column)]
-        if secret and not any(one.table == "mail" and one.kind in _WRITING for one in by_role[role]):
+        if secret and not any(one.table == "inbox" and one.kind in _WRITING for one in by_role[role]):
             what = f"{role} may read payloads in {_tables(schema, secret)} and not write: a reader needs no payloads"
             yield note("grants", what, f"{_revoke(schema, secret, role)}, then airflow-mq store grant reader {role}")
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..rules import overweight as rules
-from ..rules.book import DEFAULT_STANDING
+from ..rules.book import DEFAULT_SETTINGS
 from ..rules.config import RingConfig, difference
 from ..rules.errors import ConfigRefused, InFlight, RingExists
 from ..rules.events import Fate, decided
@@ -19,7 +19,7 @@ from ..rules.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
 from ..store.payloads import ALL
-from ..store.rows import standing_of
+from ..store.rows import settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet, level_of, ticket_of
 from .blocks.settlement import BlockSettler
@@ -159,11 +159,11 @@ class Admin:
             if value is not None
         }
         with self.store.writing() as unit:
-            before = standing_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
-            after = replace(before, **{name: getattr(DEFAULT_STANDING, name) for name in dropped}, **changes)
+            before = settings_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
+            after = replace(before, **{name: getattr(DEFAULT_SETTINGS, name) for name in dropped}, **changes)
             if after.least is not None and after.most is not None and after.least.exceeds(after.most):
                 raise ConfigRefused(f"an origin cannot be promised {after.least} and get {after.most} at most")
-            stored = {name: value for name, value in vars(after).items() if value != getattr(DEFAULT_STANDING, name)}
+            stored = {name: value for name, value in vars(after).items() if value != getattr(DEFAULT_SETTINGS, name)}
             unit.origins.set(self.ring_id, origin, stored, guaranteed=after.least is not None)
         return difference(vars(before), vars(after))
 

@@ -208,7 +208,7 @@ class SetAsides:
         reaped, origin, page = 0, "", 0
         while True:
             with self.store.loose() as unit:
-                rows = unit.pages.kept(self.ring_id, origin, page, AT_ONCE)
+                rows = unit.pages.with_set_aside(self.ring_id, origin, page, AT_ONCE)
             if not rows:
                 return reaped
             for row in rows:

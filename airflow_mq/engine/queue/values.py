@@ -398,7 +398,7 @@ class Pulse:
 
     #: The first origins that a block could service.
     ready: Sequence[str]
-    #: Whether delayed mail has come to its time, and joins its queue when the next block is planned.
+    #: Whether delayed messages have come to their time, and join their queue when the next block is planned.
     due: bool
     #: A number that grows with enqueued messages.
     newest: int

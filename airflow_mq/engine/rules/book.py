@@ -9,7 +9,7 @@ from .weight import Weight
 
 
 @dataclass
-class Standing:
+class QueueSettings:
     """Settings of one origin. Where a setting is not set, the ring's configuration applies."""
 
     #: Factor of the quantum that it earns per round.
@@ -20,11 +20,11 @@ class Standing:
     ordered: bool | None = None
 
 
-DEFAULT_STANDING = Standing()
+DEFAULT_SETTINGS = QueueSettings()
 
 
 @dataclass
-class Branch:
+class Group:
     """State of a group in a ring with paths: of all origins that begin with its path."""
 
     path: str
@@ -49,7 +49,7 @@ class Book:
     deficit: int = 0
     #: Reason why servicing skips the queue: paused, backoff or (if ordered) in flight.
     skipped: str = ""
-    standing: Standing = field(default_factory=lambda: DEFAULT_STANDING)
+    settings: QueueSettings = field(default_factory=lambda: DEFAULT_SETTINGS)
 
     @property
     def is_ready(self) -> bool:

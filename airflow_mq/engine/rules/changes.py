@@ -88,7 +88,7 @@ class Changes:
         self.books: set[str] = set()
         self.pages: set[tuple[str, int]] = set()
         self.removed_pages: dict[tuple[str, int], Page] = {}
-        self.branches: set[str] = set()
+        self.groups: set[str] = set()
         #: Times before which a book is not tried again, in microseconds.
         self.waits: dict[str, int] = {}
         #: Messages set aside; None for one that is set aside no longer.

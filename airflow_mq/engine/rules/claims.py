@@ -313,7 +313,7 @@ class Claiming(Stretches):
         """Begin a claim for each visit, or one for all visits to a queue."""
         claim = self._latest.get(book.origin) if self.merge else None
         if claim is None:
-            claim = Claim(book.origin, ordered=self.scales.working_set.is_ordered(book), most=book.standing.most)
+            claim = Claim(book.origin, ordered=self.scales.working_set.is_ordered(book), most=book.settings.most)
             self._latest[book.origin] = claim
             self.claims.append(claim)
         self._claim = claim

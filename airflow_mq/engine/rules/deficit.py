@@ -228,7 +228,7 @@ class DeficitRounds:
 
     def _earn(self, book: Book) -> None:
         if book.deficit < self._front(book):
-            self._give(book, self.quantum * book.standing.share)
+            self._give(book, self.quantum * book.settings.share)
 
     def _give(self, book: Book, parts: int) -> None:
         book.deficit += parts
@@ -253,7 +253,7 @@ class DeficitRounds:
         book = self.ladder.working_set.book(origin)
         if not book.skipped and (book.is_ready or self.ladder.working_set.pull(book)):
             self.ring.meet(origin)
-            self._service(book, Grant(Meter(book.standing.least or ZERO), self._purse(book).most))
+            self._service(book, Grant(Meter(book.settings.least or ZERO), self._purse(book).most))
 
     def _service(self, book: Book, credit: Credit) -> bool:
         self.ladder.credit = credit
@@ -273,7 +273,7 @@ class DeficitRounds:
     def _purse(self, book: Book) -> Purse:
         purse = self.purses.get(book.origin)
         if purse is None:
-            most = self.mosts.setdefault(origin_of(book.origin), Meter(book.standing.most or UNLIMITED))
+            most = self.mosts.setdefault(origin_of(book.origin), Meter(book.settings.most or UNLIMITED))
             purse = self.purses[book.origin] = Purse(book, self.parts, most)
         return purse
 
@@ -295,7 +295,7 @@ class DeficitRounds:
         """Credit rounds also to queues that can spend nothing more in this block."""
         for origin in self.saving if not self.lending else ():
             book = self.ladder.working_set.book(origin)
-            quantum, missing = self.quantum * book.standing.share, self._front(book) - book.deficit
+            quantum, missing = self.quantum * book.settings.share, self._front(book) - book.deficit
             if missing > 0:
                 book.deficit += min(rounds, -(-missing // quantum)) * quantum
                 self.ladder.working_set.changes.books.add(origin)
@@ -309,9 +309,9 @@ class DeficitRounds:
         if not rotating:
             return False
         books = [self.ladder.working_set.book(origin) for origin in rotating]
-        rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.standing.share)) for book in books)
+        rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.settings.share)) for book in books)
         for book in books:
             # The next round pays the last quantum.
-            self._give(book, max(rounds - 1, 0) * self.quantum * book.standing.share)
+            self._give(book, max(rounds - 1, 0) * self.quantum * book.settings.share)
         self._save_up(max(rounds - 1, 0))
         return True

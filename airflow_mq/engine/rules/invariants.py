@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .book import Book, Branch
+from .book import Book, Group
 from .config import HEADER_SIZE
 from .groups import SEPARATOR, groups_of, head_of
 from .page import ASIDE, PROCESSED, WAITING, Page
@@ -73,15 +73,15 @@ def check_page(book: Book, page: Page, heap_size: int) -> Iterator[Violation]:
         yield Violation(where, "an item has a mark that does not exist")
 
 
-def check_branches(branches: Collection[Branch], owed: Sequence[str], origins: Collection[str]) -> Iterator[Violation]:
+def check_groups(groups: Collection[Group], owed: Sequence[str], origins: Collection[str]) -> Iterator[Violation]:
     """Check the groups of a ring with paths against its origins."""
     known = {path for origin in origins for path in (*groups_of(origin), origin + SEPARATOR)}
-    for branch in branches:
-        where = f"group {branch.path!r}"
-        if branch.path and branch.path not in known:
+    for group in groups:
+        where = f"group {group.path!r}"
+        if group.path and group.path not in known:
             yield Violation(where, "no origin was ever in it")
-        if max(branch.deficit, branch.level) > 0:
-            yield Violation(where, f"its deficit is {branch.deficit} and its level {branch.level}: expected at most 0")
+        if max(group.deficit, group.level) > 0:
+            yield Violation(where, f"its deficit is {group.deficit} and its level {group.level}: expected at most 0")
     yield from (
         Violation("ring", f"{origin!r} is listed to come first, but does not exist")
         for origin in set(owed) - set(origins)

@@ -202,7 +202,7 @@ def is_servable(ladder: Ladder, book: Book) -> bool:
     if page is None:
         return False
     expires, weight = page.note(page.first_index).expires, ladder.attempt.front(ladder, book, page)
-    exceeded = ladder.ring_bounds.of(book.standing.most).exceeded(weight, page.extent(page.first_index))
+    exceeded = ladder.ring_bounds.of(book.settings.most).exceeded(weight, page.extent(page.first_index))
     is_decided = exceeded is not None or (expires is not None and expires <= ladder.working_set.now)
     return fits(ladder, ZERO if is_decided else weight)
 

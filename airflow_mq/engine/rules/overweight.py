@@ -163,7 +163,7 @@ def judge_again(
 
 def why_set_aside(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight, full: Weight) -> str:
     """Return why a message of this weight stays set aside under the present limits; empty if it fits."""
-    exceeded = bounds_of(working_set.config, full).of(book.standing.most).exceeded(weight, page.extent(item))
+    exceeded = bounds_of(working_set.config, full).of(book.settings.most).exceeded(weight, page.extent(item))
     if exceeded:
         return in_words(exceeded.reason, weight, exceeded.limit, page.extent(item))
     attempts, most = page.note(item).attempts, working_set.config.max_attempts

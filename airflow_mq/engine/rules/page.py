@@ -293,6 +293,6 @@ class Page:
         first = self.marks.find(WAITING, self.first_index)
         self.first_index = max(len(self.marks), self.first_index) if first < 0 else first
 
-    def kept(self, begin: int) -> int:
+    def set_aside(self, begin: int) -> int:
         """Return how many messages need a decision: set aside, or left behind the window."""
         return self.remaining if self.index < begin else self.marks.count(ASIDE)

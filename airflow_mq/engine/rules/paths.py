@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 
-from .book import DEFAULT_STANDING, Book, Branch
+from .book import DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
 from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, front_weight, is_servable, look_on, parts_of, visit
@@ -194,7 +194,7 @@ class PathRounds:
     def _grant(self, path: str) -> None:
         """Service the guarantee of a queue or a group, without a charge."""
         member = self.tree.below(path)
-        least = self.working_set.loader.standing(path).least
+        least = self.working_set.loader.settings(path).least
         if member is None or least is None or member.state is State.OUT:
             return
         meter, stopped = Meter(least), []
@@ -269,9 +269,9 @@ class PathRounds:
     def _learn(self, member: Member) -> None:
         """Load the share and the *most* of a member."""
         if not member.known:
-            standing = DEFAULT_STANDING if member.is_own else self.working_set.loader.standing(member.standing_of)
-            member.known, member.share = True, standing.share
-            member.meter = Meter(standing.most) if standing.most else None
+            settings = DEFAULT_SETTINGS if member.is_own else self.working_set.loader.settings(member.settings_of)
+            member.known, member.share = True, settings.share
+            member.meter = Meter(settings.most) if settings.most else None
 
     def _load(self, queue: Member) -> Book:
         """Return the book of a queue; load it together with those whose turns come soon."""
@@ -289,8 +289,8 @@ class PathRounds:
         return book
 
     def _keep_group(self, group: Member) -> None:
-        self.working_set.branches[group.name] = Branch(group.name, group.deficit, group.level)
-        self.working_set.changes.branches.add(group.name)
+        self.working_set.groups[group.name] = Group(group.name, group.deficit, group.level)
+        self.working_set.changes.groups.add(group.name)
 
     def _keep(self) -> None:
         """Store the deficits and levels of all visited groups; levels only ever fall."""
@@ -325,15 +325,15 @@ def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
         return
     if not parts:
         return
-    working_set.loader.load_branches()
+    working_set.loader.load_groups()
     own, turns = book.origin + SEPARATOR, working_set.turns
-    nested = own in working_set.branches
+    nested = own in working_set.groups
     # A walk in progress, between two slices of which this end is applied, has read the deficits already.
     if turns is None or not turns.charge_queue(book, parts):
-        book.deficit -= units_of(parts, 1 if nested else working_set.loader.standing(book.origin).share)
+        book.deficit -= units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
     working_set.changes.books.add(book.origin)
     for path in [*groups_of(book.origin), own]:
-        branch = working_set.branches.get(path)
-        if branch is not None and not (turns is not None and turns.charge_group(path, parts)):
-            branch.deficit -= units_of(parts, working_set.loader.standing(path.removesuffix(SEPARATOR)).share)
-            working_set.changes.branches.add(path)
+        group = working_set.groups.get(path)
+        if group is not None and not (turns is not None and turns.charge_group(path, parts)):
+            group.deficit -= units_of(parts, working_set.loader.settings(path.removesuffix(SEPARATOR)).share)
+            working_set.changes.groups.add(path)

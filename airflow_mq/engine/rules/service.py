@@ -132,7 +132,7 @@ class Ladder:
             return Visited(0, None)
         if book.skipped:
             return Visited(0, ring.successor(origin))
-        self.bounds = self.ring_bounds.of(book.standing.most)
+        self.bounds = self.ring_bounds.of(book.settings.most)
         self.bar = self.bounds.bar
         self.attempt.begin_visit(book)
         self.serviced.add(origin)

@@ -322,7 +322,7 @@ class ClaimSettler:
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
-        most = book.standing.most if self.mosts is None else self.mosts.get(book.origin)
+        most = book.settings.most if self.mosts is None else self.mosts.get(book.origin)
         bounds = self.bounds.of(most)
         verdict = apply_outcome(self.working_set, book, page, item, outcome, planned, bounds)
         if isinstance(outcome, Yield):

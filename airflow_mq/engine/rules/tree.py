@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from enum import Enum, auto
 from heapq import heappop, heappush
 
-from .book import Branch
+from .book import Group
 from .config import BLOCK_PARTS
 from .groups import ROOT, SEPARATOR, group_of, groups_of, home_of
 from .weight import Meter
@@ -79,7 +79,7 @@ class Member:
         return False
 
     @property
-    def standing_of(self) -> str:
+    def settings_of(self) -> str:
         """Name under which its share and its *most* are set."""
         return self.name.removesuffix(SEPARATOR) if self.is_group else self.name
 
@@ -166,8 +166,8 @@ class Tree:
     def __init__(self, working_set: WorkingSet, guaranteed: Iterable[str] = ()) -> None:
         self.working_set = working_set
         line = working_set.loader.line()
-        branches = working_set.branches
-        root = branches.get(ROOT)
+        groups = working_set.groups
+        root = groups.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
         self.groups: dict[str, Member] = {ROOT: self.root}
         #: Queues that were visited or named; and all queues in the line.
@@ -175,7 +175,7 @@ class Tree:
         self._line = {origin for origin, _ in line}
         #: Groups that are stored or new. A queue of the same name is a member of its own group.
         above = {origin[: origin.rfind(SEPARATOR) + 1] for origin in self._line}
-        self._paths = {path for path in branches if path}.union(above, *map(groups_of, above))
+        self._paths = {path for path in groups if path}.union(above, *map(groups_of, above))
         self._place = 0
         self._line_up(line, {*guaranteed, *working_set.owed})
 
@@ -246,8 +246,8 @@ class Tree:
         group = self.groups.get(path)
         if group is None:
             parent = self._group(group_of(path))
-            branch = self.working_set.branches.get(path) or Branch(path, parent.level, parent.level)
-            group = self.groups[path] = self._member(path, parent, branch.deficit, branch.level)
+            stored = self.working_set.groups.get(path) or Group(path, parent.level, parent.level)
+            group = self.groups[path] = self._member(path, parent, stored.deficit, stored.level)
         return group
 
     def _member(self, name: str, parent: Member, deficit: int, level: int | None = None) -> Member:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
 from .blob import Reference
-from .book import Book, Branch, Standing
+from .book import Book, Group, QueueSettings
 from .changes import POSTED, Aside, Changes, Posted, PutOff
 from .config import RingConfig
 from .errors import StoreCorrupt
@@ -81,13 +81,13 @@ class Loader(Protocol):
 
     # Used only by rings with paths.
 
-    def load_branches(self) -> None:
+    def load_groups(self) -> None:
         """Load all groups."""
 
     def line(self) -> list[tuple[str, int]]:
         """Return all ready regular books in the ring's order, with their deficits."""
 
-    def standing(self, name: str) -> Standing:
+    def settings(self, name: str) -> QueueSettings:
         """Return the settings of a queue or of a group."""
 
 
@@ -126,7 +126,7 @@ class WorkingSet:
         self.books: dict[str, Book] = {}
         self.pages: dict[tuple[str, int], Page | None] = {}
         #: Of a ring with paths: the groups that are loaded, and the queues that come first in the next block.
-        self.branches: dict[str, Branch] = {}
+        self.groups: dict[str, Group] = {}
         self.owed: list[str] = []
         self.turns: Turns | None = None
         #: The origins that this walk services (None: all), and what their high messages owe to regular ones.
@@ -176,7 +176,7 @@ class WorkingSet:
 
     def is_ordered(self, book: Book) -> bool:
         """Return whether a queue's messages are processed one after the other, by its own setting or the ring's."""
-        own = book.standing.ordered
+        own = book.settings.ordered
         return self.config.ordered if own is None else own
 
     # The ring.
@@ -201,11 +201,11 @@ class WorkingSet:
 
     def put_first(self, origin: str) -> None:
         """Let an origin start first in the next block."""
-        self.loader.load_branches()
+        self.loader.load_groups()
         head = head_of(origin)
         self.owed = [origin, *(other for other in self.owed if head_of(other) != head)]
-        self.branches.setdefault(ROOT, Branch(ROOT, 0, 0))
-        self.changes.branches.add(ROOT)
+        self.groups.setdefault(ROOT, Group(ROOT, 0, 0))
+        self.changes.groups.add(ROOT)
 
     def unknit(self, book: Book) -> None:
         """Let a book whose window is empty leave the ring."""

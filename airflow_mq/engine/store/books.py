@@ -62,7 +62,7 @@ class DepthRow(NamedTuple):
     size: int
     oldest: int | None
     lately: int
-    kept: int
+    set_aside: int
 
 
 class TotalsRow(NamedTuple):
@@ -222,9 +222,9 @@ class SavedPage(NamedTuple):
     """A page to be written, the number of its set-aside messages, and its first and last inbox row."""
 
     page: PageRow
-    kept: int
-    first_mail: int
-    last_mail: int
+    set_aside: int
+    first_row: int
+    last_row: int
 
 
 class Pages(Repository):
@@ -245,9 +245,9 @@ class Pages(Repository):
         rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now, counted=counted)
         return [FirstPages._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
 
-    def kept(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
+    def with_set_aside(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
         """Return pages with set-aside messages, from a queue and page on."""
-        rows = self.unit.rows("kept_pages", ring=ring, origin=origin, page=page, only=only, limit=limit)
+        rows = self.unit.rows("pages_with_set_aside", ring=ring, origin=origin, page=page, only=only, limit=limit)
         return [PageRow(*row) for row in rows]
 
     def swept(self, ring: int, origin: str, page: int, last: str, limit: int) -> list[PageRow]:
@@ -261,17 +261,17 @@ class Pages(Repository):
 
     def save(self, ring: int, pages: Sequence[SavedPage]) -> None:
         """Write pages."""
-        rows = [(*page, kept, first, last) for page, kept, first, last in pages]
-        self._put("save_page", (*PageRow._fields, "kept", "first_mail", "last_mail"), rows, ring=ring)
+        rows = [(*page, set_aside, first, last) for page, set_aside, first, last in pages]
+        self._put("save_page", (*PageRow._fields, "set_aside", "first_row", "last_row"), rows, ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete pages."""
         self._put("delete_page", ("origin", "page"), keys, ring=ring)
 
 
-def saved_page(origin: str, page: Page, kept: int) -> SavedPage:
+def saved_page(origin: str, page: Page, set_aside: int) -> SavedPage:
     """Return a page as it is to be written."""
-    return SavedPage(packed_page(origin, page), kept, page.slices.row_ids[0], page.slices.row_ids[-1])
+    return SavedPage(packed_page(origin, page), set_aside, page.slices.row_ids[0], page.slices.row_ids[-1])
 
 
 def packed_page(origin: str, page: Page) -> PageRow:

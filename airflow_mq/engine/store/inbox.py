@@ -148,16 +148,16 @@ class Inbox(Repository):
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
         columns = "origin", "after"
         if inline:
-            rows = self._read("mail", columns, requests, ring=ring, limit=limit, inline=inline)
+            rows = self._read("inbox_rows", columns, requests, ring=ring, limit=limit, inline=inline)
         else:
-            rows = self._read("mail_heads", columns, requests, ring=ring, limit=limit)
+            rows = self._read("inbox_heads", columns, requests, ring=ring, limit=limit)
         return [InboxRow(*row) for row in rows]
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
     ) -> Callable[[], list[tuple[str, list[int]]]]:
         """Request the ids of the rows of each request (origin, first, below)."""
-        rows = self._read_soon("mail_between", ("origin", "first", "below"), requests, ring=ring)
+        rows = self._read_soon("inbox_between", ("origin", "first", "below"), requests, ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
     def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> Callable[[], list[Heaps]]:
@@ -176,7 +176,7 @@ class Inbox(Repository):
         """Return the attributes of rows; skip rows without any."""
         return [
             AttributesRow(origin, id_, attributes)
-            for origin, ids, own in self._ranged("mail_attributes", "mail_attributes_in_ranges", ring, wanted)
+            for origin, ids, own in self._ranged("inbox_attributes", "attributes_in_ranges", ring, wanted)
             if any(own)
             for id_, attributes in zip(ids, own)
             if attributes
@@ -235,7 +235,7 @@ class Inbox(Repository):
 
     def facts(self, ring: int, ids: Sequence[int]) -> list[SizeRow]:
         """Return the number of messages and bytes of rows."""
-        return [SizeRow(*row) for row in self._read("mail_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
+        return [SizeRow(*row) for row in self._read("inbox_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
 
     # Rows of all queues.
 
@@ -278,16 +278,16 @@ class Inbox(Repository):
 
     def sizes(self, ring: int, after: int, limit: int) -> list[SizeRow]:
         """Return the sizes of rows in order of ids; some may be of other rings."""
-        return [SizeRow(*row) for row in self.unit.rows("next_mail", ring=ring, after=after, limit=limit)]
+        return [SizeRow(*row) for row in self.unit.rows("next_inbox_rows", ring=ring, after=after, limit=limit)]
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstInboxRows]:
         """Return the first rows of at most `limit` queues that are not ready."""
-        rows = self.unit.rows("first_mails", ring=ring, limit=limit, now=now)
+        rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
         return [FirstInboxRows._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
 
     def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
         """Return names of queues with rows in a range, after a name."""
-        rows = self.unit.rows("mail_origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
+        rows = self.unit.rows("inbox_origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
         return [origin for (origin,) in rows]
 
     def pulse(self, ring: int) -> PulseRow:
@@ -297,11 +297,11 @@ class Inbox(Repository):
 
     def existing(self, ids: Sequence[int]) -> set[int]:
         """Return which of these rows exist, delayed or not."""
-        return {id_ for (id_,) in self._read("mail_ids", ("mail",), [(id_,) for id_ in ids])}
+        return {id_ for (id_,) in self._read("inbox_ids", ("inbox_row",), [(id_,) for id_ in ids])}
 
     def with_blobs(self, ring: int) -> list[AttributesRow]:
         """Return rows that refer to external payloads."""
-        rows = self.unit.rows("mail_blobs", ring=ring)
+        rows = self.unit.rows("inbox_blobs", ring=ring)
         return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
 
     # Writes.
@@ -333,7 +333,7 @@ class Inbox(Repository):
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete rows that lay in a single page."""
-        self._put("delete_mail", ("origin", "id"), keys, ring=ring)
+        self._put("delete_inbox_rows", ("origin", "id"), keys, ring=ring)
 
     def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> Callable[[], bool]:
         """Request to delete ranges of rows; the answer is false if any was kept: it holds other rows, or fewer."""
@@ -342,7 +342,7 @@ class Inbox(Repository):
 
     def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
         """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""
-        self._put("delete_shared_mail", ("origin", "id", "page"), keys, ring=ring)
+        self._put("delete_shared_inbox_rows", ("origin", "id", "page"), keys, ring=ring)
 
     # Delayed rows.
 
@@ -352,7 +352,7 @@ class Inbox(Repository):
 
     def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[InboxRow]:
         """Return due rows of these queues, without bytes."""
-        return [InboxRow(*row) for row in self.unit.rows_for("due_mail", {"origin": origins}, ring=ring, now=now)]
+        return [InboxRow(*row) for row in self.unit.rows_for("due_rows", {"origin": origins}, ring=ring, now=now)]
 
     def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, InboxRow]]:
         """Return delayed rows after a due time and an id, with the due time of each."""

@@ -75,19 +75,19 @@ class Origins(Repository):
 
     def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool) -> None:
         """Write the settings of an origin."""
-        self.unit.run("set_standing", ring=ring, origin=origin, settings=settings, guaranteed=guaranteed)
+        self.unit.run("set_setting", ring=ring, origin=origin, settings=settings, guaranteed=guaranteed)
 
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
-        return self.unit.rows_for("standings", {"origin": origins}, ring=ring)
+        return self.unit.rows_for("settings", {"origin": origins}, ring=ring)
 
     def all_settings(self, ring: int) -> list[tuple[str, Any]]:
         """Return the settings of all origins and groups."""
-        return self.unit.rows("all_standings", ring=ring)
+        return self.unit.rows("all_settings", ring=ring)
 
     def groups(self, ring: int) -> list[GroupRow]:
         """Return the groups of a ring with paths."""
-        return [GroupRow(*row) for row in self.unit.rows("branches", ring=ring)]
+        return [GroupRow(*row) for row in self.unit.rows("groups", ring=ring)]
 
     def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
         """Write groups: path, deficit, change of the deficit, level, owed."""

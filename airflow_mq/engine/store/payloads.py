@@ -125,7 +125,7 @@ class Payloads(Repository):
 
     def release(self, places: Sequence[tuple[int, int]]) -> None:
         """End the uses of blobs by deleted messages: inbox row, and place in it."""
-        self._put("release_blobs", ("mail", "place"), places)
+        self._put("release_blobs", ("inbox_row", "place"), places)
 
     def uses(self) -> list[UseRow]:
         """Return every use of a blob."""

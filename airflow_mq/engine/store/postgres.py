@@ -308,9 +308,9 @@ class PostgresStore(Store[Connection]):
         if due is not None:
             unit.inbox.delay(ring, rows, due)
         elif isinstance(rows, list) and len(rows) == 1:
-            unit.connection.run(self.text("insert_mail"), {"ring": ring, **rows[0]._asdict()})
+            unit.connection.run(self.text("insert_inbox_row"), {"ring": ring, **rows[0]._asdict()})
         elif rows:
-            unit.connection.copy_in(self.text("copy_mail"), wire.copy_data(ring, rows))
+            unit.connection.copy_in(self.text("copy_inbox_rows"), wire.copy_data(ring, rows))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)

@@ -18,7 +18,7 @@ from .schema import schema_status
 Kind = Literal["installer", "runtime", "sender", "reader"]
 Priority = Literal["regular", "high"]
 #: Columns that readers do not get. A block's token is of no use without the rights to write.
-_SECRET = {"mail": {"heap"}, "delayed": {"heap"}, "state": {"lease_token"}}
+_SECRET = {"inbox": {"heap"}, "delayed": {"heap"}, "ring_state": {"lease_token"}}
 #: Tables that readers do not get at all.
 _UNREADABLE = ("chunk", "upload", "outcome", "sent_key", "sender")
 _FUNCTIONS = ("send", "send_many")

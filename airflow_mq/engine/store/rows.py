@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, overload
 
 from ..rules.blob import Reference
-from ..rules.book import DEFAULT_STANDING, Standing
+from ..rules.book import DEFAULT_SETTINGS, QueueSettings
 from ..rules.changes import Posted, PutOff
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate, with_arrival
@@ -88,7 +88,7 @@ class BookRow(NamedTuple):
     wake_at: int
     paused: bool
     in_flight: bool
-    standing: Any
+    settings: Any
 
 
 class PageRow(NamedTuple):
@@ -159,14 +159,14 @@ class BlockRow(NamedTuple):
 
 
 @codec.reading("what is set for an origin")
-def standing_of(value: Any) -> Standing:
+def settings_of(value: Any) -> QueueSettings:
     """Return the settings of an origin."""
     if value is None or value == {}:
-        return DEFAULT_STANDING
+        return DEFAULT_SETTINGS
     plain = codec.read_json(value) if isinstance(value, str) else value
     if not plain.keys() <= {"share", "least", "most", "ordered"}:
         raise ValueError(f"it has {', '.join(plain)}")
-    return Standing(
+    return QueueSettings(
         plain.get("share", 1),
         Weight(*plain["least"]) if plain.get("least") else None,
         Weight(*plain["most"]) if plain.get("most") else None,

@@ -126,8 +126,8 @@ def _first_ring(execute: Callable[[str, Sequence[str]], Any], prefix: str, mark:
     text = f"INSERT INTO {prefix}ring (name, config) VALUES ({mark}, {mark}) ON CONFLICT (name) DO NOTHING"
     execute(text, ("default", config))
     execute(
-        f"INSERT INTO {prefix}state (ring) SELECT r.id FROM {prefix}ring r WHERE r.name = {mark} "
-        f"AND NOT EXISTS (SELECT 1 FROM {prefix}state s WHERE s.ring = r.id)",
+        f"INSERT INTO {prefix}ring_state (ring) SELECT r.id FROM {prefix}ring r WHERE r.name = {mark} "
+        f"AND NOT EXISTS (SELECT 1 FROM {prefix}ring_state s WHERE s.ring = r.id)",
         ("default",),
     )
 

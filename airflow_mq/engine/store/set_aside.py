@@ -53,7 +53,7 @@ class SetAside(Repository):
             for at, aside in asides.items() if aside is not None
         ]  # fmt: skip
         self._put("delete_aside", ("origin", "page", "item"), gone, ring=ring)
-        self._put("save_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
+        self._put("save_set_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
 
     def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[AsideRow]:
         """Return why messages of these pages were set aside."""
@@ -82,7 +82,7 @@ class SetAside(Repository):
 
     def count(self, ring: int, limit: int) -> int:
         """Return the number of set-aside messages in at most `limit` pages."""
-        return int(self.unit.rows("count_asides", ring=ring, limit=limit)[0][0])
+        return int(self.unit.rows("count_set_aside", ring=ring, limit=limit)[0][0])
 
     def by_queue(self, ring: int, after: str, limit: int) -> list[tuple[str, int, int]]:
         """Return the number and bytes of the set-aside messages of each queue, after a name."""

@@ -300,7 +300,7 @@ class SqliteStore(Store[FileConnection]):
         while batch := list(islice(source, ROWS_AT_ONCE)):
             columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*batch))))
             columns["id"] = unit.fresh_ids(len(batch))
-            unit.run_for("insert_mail", columns, ring=ring)
+            unit.run_for("insert_inbox_row", columns, ring=ring)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         due = [row.id for row in unit.inbox.due(ring, now)]

@@ -14,11 +14,11 @@ import psycopg
 
 HEAD = struct.Struct("<cIQ")
 ROWS = "origin, id, lengths, items, size"
-# The mail of each origin in its order, until there are as many messages as a block would take.
+# The inbox rows of each origin in their order, until there are as many messages as a block would take.
 READ = """
 SELECT {columns} FROM (
     SELECT m.*, sum(m.items) OVER (PARTITION BY m.origin ORDER BY m.id) - m.items AS before
-    FROM {mail} m JOIN {ring} r ON r.id = m.ring WHERE r.name = %s AND m.origin = ANY (%s)
+    FROM {inbox} m JOIN {ring} r ON r.id = m.ring WHERE r.name = %s AND m.origin = ANY (%s)
 ) m WHERE before < %s ORDER BY origin, id
 """
 
@@ -36,9 +36,9 @@ def lengths_of(packed: bytes, items: int, size: int) -> Any:
 
 def read_and_walk(connection: psycopg.Connection[Any], ring: str, origins: list[str], each: int, payloads: bool) -> int:
     """Return the number of messages walked; with `payloads`, read their bytes too."""
-    mail, rings = _tables(connection)
+    inbox, rings = _tables(connection)
     columns = ROWS + (", heap" if payloads else "")
-    statement = READ.format(columns=columns, mail=mail, ring=rings)
+    statement = READ.format(columns=columns, inbox=inbox, ring=rings)
     walked = 0
     for row in connection.execute(statement, (ring, origins, each), binary=True):
         offset = 0
@@ -50,9 +50,9 @@ def read_and_walk(connection: psycopg.Connection[Any], ring: str, origins: list[
 
 
 def _tables(connection: psycopg.Connection[Any]) -> tuple[str, ...]:
-    """The tables of mail and of rings, whatever schema they are in."""
+    """The tables of inbox rows and of rings, whatever schema they are in."""
     found = connection.execute(
         "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.relkind = 'r' AND c.relname ~ '(^|_)(mail|ring)$' ORDER BY c.relname"
+        " WHERE c.relkind = 'r' AND c.relname ~ '(^|_)(inbox|ring)$' ORDER BY c.relname"
     ).fetchall()
     return tuple(f'"{schema}"."{name}"' for schema, name in found)

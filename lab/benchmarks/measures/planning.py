@@ -1,4 +1,4 @@
-"""Planning a large block, against reading the same mail and walking its lengths."""
+"""Planning a large block, against reading the same inbox rows and walking its lengths."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from airflow_mq.engine.rules.page import Note, Slices
 from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.rules.weight import LARGEST, Weight
 from airflow_mq.engine.store import codec
-from airflow_mq.engine.store.rows import PageRow, notes_of, page_of, standing_of
+from airflow_mq.engine.store.rows import PageRow, notes_of, page_of, settings_of
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -97,10 +97,10 @@ PAGE_KINDS: dict[str, Kind] = {
         lambda entries: zlib.decompress(codec.pack_ledger(_as_written(entries))),
         ([Entry("acme", 1, Weight(1, 2), 3, 4, "", 5, "high", Weight(6, 7))],),
     ),
-    "standing": Kind(
-        lambda data: standing_of(data.decode("utf-8", "surrogateescape")),
-        lambda standing: codec.write_json(
-            {name: value for name, value in vars(standing).items() if value is not None}
+    "settings": Kind(
+        lambda data: settings_of(data.decode("utf-8", "surrogateescape")),
+        lambda settings: codec.write_json(
+            {name: value for name, value in vars(settings).items() if value is not None}
         ),
         (),
     ),

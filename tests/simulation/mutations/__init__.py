@@ -106,9 +106,9 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "shared inbox row deleted with its first page", "engine/store/sql/inbox.sql",
-        "DELETE FROM {s}mail\nWHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (\n"
+        "DELETE FROM {s}inbox\nWHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (\n"
         "    SELECT 1 FROM {s}page p\n    WHERE p.ring = :ring AND p.origin = :origin AND p.page BETWEEN",
-        "DELETE FROM {s}mail\nWHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (\n"
+        "DELETE FROM {s}inbox\nWHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (\n"
         "    SELECT 1 FROM {s}page p\n    WHERE FALSE AND p.ring = :ring AND p.origin = :origin AND p.page BETWEEN",
     ),
     # Senders.

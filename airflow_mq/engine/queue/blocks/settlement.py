@@ -257,7 +257,7 @@ class BlockSettler:
         for settled in found:
             total.add(settled)
         books = [working_set.book(claim.origin) for claim in claims]
-        mosts = {book.origin: book.standing.most for book in books if book.standing.most is not None}
+        mosts = {book.origin: book.settings.most for book in books if book.settings.most is not None}
         return _Total(total, found, mosts)
 
     # Ends that were recorded while another process held the ring.

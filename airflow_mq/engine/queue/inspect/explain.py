@@ -21,7 +21,7 @@ from ...rules.priority import REGULAR, book_name, books_of, check_priority, orig
 from ...rules.service import overweight_limit
 from ...rules.weight import LARGEST, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
-from ...store.rows import LATEST, PLANNED, BlockRow, standing_of
+from ...store.rows import LATEST, PLANNED, BlockRow, settings_of
 from ...store.unit import Unit
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
@@ -326,7 +326,7 @@ class _Question:
         room = max_message_weight(limit, config.costs) or ZERO
         if first is None or weight is None or not weight.exceeds(room):
             return None
-        bounds = bounds_of(config, overweight_limit(self.working_set, limit)).of(self.book.standing.most)
+        bounds = bounds_of(config, overweight_limit(self.working_set, limit)).of(self.book.settings.most)
         if bounds.exceeded(weight, self._extent(first)):
             return None
         for server in self.servers:
@@ -426,10 +426,10 @@ class _Question:
             return
         # A share changes the credit of a visit, not the turn.
         if reason != "turn":
-            share = min(2 * self.book.standing.share, 1 << 20)
+            share = min(2 * self.book.settings.share, 1 << 20)
             yield f"with a share of {share}", {"shares": {self.origin: share}}
         for name, settings in self.unit.origins.settings(self.session.ring_id, [self.origin, *self._groups()]):
-            now = standing_of(settings).most
+            now = settings_of(settings).most
             if now is not None:
                 wider = _times(now, 2)
                 yield f"with a most of {wider} for {name}", {"mosts": {name: wider}}

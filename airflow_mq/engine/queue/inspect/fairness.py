@@ -17,7 +17,7 @@ from ...rules.fairness import Asks, Fairness, Promise, Takes, judge, together
 from ...rules.orders import Entry, parts_of
 from ...rules.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...rules.weight import ZERO, Weight, total_weight
-from ...store.rows import standing_of
+from ...store.rows import settings_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..ledger import ledger_pages
@@ -160,11 +160,11 @@ def _promises(
     """Return the settings of origins and groups; a least and a most apply in the deficit order only."""
     names = set(origins)
     promises = {}
-    for name, settings in working_set.unit.origins.all_settings(working_set.ring_id):
+    for name, stored in working_set.unit.origins.all_settings(working_set.ring_id):
         if name in names or paths:
-            standing = standing_of(settings)
-            least, most = (standing.least, standing.most) if working_set.config.order == "deficit" else (None, None)
+            settings = settings_of(stored)
+            least, most = (settings.least, settings.most) if working_set.config.order == "deficit" else (None, None)
             promises[name] = Promise(
-                standing.share, parts(least) if least and leasts else 0, inf if most is None else parts(most)
+                settings.share, parts(least) if least and leasts else 0, inf if most is None else parts(most)
             )
     return promises

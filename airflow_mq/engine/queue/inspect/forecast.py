@@ -169,12 +169,12 @@ class Conditions:
         """Return the conditions of a forecast of the whole ring."""
         return cls(limit, dict(shares or {}), seed, changes if order is None else {**changes, "order": order})
 
-    def standings(self) -> dict[str, dict[str, object]]:
+    def settings(self) -> dict[str, dict[str, object]]:
         """Return the settings of origins as they would be stored."""
-        standings: dict[str, dict[str, object]] = {origin: {"share": share} for origin, share in self.shares.items()}
+        settings: dict[str, dict[str, object]] = {origin: {"share": share} for origin, share in self.shares.items()}
         for origin, most in self.mosts.items():
-            standings.setdefault(origin, {})["most"] = list(most)
-        return standings
+            settings.setdefault(origin, {})["most"] = list(most)
+        return settings
 
 
 class Foresight:
@@ -194,7 +194,7 @@ class Foresight:
                 "pass seed=b'…', or --seed HEX on the command line"
             )
         anew = self.config.paths != config.paths
-        self.overlay = Overlay(session.store, unit, session.ring_id, conditions.standings(), anew=anew)
+        self.overlay = Overlay(session.store, unit, session.ring_id, conditions.settings(), anew=anew)
         self.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
         self._end_dead_blocks()
 

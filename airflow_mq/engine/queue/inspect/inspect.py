@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
-from ...rules.book import Standing
+from ...rules.book import QueueSettings
 from ...rules.errors import InvalidInput
 from ...rules.events import Event
 from ...rules.fairness import Fairness
@@ -147,11 +147,11 @@ class Inspect:
         with self._session.snapshot(names=[name]) as (_, working_set):
             return page_states(working_set, name, limit)
 
-    def origin_settings(self, origin: str) -> Standing:
+    def origin_settings(self, origin: str) -> QueueSettings:
         """Return the settings of an origin, with the ring's defaults."""
         with self._session.snapshot(stored=True) as (_, working_set):
             book = working_set.book(check_origin(origin))
-            return replace(book.standing, ordered=working_set.is_ordered(book))
+            return replace(book.settings, ordered=working_set.is_ordered(book))
 
     # The ring.
 

@@ -190,7 +190,7 @@ def _state(working_set: StoredSet, book: Book, messages: int, size: int, sent: i
         age=_age(sent, working_set.now),
         skipped=book.skipped,
         wakes_at=wakes_at,
-        share=book.standing.share,
+        share=book.settings.share,
     )
 
 
@@ -209,9 +209,9 @@ def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dic
     """Return the time of the first waiting message of each book that has pages."""
     books = [book for book in map(working_set.book, names) if book.is_ready]
     working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
-    mails = {book.origin: mail for book in books if (mail := first_row_id(working_set, book)) is not None}
-    sent = unit.inbox.sent_at(working_set.ring_id, {name: [row_id] for name, row_id in mails.items()})
-    return {name: sent[mail] for name, mail in mails.items() if mail in sent}
+    rows = {book.origin: row for book in books if (row := first_row_id(working_set, book)) is not None}
+    sent = unit.inbox.sent_at(working_set.ring_id, {name: [row_id] for name, row_id in rows.items()})
+    return {name: sent[row] for name, row in rows.items() if row in sent}
 
 
 def live_blocks(unit: Unit, ring: int) -> list[Block]:
@@ -446,8 +446,8 @@ class Survey:
                 if messages:
                     self._add(name, messages, size, LATEST if first is None else first)
             after = rows[-1].origin
-        while mails := unit.inbox.sizes(ring, last, _ROWS):
-            for last, owner, name, items, size in mails:
+        while inbox_rows := unit.inbox.sizes(ring, last, _ROWS):
+            for last, owner, name, items, size in inbox_rows:
                 floor, cut = cuts.get(name, _NO_CUT)
                 if owner == ring and last >= floor and last not in cut:
                     self._add(name, items, size, last)

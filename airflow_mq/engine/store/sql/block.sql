@@ -7,7 +7,7 @@ FROM {s}block b
 
 -- part: oldest_live (postgres)
 -- An id at or below those of all blocks that hold messages.
-(SELECT n.oldest_block FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
+(SELECT n.oldest_block FROM {s}ring_state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
 -- part: first_live (postgres)
 -- The id of the oldest block that holds messages, if any, in an UPDATE of the state: one that lives, or one whose end is
@@ -19,11 +19,11 @@ least(
 
 -- name: next_block
 -- Count up and return the number of a ring's next block. Requires the ring lock.
-UPDATE {s}state SET blocks = blocks + 1 WHERE ring = :ring RETURNING blocks
+UPDATE {s}ring_state SET blocks = blocks + 1 WHERE ring = :ring RETURNING blocks
 
 -- name: next_block (postgres)
 -- Write the id of the oldest live block, too.
-UPDATE {s}state SET blocks = blocks + 1, oldest_block = coalesce({part first_live}, :id)
+UPDATE {s}ring_state SET blocks = blocks + 1, oldest_block = coalesce({part first_live}, :id)
 WHERE {part newest}
 RETURNING blocks
 

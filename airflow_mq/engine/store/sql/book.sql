@@ -22,9 +22,9 @@
            )
            ELSE 0
        END AS in_flight,
-       CASE WHEN EXISTS (SELECT 1 FROM {s}standing WHERE ring = :ring) THEN (
-           SELECT t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, char(1))
-       ) END AS standing
+       CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
+           SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, char(1))
+       ) END AS settings
 
 -- part: in_the_way (postgres)
 -- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight. A ring without a
@@ -52,7 +52,7 @@
            ), false)
            ELSE false
        END AS in_flight,
-       (SELECT t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01')) AS standing
+       (SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01')) AS settings
 
 -- name: ready_books
 -- Return ready books after a ticket, in ring order.
@@ -162,7 +162,7 @@ WHERE w.row IS NULL
 -- the ring.
 SELECT b.origin, count(*) FROM {s}book b WHERE b.ring = :ring GROUP BY b.origin HAVING count(*) > 1
 UNION ALL
-SELECT NULL, count(*) FROM {s}state s WHERE s.ring = :ring HAVING count(*) > 1
+SELECT NULL, count(*) FROM {s}ring_state s WHERE s.ring = :ring HAVING count(*) > 1
 
 -- name: line
 -- Return ticket, name and deficit of all ready books, in ring order. Only rings with paths read it.
@@ -174,7 +174,7 @@ SELECT b.ticket, b.origin, b.deficit FROM {s}book b WHERE b.ring = :ring AND b.t
 SELECT g.origin FROM (
     SELECT t.origin,
            (SELECT b.ticket FROM {s}book b WHERE b.ring = t.ring AND b.origin = t.origin LIMIT 1) AS ticket
-    FROM {s}standing t
+    FROM {s}setting t
     WHERE t.ring = :ring AND t.guaranteed
 ) g
 ORDER BY g.ticket IS NULL, g.ticket, g.origin
@@ -223,7 +223,7 @@ SELECT b.origin FROM {s}book b WHERE b.ring = :ring AND b.origin > :after ORDER 
 -- Return all books, after a name, with the figures of a ring summary.
 SELECT b.origin, b.messages, b.size, b.floor, b.ahead,
        CASE WHEN b.ticket IS NOT NULL THEN (
-           SELECT p.first_mail FROM {s}page p
+           SELECT p.first_row FROM {s}page p
            WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page ORDER BY p.page LIMIT 1) END
 FROM {s}book b
 WHERE b.ring = :ring AND b.origin > :after
@@ -248,7 +248,7 @@ SELECT o.origin FROM (SELECT :origin AS origin) o
 WHERE EXISTS (
           SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
       )
-   OR EXISTS (SELECT 1 FROM {s}mail m WHERE m.ring = :ring AND m.origin = o.origin)
+   OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = o.origin)
    OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
 
 -- name: known_origins (postgres)
@@ -256,46 +256,46 @@ SELECT o.origin FROM unnest((SELECT :origin::text[])) AS o(origin)
 WHERE EXISTS (
           SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
       )
-   OR EXISTS (SELECT 1 FROM {s}mail m WHERE m.ring = :ring AND m.origin = o.origin)
+   OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = o.origin)
    OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
 
 -- name: depths
 -- Return for each queue: inbox rows not yet cut, at most `most`; when its first message was sent; recently sent
 -- messages; and set-aside messages in at most `most` pages.
 SELECT :origin AS origin, count(*), coalesce(sum(u.items), 0), coalesce(sum(u.size), 0),
-       (SELECT m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = coalesce(
-           (SELECT p.first_mail FROM {s}page p
+       (SELECT m.sent_at FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id = coalesce(
+           (SELECT p.first_row FROM {s}page p
             WHERE p.ring = :ring AND p.origin = :origin AND p.page >= :begin ORDER BY p.page LIMIT 1),
-           (SELECT min(f.id) FROM {s}mail f WHERE f.ring = :ring AND f.origin = :origin AND f.id >= :floor))) AS oldest,
+           (SELECT min(f.id) FROM {s}inbox f WHERE f.ring = :ring AND f.origin = :origin AND f.id >= :floor))) AS oldest,
        (SELECT coalesce(sum(l.items), 0) FROM (
-           SELECT m.items, m.sent_at FROM {s}mail m
+           SELECT m.items, m.sent_at FROM {s}inbox m
            WHERE m.ring = :ring AND m.origin = :origin ORDER BY m.id DESC LIMIT :latest) l
         WHERE l.sent_at > :since) AS lately,
-       (SELECT coalesce(sum(k.kept), 0) FROM (
-           SELECT p.kept FROM {s}page p
-           WHERE p.ring = :ring AND p.origin = :origin AND p.kept > 0 LIMIT :most) k) AS kept
-FROM (SELECT m.items, m.size FROM {s}mail m
+       (SELECT coalesce(sum(k.set_aside), 0) FROM (
+           SELECT p.set_aside FROM {s}page p
+           WHERE p.ring = :ring AND p.origin = :origin AND p.set_aside > 0 LIMIT :most) k) AS set_aside
+FROM (SELECT m.items, m.size FROM {s}inbox m
       WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :floor ORDER BY m.id LIMIT :most) u
 
 -- name: depths (postgres)
 SELECT w.origin, u.mails, u.items, u.size,
-       (SELECT {at m.sent_at} FROM {s}mail m
+       (SELECT {at m.sent_at} FROM {s}inbox m
         WHERE m.ring = :ring AND m.origin = w.origin AND m.id = coalesce(
-           (SELECT p.first_mail FROM {s}page p
+           (SELECT p.first_row FROM {s}page p
             WHERE p.ring = :ring AND p.origin = w.origin AND p.page >= w.begin ORDER BY p.page LIMIT 1),
-           (SELECT f.id FROM {s}mail f
+           (SELECT f.id FROM {s}inbox f
             WHERE f.ring = :ring AND f.origin = w.origin AND f.id >= w.floor ORDER BY f.id LIMIT 1))) AS oldest,
        (SELECT coalesce(sum(l.items), 0)::bigint FROM (
-           SELECT m.items, m.sent_at FROM {s}mail m
+           SELECT m.items, m.sent_at FROM {s}inbox m
            WHERE m.ring = :ring AND m.origin = w.origin ORDER BY m.id DESC LIMIT :latest) l
         WHERE l.sent_at > to_timestamp(:since / 1000000.0)) AS lately,
-       (SELECT coalesce(sum(k.kept), 0)::bigint FROM (
-           SELECT p.kept FROM {s}page p
-           WHERE p.ring = :ring AND p.origin = w.origin AND p.kept > 0 LIMIT :most) k) AS kept
+       (SELECT coalesce(sum(k.set_aside), 0)::bigint FROM (
+           SELECT p.set_aside FROM {s}page p
+           WHERE p.ring = :ring AND p.origin = w.origin AND p.set_aside > 0 LIMIT :most) k) AS set_aside
 FROM {each origin text[], floor bigint[], begin bigint[]}
 CROSS JOIN LATERAL (
     SELECT count(*) AS mails, coalesce(sum(n.items), 0)::bigint AS items, coalesce(sum(n.size), 0)::bigint AS size
-    FROM (SELECT m.items, m.size FROM {s}mail m
+    FROM (SELECT m.items, m.size FROM {s}inbox m
           WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.floor ORDER BY m.id LIMIT :most) n
 ) u
 
@@ -304,24 +304,24 @@ CROSS JOIN LATERAL (
 -- count. The oldest message of a queue is in its first waiting page, or else in its first inbox row not yet cut.
 WITH uncut AS (
     SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, min(m.sent_at) AS sent
-    FROM {s}mail m
+    FROM {s}inbox m
     LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
     WHERE m.ring = :ring AND m.id >= coalesce(b.floor, 0)
     GROUP BY m.origin
 ), kept AS (
-    SELECT p.origin, sum(p.kept) AS items, sum(CASE
+    SELECT p.origin, sum(p.set_aside) AS items, sum(CASE
         WHEN p.page < b.begin_page THEN p.remaining_size
-        ELSE (SELECT sum(a.size) FROM {s}aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+        ELSE (SELECT sum(a.size) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
     END) AS size
     FROM {s}page p
     JOIN {s}book b ON b.ring = p.ring AND b.origin = p.origin
-    WHERE p.ring = :ring AND p.kept > 0
+    WHERE p.ring = :ring AND p.set_aside > 0
     GROUP BY p.origin
 ), cut AS (
     SELECT b.origin, b.messages - coalesce(k.items, 0) AS items, b.size - coalesce(k.size, 0) AS size,
-           (SELECT m.sent_at FROM {s}mail m
+           (SELECT m.sent_at FROM {s}inbox m
             WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= (
-                SELECT p.first_mail FROM {s}page p
+                SELECT p.first_row FROM {s}page p
                 WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page
                 ORDER BY p.page LIMIT 1
             )

@@ -7,94 +7,94 @@
 
 -- part: this_row (postgres)
 -- The row of a request `w`.
-FROM {s}mail m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
+FROM {s}inbox m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
 
--- name: insert_mail
+-- name: insert_inbox_row
 -- Write the rows of one call. The writing transaction is the only one.
-INSERT INTO {s}mail (id, size, items, ring, more, origin, lengths, attributes, heap)
+INSERT INTO {s}inbox (id, size, items, ring, more, origin, lengths, attributes, heap)
 VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
--- name: insert_mail (postgres)
+-- name: insert_inbox_row (postgres)
 -- Write one row.
-INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap, refers)
+INSERT INTO {s}inbox (ring, size, items, more, origin, lengths, attributes, heap, refers)
 VALUES (:ring, :size, :items, :more, :origin, :lengths, :attributes, :heap, :attributes <> '')
 
--- name: copy_mail (postgres)
+-- name: copy_inbox_rows (postgres)
 -- Write several rows.
-COPY {s}mail (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
+COPY {s}inbox (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
 
 -- name: insert_posted
 -- Write single messages that processors sent or that return to their queue, under ids drawn before. Those that return keep
 -- their time of sending. Requires the ring lock.
-INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at)
+INSERT INTO {s}inbox (ring, id, origin, size, attributes, heap, sent_at)
 VALUES (:ring, :id, :origin, :size, :attributes, :heap, coalesce(:sent_at, {clock}))
 
 -- name: insert_posted (postgres)
-INSERT INTO {s}mail (ring, id, origin, size, attributes, heap, sent_at, refers)
+INSERT INTO {s}inbox (ring, id, origin, size, attributes, heap, sent_at, refers)
 SELECT :ring, w.id, w.origin, w.size, w.attributes, w.heap,
        coalesce('epoch'::timestamptz + w.sent_at * interval '1 microsecond', now()), w.attributes <> ''
 FROM {each id bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
 
 -- name: insert_copy
 -- Write a transferred message with the bytes of a part of another row.
-INSERT INTO {s}mail (id, size, ring, origin, attributes, heap)
-SELECT :id, :size, :ring, :origin, :attributes, substr(m.heap, :start + 1, :size) FROM {s}mail m
+INSERT INTO {s}inbox (id, size, ring, origin, attributes, heap)
+SELECT :id, :size, :ring, :origin, :attributes, substr(m.heap, :start + 1, :size) FROM {s}inbox m
 WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 
 -- name: insert_copy (postgres)
-INSERT INTO {s}mail (id, size, ring, origin, attributes, heap, refers)
-SELECT :id, :size, :ring, :origin, :attributes, substring(m.heap FROM :start + 1 FOR :size), false FROM {s}mail m
+INSERT INTO {s}inbox (id, size, ring, origin, attributes, heap, refers)
+SELECT :id, :size, :ring, :origin, :attributes, substring(m.heap FROM :start + 1 FOR :size), false FROM {s}inbox m
 WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 
--- name: mail
+-- name: inbox_rows
 -- Return the next rows of each queue, with their bytes up to the size `inline`.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
--- name: mail (postgres)
+-- name: inbox_rows (postgres)
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
 FROM {each origin text[], after bigint[]}
 CROSS JOIN LATERAL (
-    SELECT * FROM {s}mail m
+    SELECT * FROM {s}inbox m
     WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
     ORDER BY m.id
     LIMIT :limit
 ) m
 
--- name: mail_heads
+-- name: inbox_heads
 -- Return the next rows of each queue without their bytes: a reader's role may not read the bytes.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
--- name: mail_heads (postgres)
+-- name: inbox_heads (postgres)
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
 FROM {each origin text[], after bigint[]}
 CROSS JOIN LATERAL (
-    SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes FROM {s}mail m
+    SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes FROM {s}inbox m
     WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
     ORDER BY m.id
     LIMIT :limit
 ) m
 
--- name: mail_between
+-- name: inbox_between
 -- Return the ids of each queue's rows in a range, as one value per queue.
-SELECT :origin, group_concat(m.id) FROM {s}mail m
+SELECT :origin, group_concat(m.id) FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :first AND m.id < :below
 
--- name: mail_between (postgres)
+-- name: inbox_between (postgres)
 -- A range has no more rows than ids. The limit keeps the planner from reading a bitmap and sorting its rows.
 SELECT w.origin, found.ids
 FROM {each origin text[], first bigint[], below bigint[]}
 CROSS JOIN LATERAL (
     SELECT array_agg(s.id) AS ids
     FROM (
-        SELECT m.id FROM {s}mail m
+        SELECT m.id FROM {s}inbox m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) < (w.origin, w.below)
         ORDER BY m.origin, m.id
         LIMIT w.below - w.first
@@ -104,7 +104,7 @@ CROSS JOIN LATERAL (
 -- name: uncut
 -- Return rows of all queues in order of ids, without bytes; some may lie in pages already.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CAST(NULL AS bytea)
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
@@ -112,7 +112,7 @@ LIMIT :limit
 -- name: heaps
 -- Return the bytes of rows, and facts about their messages.
 SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 
 -- name: heaps (postgres)
@@ -125,7 +125,7 @@ CROSS JOIN LATERAL (
 -- name: heaps_in_ranges
 -- Return the bytes of the first rows of ranges of ids, and facts about their messages.
 SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
@@ -145,7 +145,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT m.id, m.heap, timestamptz_send(m.sent_at) AS at, m.size, m.items, m.lengths, m.attributes,
                m.items = 1 AND m.lengths = '' AND m.attributes = '' AND octet_length(m.heap) = m.size AS plain
-        FROM {s}mail m
+        FROM {s}inbox m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
         ORDER BY m.origin, m.id
         LIMIT w.rows
@@ -157,7 +157,7 @@ CROSS JOIN LATERAL (
 SELECT w.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
 FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
-    SELECT * FROM {s}mail m
+    SELECT * FROM {s}inbox m
     WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
     ORDER BY m.origin, m.id
     LIMIT w.rows
@@ -171,13 +171,13 @@ SELECT d.origin, d.id, d.heap, d.sent_at, d.size, d.items, d.lengths, d.attribut
 SELECT d.origin, d.id, d.heap, d.sent_at, d.size, d.items, d.lengths, d.attributes
 FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
--- name: mail_attributes
+-- name: inbox_attributes
 -- Return the attributes that senders set on rows; skip rows without any.
 SELECT m.origin, m.id, m.attributes
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id AND m.attributes <> x''
 
--- name: mail_attributes (postgres)
+-- name: inbox_attributes (postgres)
 SELECT m.origin, m.id, m.attributes
 FROM {each origin text[], id bigint[]}
 CROSS JOIN LATERAL (
@@ -185,38 +185,38 @@ CROSS JOIN LATERAL (
 ) m
 WHERE m.attributes <> ''
 
--- name: mail_attributes_in_ranges
+-- name: attributes_in_ranges
 -- Return the attributes of the first rows of ranges of ids, those of rows without any included.
 SELECT m.origin, m.id, m.attributes
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
 
--- name: mail_attributes_in_ranges (postgres)
+-- name: attributes_in_ranges (postgres)
 SELECT w.origin, r.*
 FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
     SELECT array_agg(m.id), array_agg(m.attributes)
     FROM (
-        SELECT m.id, m.attributes FROM {s}mail m
+        SELECT m.id, m.attributes FROM {s}inbox m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
         ORDER BY m.origin, m.id
         LIMIT w.rows
     ) m
 ) r
 
--- name: mail_facts
+-- name: inbox_facts
 -- Return the number of messages and of bytes of rows.
-SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}mail m WHERE m.ring = :ring AND m.id = :id
+SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}inbox m WHERE m.ring = :ring AND m.id = :id
 
--- name: mail_facts (postgres)
+-- name: inbox_facts (postgres)
 SELECT m.id, m.ring, m.origin, m.items, m.size
-FROM {s}mail m WHERE m.ring = :ring AND m.id = ANY(:id::bigint[])
+FROM {s}inbox m WHERE m.ring = :ring AND m.id = ANY(:id::bigint[])
 
 -- name: sent_at
 -- Return when rows were sent.
-SELECT m.origin, m.id, m.sent_at FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
+SELECT m.origin, m.id, m.sent_at FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 
 -- name: sent_at (postgres)
 SELECT m.origin, m.id, {at m.sent_at}
@@ -228,7 +228,7 @@ CROSS JOIN LATERAL (
 -- name: sent_at_in_ranges
 -- Return when the first rows of ranges of ids were sent.
 SELECT m.origin, m.id, m.sent_at
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
@@ -239,7 +239,7 @@ FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
     SELECT array_agg(m.id), array_agg({at m.sent_at})
     FROM (
-        SELECT m.id, m.sent_at FROM {s}mail m
+        SELECT m.id, m.sent_at FROM {s}inbox m
         WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
         ORDER BY m.origin, m.id
         LIMIT w.rows
@@ -251,7 +251,7 @@ CROSS JOIN LATERAL (
 SELECT m.origin, m.id, m.sent_at, (
     SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
 )
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
 
 -- name: arrivals (postgres)
@@ -266,7 +266,7 @@ CROSS JOIN LATERAL (
 -- name: news_by_id
 -- Return queues that are not ready and have rows in a range of ids, with the first id of each.
 SELECT m.origin, min(m.id)
-FROM {s}mail m
+FROM {s}inbox m
 LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
 WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
   AND b.ticket IS NULL AND m.id >= coalesce(b.floor, 0)
@@ -281,7 +281,7 @@ FROM (
     FROM (
         SELECT s.origin, array_agg(s.id) AS ids
         FROM (
-            SELECT m.origin, m.id FROM {s}mail m
+            SELECT m.origin, m.id FROM {s}inbox m
             WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
             ORDER BY m.id
         ) s
@@ -298,7 +298,7 @@ ORDER BY 2
 -- part: unready_of_walk
 -- The queues of `walk` that are not ready, with the first id of each that lies in no page.
 SELECT w.origin,
-       (SELECT min(m.id) FROM {s}mail m
+       (SELECT min(m.id) FROM {s}inbox m
         WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(
             (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1), 0)) AS first
 FROM walk w
@@ -309,9 +309,9 @@ WHERE w.origin IS NOT NULL
 -- Return queues between two names that are not ready and have rows, with the first id of each.
 -- The recursion steps from queue to queue along the index instead of reading all rows.
 WITH RECURSIVE walk(origin) AS (
-    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > :after AND m.origin < :below
+    SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin < :below
     UNION ALL
-    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin AND m.origin < :below)
+    SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin AND m.origin < :below)
     FROM walk
     WHERE walk.origin IS NOT NULL
 )
@@ -320,11 +320,11 @@ WITH RECURSIVE walk(origin) AS (
 -- name: news_by_origin (postgres)
 -- The recursion steps through many ranges of names at once.
 WITH RECURSIVE walk(origin, below) AS (
-    SELECT (SELECT min(m.origin) FROM {s}mail m
+    SELECT (SELECT min(m.origin) FROM {s}inbox m
             WHERE m.ring = :ring AND m.origin > w.after AND m.origin < w.below), w.below
     FROM {each after text[], below text[]}
     UNION ALL
-    SELECT (SELECT min(m.origin) FROM {s}mail m
+    SELECT (SELECT min(m.origin) FROM {s}inbox m
             WHERE m.ring = :ring AND m.origin > walk.origin AND m.origin < walk.below), walk.below
     FROM walk
     WHERE walk.origin IS NOT NULL
@@ -336,14 +336,14 @@ WITH RECURSIVE walk(origin, below) AS (
 -- The range contains rows of all rings, because SQLite keeps no index by ring and id.
 SELECT s.origin, min(CASE WHEN s.ring = :ring AND b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END),
        max(s.id)
-FROM (SELECT m.ring, m.id, m.origin FROM {s}mail m WHERE m.id >= :start ORDER BY m.id LIMIT :limit) s
+FROM (SELECT m.ring, m.id, m.origin FROM {s}inbox m WHERE m.id >= :start ORDER BY m.id LIMIT :limit) s
 LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = s.origin
 GROUP BY s.origin
 
 -- name: newcomers (postgres)
 -- The range contains rows of this ring only.
 SELECT s.origin, min(CASE WHEN b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END), max(s.id)
-FROM (SELECT m.id, m.origin FROM {s}mail m WHERE m.ring = :ring AND m.id >= :start ORDER BY m.id LIMIT :limit) s
+FROM (SELECT m.id, m.origin FROM {s}inbox m WHERE m.ring = :ring AND m.id >= :start ORDER BY m.id LIMIT :limit) s
 LEFT JOIN LATERAL (
     SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = s.origin ORDER BY k.age LIMIT 1
 ) b ON true
@@ -353,31 +353,31 @@ GROUP BY s.origin
 -- Return the queues of the ring's rows in a bounded range of ids.
 -- The range contains rows of all rings, because SQLite keeps no index by ring and id.
 SELECT n.origin, n.id
-FROM (SELECT m.ring, m.origin, m.id FROM {s}mail m WHERE m.id > :after ORDER BY m.id LIMIT :limit) n
+FROM (SELECT m.ring, m.origin, m.id FROM {s}inbox m WHERE m.id > :after ORDER BY m.id LIMIT :limit) n
 WHERE n.ring = :ring
 ORDER BY n.id
 
 -- name: first_news (postgres)
 -- The range contains rows of this ring only.
 SELECT m.origin, m.id
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
--- name: next_mail
+-- name: next_inbox_rows
 -- Return the sizes of the next rows of all rings in order of ids.
-SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}mail m WHERE m.id > :after ORDER BY m.id LIMIT :limit
+SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}inbox m WHERE m.id > :after ORDER BY m.id LIMIT :limit
 
--- name: next_mail (postgres)
+-- name: next_inbox_rows (postgres)
 -- Return the sizes of the next rows of one ring.
 SELECT m.id, m.ring, m.origin, m.items, m.size
-FROM {s}mail m
+FROM {s}inbox m
 WHERE m.ring = :ring AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
--- part: first_mails_alike
+-- part: first_inbox_rows_alike
 -- Groups of first rows `g`: rows that are alike are one row, with their origins and ids as lists. A row with attributes, and
 -- one of a queue with rows in processed pages, is a group of its own.
 GROUP BY g.wake_at > :now, g.messages, g.ahead, g.whole, g.size, g.items, g.more, g.lengths, g.attributes,
@@ -389,19 +389,19 @@ SELECT array_agg(r.origin) AS origins, array_agg(r.id) AS ids, array_agg(r.size)
        array_agg(r.more) AS more, array_agg(r.lengths) AS lengths, array_agg(r.attributes) AS attributes,
        max(r.origin) AS last, count(*) AS rows, count(DISTINCT r.origin) AS queues
 
--- name: first_mails
+-- name: first_inbox_rows
 -- Return the first row of each queue that is not ready and has rows, in groups, and whether it is the queue's only row.
 -- The recursion steps from queue to queue along the index.
 WITH RECURSIVE walk(origin) AS (
-    SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring
+    SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring
     UNION ALL
-    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin)
+    SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin)
     FROM walk
     WHERE walk.origin IS NOT NULL
 ), news AS (
     SELECT w.origin, coalesce(b.wake_at, 0) AS wake_at, coalesce(b.messages, 0) AS messages,
            coalesce(length(b.ahead), 0) AS ahead,
-           (SELECT min(m.id) FROM {s}mail m
+           (SELECT min(m.id) FROM {s}inbox m
             WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
     FROM walk w
     LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
@@ -411,15 +411,15 @@ SELECT g.wake_at > :now, g.messages, g.ahead, g.whole, g.size, g.items, g.more, 
        group_concat(g.origin, char(10)), group_concat(g.id, char(10))
 FROM (
     SELECT n.origin, n.wake_at, n.messages, n.ahead,
-           (SELECT max(l.id) FROM {s}mail l WHERE l.ring = :ring AND l.origin = n.origin) = m.id AS whole,
+           (SELECT max(l.id) FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin) = m.id AS whole,
            m.id, m.size, m.items, m.more, m.lengths, m.attributes
     FROM news n
-    JOIN {s}mail m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
+    JOIN {s}inbox m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
     LIMIT :limit
 ) g
-{part first_mails_alike}
+{part first_inbox_rows_alike}
 
--- name: first_mails (postgres)
+-- name: first_inbox_rows (postgres)
 -- The walk reads batches of rows: large ones while most rows are of different queues, else two rows of each queue. A batch
 -- begins behind the last queue of the one before. The row after the first one of a queue shows whether it is the only one.
 -- Only a queue with rows below its floor, and the last one of a batch, need another look. Lookups by LIMIT 1 keep the
@@ -429,7 +429,7 @@ WITH RECURSIVE walk AS (
         {part first_batch}
         FROM (
             SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
-            FROM {s}mail m WHERE m.ring = :ring ORDER BY m.origin, m.id LIMIT 16
+            FROM {s}inbox m WHERE m.ring = :ring ORDER BY m.origin, m.id LIMIT 16
         ) r
     ) f
     UNION ALL
@@ -442,7 +442,7 @@ WITH RECURSIVE walk AS (
         {part first_batch}
         FROM (
             SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
-            FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.last ORDER BY m.origin, m.id LIMIT s.most
+            FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.last ORDER BY m.origin, m.id LIMIT s.most
         ) r
     ) n
     WHERE walk.rows = walk.most
@@ -469,7 +469,7 @@ FROM (
     SELECT f.origin, coalesce(f.wake_at, 0) AS wake_at, coalesce(f.messages, 0) AS messages,
            coalesce(length(f.ahead), 0) AS ahead,
            coalesce(f.whole, (
-               SELECT true FROM {s}mail l WHERE l.ring = :ring AND l.origin = f.origin AND l.id > f.id LIMIT 1
+               SELECT true FROM {s}inbox l WHERE l.ring = :ring AND l.origin = f.origin AND l.id > f.id LIMIT 1
            ) IS NULL) AS whole,
            f.id, f.size, f.items, f.more, f.lengths, f.attributes
     FROM (
@@ -479,21 +479,21 @@ FROM (
         FROM news n
         CROSS JOIN LATERAL (
             SELECT l.origin, l.id, l.size, l.items, l.more, l.lengths, l.attributes
-            FROM {s}mail l WHERE l.ring = :ring AND l.origin = n.origin AND l.id >= n.floor ORDER BY l.id LIMIT 1
+            FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin AND l.id >= n.floor ORDER BY l.id LIMIT 1
         ) m
         WHERE n.id < n.floor
     ) f
     LIMIT :limit
 ) g
-{part first_mails_alike}
+{part first_inbox_rows_alike}
 
--- name: mail_origins_from
+-- name: inbox_origins_from
 -- Return names of queues with rows, after a name.
 -- The recursion steps from queue to queue along the index.
 WITH RECURSIVE walk(origin, place) AS (
-    SELECT min(m.origin), 1 FROM {s}mail m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
+    SELECT min(m.origin), 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
     UNION ALL
-    SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = :ring AND m.origin > walk.origin), walk.place + 1
+    SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin), walk.place + 1
     FROM walk
     WHERE walk.origin IS NOT NULL AND walk.origin < :below AND walk.place < :limit
 )
@@ -502,39 +502,39 @@ SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :be
 -- name: pulse
 -- Return the newest row's id, the time of the latest set-aside message, and when the first delayed row is due.
 -- The plus makes SQLite look at the newest row first instead of reading all rows of the ring by another index.
-SELECT coalesce((SELECT m.id FROM {s}mail m WHERE +m.ring = :ring AND m.id > 0 ORDER BY m.id DESC LIMIT 1), 0),
-       coalesce((SELECT max(a.at) FROM {s}aside a WHERE a.ring = :ring), 0),
+SELECT coalesce((SELECT m.id FROM {s}inbox m WHERE +m.ring = :ring AND m.id > 0 ORDER BY m.id DESC LIMIT 1), 0),
+       coalesce((SELECT max(a.at) FROM {s}set_aside a WHERE a.ring = :ring), 0),
        (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
 
 -- name: pulse (postgres)
-SELECT coalesce((SELECT max(m.id) FROM {s}mail m WHERE m.ring = :ring), 0),
-       coalesce((SELECT max(a.at) FROM {s}aside a WHERE a.ring = :ring), 0),
+SELECT coalesce((SELECT max(m.id) FROM {s}inbox m WHERE m.ring = :ring), 0),
+       coalesce((SELECT max(a.at) FROM {s}set_aside a WHERE a.ring = :ring), 0),
        (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
 
--- name: mail_ids
+-- name: inbox_ids
 -- Return which of these ids exist, delayed or not.
-SELECT m.id FROM {s}mail m WHERE m.id = :mail UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = :mail
+SELECT m.id FROM {s}inbox m WHERE m.id = :inbox_row UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = :inbox_row
 
--- name: mail_ids (postgres)
-SELECT m.id FROM {s}mail m WHERE m.id = ANY(:mail::bigint[])
-UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = ANY(:mail::bigint[])
+-- name: inbox_ids (postgres)
+SELECT m.id FROM {s}inbox m WHERE m.id = ANY(:inbox_row::bigint[])
+UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = ANY(:inbox_row::bigint[])
 
--- name: mail_blobs
+-- name: inbox_blobs
 -- Return rows that refer to external payloads.
-SELECT d.id, d.origin, d.attributes FROM {s}mail d
+SELECT d.id, d.origin, d.attributes FROM {s}inbox d
 WHERE d.ring = :ring AND d.attributes <> x'' AND instr(d.attributes, CAST('"blobs":{' AS BLOB))
 
--- name: mail_blobs (postgres)
-SELECT d.id, d.origin, d.attributes FROM {s}mail d
+-- name: inbox_blobs (postgres)
+SELECT d.id, d.origin, d.attributes FROM {s}inbox d
 WHERE d.ring = :ring AND d.attributes <> '' AND position('"blobs":{'::bytea IN d.attributes) > 0
 
--- name: delete_mail
+-- name: delete_inbox_rows
 -- Delete rows that no page needs. Requires the ring lock.
-DELETE FROM {s}mail
+DELETE FROM {s}inbox
 WHERE ring = :ring AND origin = :origin AND id = :id
 
--- name: delete_mail (postgres)
-DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
+-- name: delete_inbox_rows (postgres)
+DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
     SELECT f.ctid
     FROM {each origin text[], id bigint[]}
     CROSS JOIN LATERAL (
@@ -545,20 +545,20 @@ DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
 -- name: delete_range
 -- Delete all rows of a range of ids, if it contains as many as the caller knows, and so no others. Requires the ring
 -- lock.
-DELETE FROM {s}mail
+DELETE FROM {s}inbox
 WHERE ring = :ring AND origin = :origin AND id BETWEEN :first AND :last AND :rows = (
-    SELECT count(*) FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
+    SELECT count(*) FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 )
 
 -- name: delete_range (postgres)
--- One row too many shows that the range contains others. The limit has the same reason as in `mail_between`.
-DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
+-- One row too many shows that the range contains others. The limit has the same reason as in `inbox_between`.
+DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
     SELECT unnest(f.rows)
     FROM {each origin text[], first bigint[], last bigint[], rows int[]}
     CROSS JOIN LATERAL (
         SELECT array_agg(s.ctid) AS rows
         FROM (
-            SELECT m.ctid FROM {s}mail m
+            SELECT m.ctid FROM {s}inbox m
             WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
             ORDER BY m.origin, m.id
             LIMIT w.rows + 1
@@ -567,19 +567,19 @@ DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
     WHERE cardinality(f.rows) = w.rows
 ))
 
--- name: delete_shared_mail
+-- name: delete_shared_inbox_rows
 -- Delete rows at the edge of a deleted page, unless a neighbouring page still holds a part of them. A row is at most a
 -- page's worth, so it lies in three pages at most, and at an edge of each. The test looks at edges only: a row that was
 -- committed late has a smaller id than rows that were cut before it. Requires the ring lock.
-DELETE FROM {s}mail
+DELETE FROM {s}inbox
 WHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (
     SELECT 1 FROM {s}page p
     WHERE p.ring = :ring AND p.origin = :origin AND p.page BETWEEN :page - 2 AND :page + 2
-      AND :id IN (p.first_mail, p.last_mail)
+      AND :id IN (p.first_row, p.last_row)
 )
 
--- name: delete_shared_mail (postgres)
-DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
+-- name: delete_shared_inbox_rows (postgres)
+DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
     SELECT f.ctid
     FROM {each origin text[], id bigint[], page bigint[]}
     CROSS JOIN LATERAL (
@@ -588,7 +588,7 @@ DELETE FROM {s}mail WHERE ctid = ANY(ARRAY(
     WHERE (
         SELECT true FROM {s}page p
         WHERE p.ring = :ring AND p.origin = w.origin AND p.page BETWEEN w.page - 2 AND w.page + 2
-          AND w.id IN (p.first_mail, p.last_mail)
+          AND w.id IN (p.first_row, p.last_row)
         LIMIT 1
     ) IS NULL
 ))
@@ -611,10 +611,10 @@ WHERE d.ring = :ring AND d.origin = :origin AND position(CAST(:mark AS bytea) IN
 
 -- name: joined_from
 -- Return the row of such a message that has joined its queue again. Reads all rows of the queue.
-SELECT m.id FROM {s}mail m WHERE m.ring = :ring AND m.origin = :origin AND instr(m.attributes, :mark) LIMIT 1
+SELECT m.id FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND instr(m.attributes, :mark) LIMIT 1
 
 -- name: joined_from (postgres)
-SELECT m.id FROM {s}mail m
+SELECT m.id FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND position(CAST(:mark AS bytea) IN m.attributes) > 0 LIMIT 1
 
 -- part: first_due
@@ -631,19 +631,19 @@ SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM (
 JOIN {s}delayed d ON d.id = f.id
 WHERE f.earlier < :most_size ORDER BY d.due, d.id
 
--- name: due_mail
+-- name: due_rows
 -- Return due rows of these queues, without bytes.
 SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
 WHERE d.ring = :ring AND d.due <= :now AND d.origin = :origin ORDER BY d.due, d.id
 
--- name: due_mail (postgres)
+-- name: due_rows (postgres)
 SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
 WHERE d.ring = :ring AND d.due <= :now AND d.origin = ANY(:origin::text[]) ORDER BY d.due, d.id
 
 -- name: promote_due
 -- Move due rows into their queues as if they were sent now; `delete_due` completes the move. Messages that waited aside
 -- keep their time of sending.
-INSERT INTO {s}mail (id, sent_at, size, items, ring, more, origin, lengths, attributes, heap)
+INSERT INTO {s}inbox (id, sent_at, size, items, ring, more, origin, lengths, attributes, heap)
 SELECT :id, coalesce(d.sent_at, {clock}), d.size, d.items, d.ring, d.more, d.origin, d.lengths, d.attributes, d.heap
 FROM {s}delayed d
 WHERE d.id = :was
@@ -655,7 +655,7 @@ WITH first AS (
 ), due AS (
     DELETE FROM {s}delayed d USING first f WHERE d.id = f.id AND f.earlier < :most_size RETURNING d.*
 )
-INSERT INTO {s}mail (sent_at, size, items, ring, more, origin, lengths, attributes, heap, refers)
+INSERT INTO {s}inbox (sent_at, size, items, ring, more, origin, lengths, attributes, heap, refers)
 SELECT coalesce('epoch'::timestamptz + sent_at * interval '1 microsecond', now()), size, items, ring, more, origin,
        lengths, attributes, heap, attributes <> ''
 FROM due ORDER BY due, id

@@ -10,7 +10,7 @@ ON CONFLICT (ring, block) DO NOTHING
 WITH drawn AS MATERIALIZED (
     SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{s}id_seq') END AS id
 ), counted AS (
-    UPDATE {s}state SET blocks = blocks + 1, oldest_block = coalesce({part first_live}, (SELECT d.id FROM drawn d))
+    UPDATE {s}ring_state SET blocks = blocks + 1, oldest_block = coalesce({part first_live}, (SELECT d.id FROM drawn d))
     WHERE {part newest}
     RETURNING blocks
 )

@@ -36,50 +36,50 @@ SELECT count(*), string_agg(n.origin, E'\n') FROM (
 
 -- name: lock_standing
 -- Return the settings of an origin, and let no other transaction change them.
-INSERT INTO {s}standing AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)
+INSERT INTO {s}setting AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)
 ON CONFLICT (ring, origin) DO UPDATE SET settings = t.settings
 RETURNING settings
 
--- name: set_standing
+-- name: set_setting
 -- Write the settings of an origin.
-INSERT INTO {s}standing (ring, origin, settings, guaranteed) VALUES (:ring, :origin, {json settings}, :guaranteed)
+INSERT INTO {s}setting (ring, origin, settings, guaranteed) VALUES (:ring, :origin, {json settings}, :guaranteed)
 ON CONFLICT (ring, origin) DO UPDATE SET settings = excluded.settings, guaranteed = excluded.guaranteed
 
--- name: standings
+-- name: settings
 -- Return the settings of these origins and groups.
-SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = :origin
+SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = :origin
 
--- name: standings (postgres)
-SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring AND t.origin = ANY(:origin::text[])
+-- name: settings (postgres)
+SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ANY(:origin::text[])
 
--- name: all_standings
+-- name: all_settings
 -- Return the settings of all origins and groups.
-SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring
+SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring
 
 -- name: differently_ordered
 -- Return the number of origins with settings, at most `limit`, and one list of those whose own order setting is not the
 -- given one.
 SELECT count(*), group_concat(CASE WHEN json_extract(n.settings, '$.ordered') <> :ordered THEN n.origin END, char(10))
-FROM (SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring ORDER BY t.origin LIMIT :limit) n
+FROM (SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring ORDER BY t.origin LIMIT :limit) n
 
 -- name: differently_ordered (postgres)
 SELECT count(*), string_agg(n.origin, E'\n') FILTER (WHERE (n.settings ->> 'ordered')::boolean <> :ordered)
-FROM (SELECT t.origin, t.settings FROM {s}standing t WHERE t.ring = :ring ORDER BY t.origin LIMIT :limit) n
+FROM (SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring ORDER BY t.origin LIMIT :limit) n
 
--- name: branches
+-- name: groups
 -- Return the groups of a ring with paths.
-SELECT g.path, g.deficit, g.level, g.owed FROM {s}branch g WHERE g.ring = :ring ORDER BY g.path
+SELECT g.path, g.deficit, g.level, g.owed FROM {s}origin_group g WHERE g.ring = :ring ORDER BY g.path
 
 -- name: save_branch
 -- Write groups; add to the stored deficit, which others may have charged since. Requires the ring lock.
-INSERT INTO {s}branch (ring, path, deficit, level, owed) VALUES (:ring, :path, :deficit, :level, :owed)
+INSERT INTO {s}origin_group (ring, path, deficit, level, owed) VALUES (:ring, :path, :deficit, :level, :owed)
 ON CONFLICT (ring, path) DO UPDATE SET
     deficit = deficit + :delta,
     level = min(level, excluded.level),
     owed = excluded.owed
 
 -- name: save_branch (postgres)
-INSERT INTO {s}branch AS g (ring, path, deficit, level, owed)
+INSERT INTO {s}origin_group AS g (ring, path, deficit, level, owed)
 SELECT :ring, w.path, w.deficit, w.level, w.owed
 FROM {each path text[], deficit bigint[], level bigint[], owed text[]}
 ON CONFLICT (ring, path) DO UPDATE SET
@@ -91,7 +91,7 @@ ON CONFLICT (ring, path) DO UPDATE SET
 
 -- name: forget_branches
 -- Delete the groups of a ring: paths were switched on or off. Requires the ring lock.
-DELETE FROM {s}branch WHERE ring = :ring
+DELETE FROM {s}origin_group WHERE ring = :ring
 
 -- name: measure
 -- Return what was measured of processors' work, of one processor if given.

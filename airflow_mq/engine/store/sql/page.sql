@@ -24,7 +24,7 @@ CROSS JOIN LATERAL (
 -- Write pages. Requires the ring lock.
 INSERT INTO {s}page {
     rows ring, origin text[], page bigint[], items int[], used int[], first_index int[], remaining int[],
-    remaining_size bigint[], kept int[], first_mail bigint[], last_mail bigint[], slices bytea[], lengths bytea[],
+    remaining_size bigint[], set_aside int[], first_row bigint[], last_row bigint[], slices bytea[], lengths bytea[],
     marks bytea[], notes bytea[]
 }
 ON CONFLICT (ring, origin, page) DO UPDATE SET
@@ -33,9 +33,9 @@ ON CONFLICT (ring, origin, page) DO UPDATE SET
     first_index = excluded.first_index,
     remaining = excluded.remaining,
     remaining_size = excluded.remaining_size,
-    kept = excluded.kept,
-    first_mail = excluded.first_mail,
-    last_mail = excluded.last_mail,
+    set_aside = excluded.set_aside,
+    first_row = excluded.first_row,
+    last_row = excluded.last_row,
     slices = excluded.slices,
     lengths = excluded.lengths,
     marks = excluded.marks,
@@ -66,14 +66,14 @@ GROUP BY f.wake_at > :now, f.messages > :counted, f.whole, f.items, f.first_inde
 -- Return the first waiting page of each ready book, in groups, and whether the book has no message elsewhere.
 SELECT f.wake_at > :now, f.messages > :counted, f.whole, f.items, f.first_index, f.lengths, f.marks,
        CASE WHEN f.alone THEN f.page END, CASE WHEN f.alone THEN f.slices END, CASE WHEN f.alone THEN f.notes END,
-       group_concat(f.origin, char(10)), group_concat(f.first_mail, char(10))
+       group_concat(f.origin, char(10)), group_concat(f.first_row, char(10))
 FROM (
     SELECT b.origin, b.wake_at, b.messages,
            p.page = b.end_page - 1 AND b.ahead = x'' AND NOT EXISTS (
-               SELECT 1 FROM {s}mail m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor
+               SELECT 1 FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor
            ) AS whole,
-           p.page, p.items, p.first_index, p.first_mail, p.slices, p.lengths, p.marks, p.notes,
-           p.notes <> x'' OR (p.first_mail < p.last_mail AND (p.first_index > 0 OR p.marks <> x'')) AS alone
+           p.page, p.items, p.first_index, p.first_row, p.slices, p.lengths, p.marks, p.notes,
+           p.notes <> x'' OR (p.first_row < p.last_row AND (p.first_index > 0 OR p.marks <> x'')) AS alone
     FROM {s}book b
     JOIN {s}page p ON p.rowid = (
         SELECT q.rowid FROM {s}page q
@@ -90,14 +90,14 @@ FROM (
 -- name: first_pages (postgres)
 SELECT f.wake_at > :now, f.messages > :counted, f.whole, f.items, f.first_index, f.lengths, f.marks,
        CASE WHEN f.alone THEN f.page END, CASE WHEN f.alone THEN f.slices END, CASE WHEN f.alone THEN f.notes END,
-       string_agg(f.origin, E'\n'), string_agg(f.first_mail::text, E'\n')
+       string_agg(f.origin, E'\n'), string_agg(f.first_row::text, E'\n')
 FROM (
     SELECT b.origin, b.wake_at, b.messages,
            p.page = b.end_page - 1 AND b.ahead = '' AND (
-               SELECT true FROM {s}mail m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
+               SELECT true FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
            ) IS NULL AS whole,
-           p.page, p.items, p.first_index, p.first_mail, p.slices, p.lengths, p.marks, p.notes,
-           p.notes <> '' OR (p.first_mail < p.last_mail AND (p.first_index > 0 OR p.marks <> '')) AS alone
+           p.page, p.items, p.first_index, p.first_row, p.slices, p.lengths, p.marks, p.notes,
+           p.notes <> '' OR (p.first_row < p.last_row AND (p.first_index > 0 OR p.marks <> '')) AS alone
     FROM {s}book b
     CROSS JOIN LATERAL (
         SELECT * FROM {s}page q
@@ -111,12 +111,12 @@ FROM (
 ) f
 {part first_pages_alike}
 
--- name: kept_pages
+-- name: pages_with_set_aside
 -- Return pages with set-aside messages, from a queue and page on.
 SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
        p.slices, p.lengths, p.marks, p.notes
 FROM {s}page p
-WHERE p.ring = :ring AND p.kept > 0 AND (p.origin, p.page) >= (:origin, :page)
+WHERE p.ring = :ring AND p.set_aside > 0 AND (p.origin, p.page) >= (:origin, :page)
   AND (CAST(:only AS text) IS NULL OR p.origin = :only)
 ORDER BY p.origin, p.page
 LIMIT :limit
@@ -126,12 +126,12 @@ LIMIT :limit
 SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
        p.slices, p.lengths, p.marks, p.notes
 FROM {s}page p
-WHERE p.ring = :ring AND p.kept > 0 AND (p.origin, p.page) >= (:origin, :page)
+WHERE p.ring = :ring AND p.set_aside > 0 AND (p.origin, p.page) >= (:origin, :page)
   AND p.origin <= :last
-  AND p.kept > (SELECT count(*) FROM {s}aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+  AND p.set_aside > (SELECT count(*) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
 ORDER BY p.origin, p.page
 LIMIT :limit
 
 -- name: sweep_pages
 -- Set aside all remaining messages of swept pages. Requires the ring lock.
-UPDATE {s}page SET kept = remaining WHERE ring = :ring AND origin = :origin AND page >= :first
+UPDATE {s}page SET set_aside = remaining WHERE ring = :ring AND origin = :origin AND page >= :first

@@ -35,16 +35,16 @@ DELETE FROM {s}upload WHERE id = :id AND until <= :now
 
 -- name: hold_blob
 -- Keep a blob until a time, if it exists.
-INSERT INTO {s}blob_use (mail, place, hash, until) SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash
+INSERT INTO {s}blob_use (inbox_row, place, hash, until) SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash
 
 -- name: hold_blob (postgres)
 -- Share its row with all transactions except the sweep.
-INSERT INTO {s}blob_use (mail, place, hash, until)
+INSERT INTO {s}blob_use (inbox_row, place, hash, until)
 SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash FOR KEY SHARE
 
 -- name: drop_hold
 -- End a hold on a blob.
-UPDATE {s}blob_use SET until = 0 WHERE mail = :id AND until > 0
+UPDATE {s}blob_use SET until = 0 WHERE inbox_row = :id AND until > 0
 
 -- name: share_blobs
 -- Return which of these blobs exist.
@@ -56,12 +56,12 @@ SELECT b.hash FROM {s}blob b WHERE b.hash = ANY(:hash::text[]) ORDER BY b.hash F
 
 -- name: release_blobs
 -- End the uses of blobs by deleted messages. Requires the ring lock.
-UPDATE {s}blob_use SET until = 0 WHERE mail = :mail AND place = :place AND until IS NULL
+UPDATE {s}blob_use SET until = 0 WHERE inbox_row = :inbox_row AND place = :place AND until IS NULL
 
 -- name: release_blobs (postgres)
 UPDATE {s}blob_use d SET until = 0
-FROM {each mail bigint[], place int[]}
-WHERE d.mail = w.mail AND d.place = w.place AND d.until IS NULL
+FROM {each inbox_row bigint[], place int[]}
+WHERE d.inbox_row = w.inbox_row AND d.place = w.place AND d.until IS NULL
 
 -- name: past_uses
 -- Return blobs with a use that has ended.
@@ -129,4 +129,4 @@ FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
 
 -- name: all_uses
 -- Return every use of a blob.
-SELECT u.mail, u.place, u.hash, u.until FROM {s}blob_use u
+SELECT u.inbox_row, u.place, u.hash, u.until FROM {s}blob_use u

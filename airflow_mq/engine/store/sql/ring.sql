@@ -6,7 +6,7 @@ ring = :ring
 
 -- part: newest (postgres)
 -- Read past no older version of the row. The newest one may belong to a transaction that ends while this one waits.
-ring = :ring AND age <= (SELECT n.age FROM {s}state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
+ring = :ring AND age <= (SELECT n.age FROM {s}ring_state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
 -- part: state_columns
 -- The state of a ring `s`; SQLite needs no marks.
@@ -25,12 +25,12 @@ coalesce(pg_catalog.pg_sequence_last_value('{s}id_seq'), 0)
 
 -- name: ring_by_name
 -- Return a ring by name, the database's clock in microseconds, and how many recorded ends are to be applied.
-SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}state s WHERE s.ring = r.id)
+SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id)
 FROM {s}ring r
 WHERE r.name = :name
 
 -- name: ring_by_name (postgres)
-SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}state s WHERE s.ring = r.id ORDER BY s.age LIMIT 1)
+SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id ORDER BY s.age LIMIT 1)
 FROM {s}ring r
 WHERE r.name = :name
 
@@ -54,7 +54,7 @@ INSERT INTO {s}ring (name, config) VALUES (:name, {json config}) ON CONFLICT DO 
 
 -- name: insert_state
 -- Create the state of a new ring.
-INSERT INTO {s}state (ring) VALUES (:ring)
+INSERT INTO {s}ring_state (ring) VALUES (:ring)
 
 -- name: change_ring
 -- Replace the settings of a ring. Requires the ring lock.
@@ -82,18 +82,18 @@ WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 -- Return the state of a ring for readers, without the token of its lease.
 SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
        s.high_place, s.ends, s.blocks
-FROM {s}state s WHERE s.ring = :ring
+FROM {s}ring_state s WHERE s.ring = :ring
 
 -- name: state (postgres)
 SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
        s.high_place, s.ends, s.blocks
-FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+FROM {s}ring_state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
 
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
 SELECT {part state_columns},
        r.config, (SELECT last FROM {s}counter), (SELECT max(version) FROM {s}migration)
-FROM {s}state s
+FROM {s}ring_state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
 
@@ -102,7 +102,7 @@ WHERE s.ring = :ring
 -- The last id is read before the next statement takes its snapshot; only then can it serve as a mark. After a wait,
 -- PostgreSQL reads only the locked row again: `snapshot` reads all else, the settings included.
 SELECT {part state_columns}, {part last_drawn}
-FROM {s}state s
+FROM {s}ring_state s
 WHERE s.ring = :ring
 ORDER BY s.age
 LIMIT 1
@@ -111,7 +111,7 @@ FOR UPDATE
 -- name: try_lock_ring (postgres)
 -- Like `lock_ring`, but return no row if another transaction holds the ring lock.
 SELECT {part state_columns}, {part last_drawn}
-FROM {s}state s
+FROM {s}ring_state s
 WHERE s.ring = :ring
 ORDER BY s.age
 LIMIT 1
@@ -121,7 +121,7 @@ FOR UPDATE SKIP LOCKED
 -- Return the state of a ring for the process that leases it, without the ring lock.
 SELECT {part state_columns},
        r.config, (SELECT last FROM {s}counter), {clock}
-FROM {s}state s
+FROM {s}ring_state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
 
@@ -131,7 +131,7 @@ WHERE s.ring = :ring
 SELECT {part state_columns},
        r.config, {clock}, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint
-FROM {s}state s
+FROM {s}ring_state s
 JOIN {s}ring r ON r.id = s.ring
 WHERE s.ring = :ring
 ORDER BY s.age
@@ -139,62 +139,62 @@ LIMIT 1
 
 -- name: save_state
 -- Write the floors of a ring and count the change. Requires the ring lock.
-UPDATE {s}state
+UPDATE {s}ring_state
 SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor,
     look_place = :look_place, high_place = :high_place
 WHERE {part newest}
 
 -- name: save_state (postgres)
 -- Write the marks and the next age, too.
-UPDATE {s}state
+UPDATE {s}ring_state
 SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb, age = age - 1,
     look_place = :look_place, high_place = :high_place
 WHERE {part newest}
 
 -- name: lower_floor
 -- Lower the ticket floor below tickets that are now in use. Requires the ring lock.
-UPDATE {s}state SET ticket_floor = :ticket WHERE {part newest} AND ticket_floor > :ticket
+UPDATE {s}ring_state SET ticket_floor = :ticket WHERE {part newest} AND ticket_floor > :ticket
 
 -- name: take_lease
 -- Lease the ring to a process across transactions. Requires the ring lock.
-UPDATE {s}state
+UPDATE {s}ring_state
 SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wanted = false
 WHERE {part newest}
 
 -- name: take_lease (postgres)
 -- The commit of a lease does not wait for the disk. A server that crashes may forget the lease; then the holder's
 -- results are refused by its token, and its messages are tried again. Commits of results wait.
-UPDATE {s}state
+UPDATE {s}ring_state
 SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wanted = false
 WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
 
 -- name: want_lease
 -- Ask the process that leases a ring to give the lease back. Requires the ring lock.
-UPDATE {s}state SET lease_wanted = true WHERE {part newest}
+UPDATE {s}ring_state SET lease_wanted = true WHERE {part newest}
 
 -- name: want_lease (postgres)
 -- The commit does not wait for the disk: who asks will ask again.
-UPDATE {s}state SET lease_wanted = true
+UPDATE {s}ring_state SET lease_wanted = true
 WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
 
 -- name: renew_lease
 -- Extend the lease of a ring, if the process still has it.
-UPDATE {s}state SET lease_until = :until WHERE {part newest} AND lease_token = :token
+UPDATE {s}ring_state SET lease_until = :until WHERE {part newest} AND lease_token = :token
 
 -- name: drop_lease
 -- End the lease of a ring, if the process still has it.
-UPDATE {s}state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE {part newest} AND lease_token = :token
+UPDATE {s}ring_state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE {part newest} AND lease_token = :token
 
 -- name: counted_ends
 -- Return the number of recorded ends that are to be applied.
-SELECT s.ends FROM {s}state s WHERE s.ring = :ring
+SELECT s.ends FROM {s}ring_state s WHERE s.ring = :ring
 
 -- name: counted_ends (postgres)
-SELECT s.ends FROM {s}state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+SELECT s.ends FROM {s}ring_state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
 
 -- name: count_ends
 -- Change the number of recorded ends that are to be applied. Requires the ring lock.
-UPDATE {s}state SET ends = ends + :more WHERE {part newest}
+UPDATE {s}ring_state SET ends = ends + :more WHERE {part newest}
 
 -- name: fresh_ids
 -- Draw ids and return the last one.

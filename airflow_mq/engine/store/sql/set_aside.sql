@@ -4,14 +4,14 @@
 -- Set-aside messages of a range of queues, after an address.
 SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
        a.arrived_block
-FROM {s}aside a
+FROM {s}set_aside a
 WHERE a.ring = :ring AND (a.origin, a.page, a.item) > (:origin, :page, :item)
   AND a.origin <= :last AND (CAST(:reason AS text) IS NULL OR a.reason = :reason)
   AND a.arrived_at < :before
 
--- name: save_aside
+-- name: save_set_aside
 -- Record why messages were set aside. Requires the ring lock.
-INSERT INTO {s}aside {
+INSERT INTO {s}set_aside {
     rows ring, block bigint, at bigint, origin text[], page bigint[], item int[], id bytea[], size int[],
     weight bytea[], weight_limit bytea[], reason text[], arrived_at bigint[], arrived_block bigint[]
 }
@@ -28,14 +28,14 @@ ON CONFLICT (ring, origin, page, item) DO UPDATE SET
 -- Return why messages of these pages were set aside.
 SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
        a.arrived_block
-FROM {s}aside a
+FROM {s}set_aside a
 WHERE a.ring = :ring AND a.origin = :origin AND a.page = :page
 
 -- name: asides (postgres)
 SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
        a.arrived_block
 FROM {each origin text[], page bigint[]}
-JOIN {s}aside a ON a.ring = :ring AND a.origin = w.origin AND a.page = w.page
+JOIN {s}set_aside a ON a.ring = :ring AND a.origin = w.origin AND a.page = w.page
 
 -- name: asides_from
 -- Return set-aside messages in order of addresses.
@@ -57,21 +57,21 @@ LIMIT :limit
 ORDER BY a.origin, a.page, a.item
 LIMIT :limit
 
--- name: count_asides
+-- name: count_set_aside
 -- Return the number of set-aside messages, in at most `limit` pages.
-SELECT coalesce(CAST(sum(k.kept) AS bigint), 0)
-FROM (SELECT p.kept FROM {s}page p WHERE p.ring = :ring AND p.kept > 0 LIMIT :limit) k
+SELECT coalesce(CAST(sum(k.set_aside) AS bigint), 0)
+FROM (SELECT p.set_aside FROM {s}page p WHERE p.ring = :ring AND p.set_aside > 0 LIMIT :limit) k
 
 -- name: asides_by_queue
 -- Return the number and bytes of the set-aside messages of each queue, after a name. Pages before the window hold no
 -- others.
-SELECT p.origin, CAST(sum(p.kept) AS bigint), CAST(sum(CASE
+SELECT p.origin, CAST(sum(p.set_aside) AS bigint), CAST(sum(CASE
     WHEN p.page < b.begin_page THEN p.remaining_size
-    ELSE (SELECT sum(a.size) FROM {s}aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+    ELSE (SELECT sum(a.size) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
 END) AS bigint)
 FROM {s}page p
 JOIN {s}book b ON b.ring = p.ring AND b.origin = p.origin
-WHERE p.ring = :ring AND p.kept > 0 AND p.origin > :after
+WHERE p.ring = :ring AND p.set_aside > 0 AND p.origin > :after
 GROUP BY p.origin
 ORDER BY p.origin
 LIMIT :limit
@@ -79,14 +79,14 @@ LIMIT :limit
 -- name: beside
 -- Return the number of delayed messages and of set-aside messages of a ring.
 SELECT coalesce((SELECT CAST(sum(d.items) AS bigint) FROM {s}delayed d WHERE d.ring = :ring), 0),
-       coalesce((SELECT CAST(sum(p.kept) AS bigint) FROM {s}page p WHERE p.ring = :ring AND p.kept > 0), 0)
+       coalesce((SELECT CAST(sum(p.set_aside) AS bigint) FROM {s}page p WHERE p.ring = :ring AND p.set_aside > 0), 0)
 
 -- name: delete_aside
 -- Delete the records of messages that are no longer set aside. Requires the ring lock.
-DELETE FROM {s}aside
+DELETE FROM {s}set_aside
 WHERE ring = :ring AND origin = :origin AND page = :page AND item = :item
 
 -- name: delete_aside (postgres)
-DELETE FROM {s}aside d
+DELETE FROM {s}set_aside d
 USING {each origin text[], page bigint[], item int[]}
 WHERE d.ring = :ring AND d.origin = w.origin AND d.page = w.page AND d.item = w.item

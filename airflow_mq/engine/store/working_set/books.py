@@ -9,7 +9,7 @@ from ...rules.errors import StoreCorrupt
 from ...rules.priority import is_high, origin_of, told
 from ...rules.working_set import WorkingSet
 from .. import codec
-from ..rows import BookRow, standing_of
+from ..rows import BookRow, settings_of
 from .groups import GroupLoader
 from .inbox import Cut
 from .source import Source
@@ -78,11 +78,11 @@ class BookLoader:
                 f"the window of {told(origin)} goes from page {row.begin_page} to {row.end_page}, "
                 f"but it has {row.pages} pages"
             )
-        standing = standing_of(row.standing)
+        settings = settings_of(row.settings)
         if self.working_set.config.paths:
-            self.groups.standings.setdefault(origin_of(origin), standing)
-            standing = self.groups.bounded(origin, standing)
-        book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", standing)
+            self.groups.known.setdefault(origin_of(origin), settings)
+            settings = self.groups.bounded(origin, settings)
+        book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", settings)
         book.skipped = self._obstacle(row, book)
         self.working_set.books[origin] = book
         self.stored[origin] = StoredBook(row)

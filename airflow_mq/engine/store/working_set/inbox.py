@@ -10,7 +10,7 @@ lie in pages:
 Only a transaction that holds the ring writes them, together with the pages. It knows a *horizon*: every row with a
 smaller id is visible to it, or will never be. Three facts make the horizon true:
 
-1. A transaction gets its number before it draws an id (the default of `mail.id`, and `fresh_ids`).
+1. A transaction gets its number before it draws an id (the default of `inbox.id`, and `fresh_ids`).
 2. Who locks the ring reads the last id drawn, under the sequence's lock, before it gets a number of its own, and
    stores both as a mark. So a transaction with a larger number draws larger ids only.
 3. Once all transactions with smaller numbers than the mark's have ended, every row up to the mark's id is visible, or

@@ -70,7 +70,7 @@ class StoreLoader:
         )
         self.cache = cache
         self.load_books, self.load_page = self.books.load, self.pages.load
-        self.load_branches, self.standing = self.groups.load_branches, self.groups.standing
+        self.load_groups, self.settings = self.groups.load_groups, self.groups.settings
         self.next_rows = self.inboxes.next_rows
 
     # Parts that are made on first use, because many operations do not need them.

@@ -34,7 +34,7 @@ from .writer import ChangedRows
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
 FIRST_ID = 1 << 61
 #: Settings of origins by name.
-Standings: TypeAlias = "Mapping[str, Mapping[str, object]]"
+SettingsByOrigin: TypeAlias = "Mapping[str, Mapping[str, object]]"
 #: Number of rows that one look for the first remaining one brings.
 LOOK = 16
 
@@ -47,19 +47,19 @@ class Overlay(Source):
         store: AnyStore,
         unit: Unit,
         ring_id: int,
-        standings: Standings | None = None,
+        settings: SettingsByOrigin | None = None,
         *,
         anew: bool = False,
         joins_due: bool = True,
     ) -> None:
         """Begin with what is stored, and with the rows that are due by now.
 
-        :param standings: settings that replace stored ones, by origin: `{"acme": {"share": 3}}`.
+        :param settings: settings that replace stored ones, by origin: `{"acme": {"share": 3}}`.
         :param anew: read all deficits as if no queue had used anything yet.
         :param joins_due: let delayed messages that are due join their queues
         """
         super().__init__(store, unit, ring_id)
-        self.standings_said = dict(standings or {})
+        self.settings_said = dict(settings or {})
         self.anew = anew
         self.now = unit.now()
         stored = unit.rings.state(ring_id)
@@ -72,7 +72,7 @@ class Overlay(Source):
         self.horizon = self._last_id + 1
         self._next_id = FIRST_ID
         self._books: dict[str, BookRow] = {}
-        self._branches: dict[str, GroupRow] | None = None
+        self._groups: dict[str, GroupRow] | None = None
         self._pages: dict[str, dict[int, PageRow | None]] = {}
         self._rows: dict[str, list[InboxRow]] = {}
         self._gone: set[tuple[str, int]] = set()
@@ -112,7 +112,7 @@ class Overlay(Source):
             self._pages.setdefault(origin, {})[index] = None
         self._forget_rows(rows.removed_pages)
         self._books |= {book.origin: book for book in rows.books}
-        self._apply_branches(rows.branches)
+        self._apply_groups(rows.groups)
         self._keep_asides(rows)
         self.state = rows.state
 
@@ -131,15 +131,15 @@ class Overlay(Source):
                 (at in keys and rows.aside_rows[at].arrived) or block,
             )  # fmt: skip
 
-    def _apply_branches(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
-        known = {row[0]: row for row in self.branches()}
+    def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
+        known = {row[0]: row for row in self.groups()}
         for path, deficit, delta, level, owed in rows:
             before = known.get(path)
             if before is None:
                 known[path] = GroupRow(path, deficit, level, owed)
             else:
                 known[path] = GroupRow(path, before.deficit + delta, min(before.level, level), owed)
-        self._branches = known
+        self._groups = known
 
     def _forget_rows(self, removed: Mapping[tuple[str, int], Page]) -> None:
         """Forget the rows of removed pages, except those of which a neighbouring page holds some messages."""
@@ -270,8 +270,8 @@ class Overlay(Source):
         """Return a stored book with replaced settings, and with what is in flight by now."""
         if self.anew:
             row = row._replace(deficit=0)
-        if origin_of(row.origin) in self.standings_said:
-            row = row._replace(standing=self._replaced(origin_of(row.origin), row.standing))
+        if origin_of(row.origin) in self.settings_said:
+            row = row._replace(settings=self._replaced(origin_of(row.origin), row.settings))
         if self._held is not None and row.in_flight:
             both = books_of(origin_of(row.origin))
             row = row._replace(in_flight=any(_holds(claim) for name in both for claim in self._held.get(name, ())))
@@ -279,7 +279,7 @@ class Overlay(Source):
 
     def _replaced(self, origin: str, stored: Any) -> Any:
         plain = codec.read_json(stored) if isinstance(stored, str) else stored or {}
-        return {**plain, **self.standings_said[origin]}
+        return {**plain, **self.settings_said[origin]}
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         return self._news(super().news_by_id(start, below), start, below)
@@ -313,15 +313,15 @@ class Overlay(Source):
         own = [LineRow(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
         return sorted(found + own)
 
-    def branches(self) -> list[GroupRow]:
+    def groups(self) -> list[GroupRow]:
         """Return all groups as they stand by now."""
-        if self._branches is None:
-            self._branches = {} if self.anew else {row[0]: row for row in super().branches()}
-        return list(self._branches.values())
+        if self._groups is None:
+            self._groups = {} if self.anew else {row[0]: row for row in super().groups()}
+        return list(self._groups.values())
 
-    def standings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
-        found: dict[str, Any] = dict(super().standings(names))
-        found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.standings_said}
+    def settings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
+        found: dict[str, Any] = dict(super().settings(names))
+        found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.settings_said}
         return list(found.items())
 
     # Pages and inbox rows.

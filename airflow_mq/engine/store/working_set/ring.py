@@ -123,7 +123,7 @@ class RingLoader:
     def line(self) -> list[tuple[str, int]]:
         """Return all ready regular origins in the ring's order with their deficits, except those in paused groups."""
         groups = self.books.groups
-        groups.load_branches()
+        groups.load_groups()
         rows = self.source.line()
         if self.working_set.config.high:
             rows = [row for row in rows if not is_high(row[1])]

@@ -147,11 +147,11 @@ class Source:
         """Return ticket, origin and deficit of all ready books in the ring's order."""
         return self.unit.books.line(self.ring_id)
 
-    def branches(self) -> list[GroupRow]:
+    def groups(self) -> list[GroupRow]:
         """Return path, deficit, level and owed origins of all groups."""
         return self.unit.origins.groups(self.ring_id)
 
-    def standings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
+    def settings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of queues and groups."""
         return self.unit.origins.settings(self.ring_id, names)
 

@@ -84,7 +84,7 @@ class ChangedRows:
     references: list[tuple[int, int]]
     books: list[BookRow]
     raised_floors: list[RaisedFloor]
-    branches: list[tuple[str, int, int, int, str]]
+    groups: list[tuple[str, int, int, int, str]]
     asides: Mapping[Address, Aside | None]
     aside_rows: Mapping[Address, AsideRow]
     events: list[EventRun]
@@ -124,7 +124,7 @@ class _Collector:
             self._rename(dict(zip(posted, drawn)))
         planning = working_set.planning
         references = [] if planning else self._references()
-        pages = [saved_page(origin, page, page.kept(self.book(origin).begin)) for origin, page in self._pages()]
+        pages = [saved_page(origin, page, page.set_aside(self.book(origin).begin)) for origin, page in self._pages()]
         tickets = {**changes.tickets, **self._places(moved, drawn[len(posted) :])}
         origins = self._origins().union(tickets)
         raised = list(self._raised_floors(origins))
@@ -134,7 +134,7 @@ class _Collector:
             books=books,
             posted=dict(zip(drawn, posted.values())), put_off=put_off,
             pages=pages, removed_pages={} if planning else changes.removed_pages, references=references,
-            raised_floors=raised, branches=self.loader.groups.changed_rows(),
+            raised_floors=raised, groups=self.loader.groups.changed_rows(),
             asides={} if planning else changes.asides, aside_rows={} if planning else dict(self._aside_rows()),
             events=[] if planning else changes.events,
         )  # fmt: skip
@@ -345,7 +345,7 @@ class Writer:
         inner = self._write_pages(rows)
         check_floors = self._floors_check(rows, inner.ranges)
         self.unit.books.save(self.ring_id, rows.books)
-        self.unit.origins.save_groups(self.ring_id, rows.branches)
+        self.unit.origins.save_groups(self.ring_id, rows.groups)
         self._write_events(rows)
         self.unit.rings.save_state(self.ring_id, rows.state)
         if not inner.all_deleted():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ....rules.book import Book
 from ....rules.claims import Claim
 from ....rules.config import BLOCK_PARTS, RingConfig
-from ....rules.invariants import Violation, check_asides, check_book, check_branches, check_slices
+from ....rules.invariants import Violation, check_asides, check_book, check_groups, check_slices
 from ....rules.message import Address
 from ....rules.priority import MARK, is_high, told
 from ....store import codec
@@ -77,12 +77,10 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBo
 
 
 def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:
-    working_set.loader.load_branches()
-    if working_set.branches and not working_set.config.paths:
+    working_set.loader.load_groups()
+    if working_set.groups and not working_set.config.paths:
         yield Violation("ring", "it stores groups of origins, but paths=False")
-    yield from check_branches(
-        working_set.branches.values(), working_set.owed, [one for one in origins if not is_high(one)]
-    )
+    yield from check_groups(working_set.groups.values(), working_set.owed, [one for one in origins if not is_high(one)])
 
 
 def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:

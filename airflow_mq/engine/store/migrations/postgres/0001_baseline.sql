@@ -1,4 +1,4 @@
--- The schema: inbox rows (mail), pages cut over them, books of pages, blocks with their claims, and events.
+-- The schema: inbox rows, pages cut over them, books of pages, blocks with their claims, and events.
 -- Times are microseconds since 1970 of the database's clock, except those of a type for times.
 -- Weights are two unsigned 64-bit numbers, big-endian, in 16 bytes.
 -- A default is bound to its functions when it is made, so defaults name the schema of their functions: in the search
@@ -18,7 +18,7 @@ CREATE TABLE {s}ring (
 );
 
 -- One row per ring. A process that changes its books locks it.
-CREATE TABLE {s}state (
+CREATE TABLE {s}ring_state (
     ring smallint NOT NULL REFERENCES {s}ring (id) ON DELETE CASCADE,
     version bigint NOT NULL DEFAULT 0,
     -- No ready book has a smaller ticket; no inbox row with a smaller id is unknown to the ring.
@@ -49,7 +49,7 @@ CREATE TABLE {s}state (
 -- The inbox: what one call sent to one origin, at most a page's worth a row. Rows never change.
 -- The transaction id is drawn before the id: ids of later transactions are larger than any
 -- that was given out before they began, which is what the marks of the state rest upon.
-CREATE TABLE {s}mail (
+CREATE TABLE {s}inbox (
     id bigint NOT NULL DEFAULT (
         CASE WHEN pg_catalog.pg_current_xact_id() IS NOT NULL
         THEN pg_catalog.nextval('{s}id_seq'::pg_catalog.regclass) END
@@ -68,9 +68,9 @@ CREATE TABLE {s}mail (
     refers boolean NOT NULL DEFAULT true
 );
 -- Payloads do not shrink enough to be worth the processor's time.
-ALTER TABLE {s}mail ALTER COLUMN heap SET STORAGE EXTERNAL;
-CREATE UNIQUE INDEX mail_by_origin ON {s}mail (ring, origin, id);
-CREATE INDEX mail_by_id ON {s}mail (ring, id);
+ALTER TABLE {s}inbox ALTER COLUMN heap SET STORAGE EXTERNAL;
+CREATE UNIQUE INDEX inbox_by_origin ON {s}inbox (ring, origin, id);
+CREATE INDEX inbox_by_id ON {s}inbox (ring, id);
 
 -- Rows that join their queue later: sent with a due time, or waiting aside for another try.
 CREATE TABLE {s}delayed (
@@ -124,9 +124,9 @@ CREATE TABLE {s}page (
     remaining integer NOT NULL CHECK (remaining > 0),
     remaining_size bigint NOT NULL,
     -- Set-aside messages.
-    kept integer NOT NULL DEFAULT 0,
-    first_mail bigint NOT NULL,
-    last_mail bigint NOT NULL,
+    set_aside integer NOT NULL DEFAULT 0,
+    first_row bigint NOT NULL,
+    last_row bigint NOT NULL,
     slices bytea NOT NULL,
     lengths bytea NOT NULL,
     marks bytea NOT NULL DEFAULT '',
@@ -134,9 +134,9 @@ CREATE TABLE {s}page (
     PRIMARY KEY (ring, origin, page),
     CHECK (first_index BETWEEN 0 AND items)
 );
-CREATE INDEX page_with_kept ON {s}page (ring, origin, page) WHERE kept > 0;
+CREATE INDEX page_with_set_aside ON {s}page (ring, origin, page) WHERE set_aside > 0;
 
-CREATE TABLE {s}aside (
+CREATE TABLE {s}set_aside (
     ring smallint NOT NULL,
     origin text COLLATE "C" NOT NULL,
     page bigint NOT NULL,
@@ -153,9 +153,9 @@ CREATE TABLE {s}aside (
     arrived_block bigint,
     PRIMARY KEY (ring, origin, page, item)
 );
-CREATE INDEX aside_by_time ON {s}aside (ring, at);
-CREATE INDEX aside_by_block ON {s}aside (ring, block, origin, page, item);
-CREATE INDEX aside_by_first_block ON {s}aside (ring, arrived_block, origin, page, item);
+CREATE INDEX set_aside_by_time ON {s}set_aside (ring, at);
+CREATE INDEX set_aside_by_block ON {s}set_aside (ring, block, origin, page, item);
+CREATE INDEX set_aside_by_first_block ON {s}set_aside (ring, arrived_block, origin, page, item);
 
 CREATE TABLE {s}pause (
     ring smallint NOT NULL,
@@ -170,17 +170,17 @@ CREATE TABLE {s}pause (
 );
 CREATE INDEX pause_of_groups ON {s}pause (ring) WHERE below;
 
-CREATE TABLE {s}standing (
+CREATE TABLE {s}setting (
     ring smallint NOT NULL,
     origin text COLLATE "C" NOT NULL,
     settings jsonb NOT NULL,
     guaranteed boolean NOT NULL DEFAULT false,
     PRIMARY KEY (ring, origin)
 );
-CREATE INDEX standing_with_least ON {s}standing (ring, origin) WHERE guaranteed;
+CREATE INDEX setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
 -- Groups of origins, for rings with paths.
-CREATE TABLE {s}branch (
+CREATE TABLE {s}origin_group (
     ring smallint NOT NULL,
     -- Ends in a slash, but for the outermost group, which has the empty path.
     path text COLLATE "C" NOT NULL,
@@ -318,11 +318,11 @@ CREATE TABLE {s}blob (
 -- References to a blob: by a message, named by its inbox row and its place there, or until a time by an upload.
 -- A deleted message leaves an ended use. By these, the sweep finds unused blobs.
 CREATE TABLE {s}blob_use (
-    mail bigint NOT NULL,
+    inbox_row bigint NOT NULL,
     place integer NOT NULL,
     hash text COLLATE "C" NOT NULL REFERENCES {s}blob (hash),
     until bigint,
-    PRIMARY KEY (mail, place)
+    PRIMARY KEY (inbox_row, place)
 );
 CREATE INDEX blob_use_by_hash ON {s}blob_use (hash);
 CREATE INDEX blob_use_past ON {s}blob_use (until, hash) WHERE until IS NOT NULL;
@@ -332,7 +332,7 @@ CREATE FUNCTION {s}use_blobs() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.attributes <> '' AND position('"blobs":{'::bytea IN NEW.attributes) > 0 THEN
-        INSERT INTO {s}blob_use (mail, place, hash)
+        INSERT INTO {s}blob_use (inbox_row, place, hash)
         SELECT NEW.id, used.key::integer, b.hash
         FROM jsonb_each_text(convert_from(NEW.attributes, 'UTF8')::jsonb -> 'blobs') AS used
         JOIN {s}blob b ON b.hash = left(used.value, 64)
@@ -345,14 +345,14 @@ $$;
 CREATE FUNCTION {s}leave_blobs() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE {s}blob_use SET until = 0 WHERE mail = OLD.id AND until IS NULL;
+    UPDATE {s}blob_use SET until = 0 WHERE inbox_row = OLD.id AND until IS NULL;
     RETURN NULL;
 END
 $$;
 
 -- Uses follow the inbox rows of any writer. Rows without references pay for a look at their attributes.
-CREATE TRIGGER mail_uses_blobs AFTER INSERT ON {s}mail FOR EACH ROW WHEN (NEW.refers) EXECUTE FUNCTION {s}use_blobs();
-CREATE TRIGGER mail_leaves_blobs AFTER DELETE ON {s}mail FOR EACH ROW
+CREATE TRIGGER inbox_uses_blobs AFTER INSERT ON {s}inbox FOR EACH ROW WHEN (NEW.refers) EXECUTE FUNCTION {s}use_blobs();
+CREATE TRIGGER inbox_leaves_blobs AFTER DELETE ON {s}inbox FOR EACH ROW
     WHEN (OLD.attributes <> '' AND position('"blobs":{'::bytea IN OLD.attributes) > 0) EXECUTE FUNCTION {s}leave_blobs();
 CREATE TRIGGER delayed_uses_blobs AFTER INSERT ON {s}delayed FOR EACH ROW
     WHEN (NEW.attributes <> '' AND position('"blobs":{'::bytea IN NEW.attributes) > 0) EXECUTE FUNCTION {s}use_blobs();
@@ -366,7 +366,7 @@ CREATE TRIGGER delayed_leaves_blobs AFTER DELETE ON {s}delayed FOR EACH ROW
 CREATE FUNCTION {s}refuse_second_book() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM FROM {s}state s WHERE s.ring = NEW.ring ORDER BY s.age LIMIT 1 FOR UPDATE;
+    PERFORM FROM {s}ring_state s WHERE s.ring = NEW.ring ORDER BY s.age LIMIT 1 FOR UPDATE;
     IF EXISTS (SELECT FROM {s}book b WHERE b.ring = NEW.ring AND b.origin = NEW.origin) THEN
         RAISE unique_violation USING MESSAGE = 'a second row of one book';
     END IF;
@@ -378,7 +378,7 @@ CREATE FUNCTION {s}refuse_second_state() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM {s}ring r WHERE r.id = NEW.ring FOR UPDATE;
-    IF EXISTS (SELECT FROM {s}state s WHERE s.ring = NEW.ring) THEN
+    IF EXISTS (SELECT FROM {s}ring_state s WHERE s.ring = NEW.ring) THEN
         RAISE unique_violation USING MESSAGE = 'a second row of the state of one ring';
     END IF;
     RETURN NEW;
@@ -386,7 +386,7 @@ END
 $$;
 
 CREATE TRIGGER one_row BEFORE INSERT ON {s}book FOR EACH ROW EXECUTE FUNCTION {s}refuse_second_book();
-CREATE TRIGGER one_row BEFORE INSERT ON {s}state FOR EACH ROW EXECUTE FUNCTION {s}refuse_second_state();
+CREATE TRIGGER one_row BEFORE INSERT ON {s}ring_state FOR EACH ROW EXECUTE FUNCTION {s}refuse_second_state();
 
 -- Sending by SQL: functions that any client of the database can call, and grants of roles to send.
 --
@@ -454,9 +454,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY b.origin LIMIT most)
     UNION ALL
     (WITH RECURSIVE walk(origin, place) AS (
-         SELECT min(m.origin), 1 FROM {s}mail m WHERE m.ring = ring_id AND m.origin >= low
+         SELECT min(m.origin), 1 FROM {s}inbox m WHERE m.ring = ring_id AND m.origin >= low
          UNION ALL
-         SELECT (SELECT min(m.origin) FROM {s}mail m WHERE m.ring = ring_id AND m.origin > walk.origin), walk.place + 1
+         SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = ring_id AND m.origin > walk.origin), walk.place + 1
          FROM walk
          WHERE walk.origin IS NOT NULL AND walk.origin < below AND walk.place < most
      )
@@ -474,7 +474,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
         SELECT FROM unnest(ARRAY[o.origin, E'\x01' || o.origin]) q(name)
         WHERE EXISTS (SELECT FROM {s}book b
                       WHERE b.ring = ring_id AND b.origin = q.name AND (b.pages > 0 OR b.ticket IS NOT NULL))
-           OR EXISTS (SELECT FROM {s}mail m WHERE m.ring = ring_id AND m.origin = q.name)
+           OR EXISTS (SELECT FROM {s}inbox m WHERE m.ring = ring_id AND m.origin = q.name)
            OR EXISTS (SELECT FROM {s}delayed d WHERE d.ring = ring_id AND d.origin = q.name)
     )
     ORDER BY 1
@@ -569,7 +569,7 @@ DECLARE
     config jsonb;
     heap integer;
     total integer := coalesce(cardinality(origins), 0);
-    is_writer boolean := has_table_privilege(caller, '{s}mail', 'INSERT');
+    is_writer boolean := has_table_privilege(caller, '{s}inbox', 'INSERT');
     patterns text[];
     refused text;
     shared jsonb := '{}';
@@ -730,7 +730,7 @@ BEGIN
                 m(origin, payload, part, attributes, is_skipped, place)
             WHERE NOT m.is_skipped GROUP BY m.part
         )
-        INSERT INTO {s}mail (ring, size, items, more, origin, lengths, attributes, heap)
+        INSERT INTO {s}inbox (ring, size, items, more, origin, lengths, attributes, heap)
         SELECT ring_id, octet_length(p.heap), cardinality(p.lengths),
                p.part > 0 AND p.first < max(p.first) FILTER (WHERE p.part > 0) OVER (PARTITION BY p.origin),
                mark || p.origin, {s}packed_lengths(p.lengths), convert_to(p.attributes, 'UTF8'), p.heap

@@ -1,4 +1,4 @@
--- The schema: inbox rows (mail), pages cut over them, books of pages, blocks with their claims, and events.
+-- The schema: inbox rows, pages cut over them, books of pages, blocks with their claims, and events.
 -- Times are microseconds since 1970 of the database's clock.
 -- Weights are two unsigned 64-bit numbers, big-endian, in 16 bytes.
 
@@ -14,7 +14,7 @@ CREATE TABLE {s}ring (
 ) STRICT;
 
 -- One row per ring. A process that changes its books locks it.
-CREATE TABLE {s}state (
+CREATE TABLE {s}ring_state (
     ring INTEGER PRIMARY KEY REFERENCES {s}ring (id) ON DELETE CASCADE,
     version INTEGER NOT NULL DEFAULT 0,
     -- No ready book has a smaller ticket; no inbox row with a smaller id is unknown to the ring.
@@ -37,7 +37,7 @@ CREATE TABLE {s}state (
 ) STRICT;
 
 -- The inbox: what one call sent to one origin, at most a page's worth a row. Rows never change.
-CREATE TABLE {s}mail (
+CREATE TABLE {s}inbox (
     id INTEGER PRIMARY KEY,
     sent_at INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000),
     size INTEGER NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE {s}mail (
     attributes BLOB NOT NULL DEFAULT x'',
     heap BLOB NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX {s}mail_by_origin ON {s}mail (ring, origin, id);
+CREATE UNIQUE INDEX {s}inbox_by_origin ON {s}inbox (ring, origin, id);
 
 -- Rows that join their queue later: sent with a due time, or waiting aside for another try.
 CREATE TABLE {s}delayed (
@@ -102,9 +102,9 @@ CREATE TABLE {s}page (
     remaining INTEGER NOT NULL CHECK (remaining > 0),
     remaining_size INTEGER NOT NULL,
     -- Set-aside messages.
-    kept INTEGER NOT NULL DEFAULT 0,
-    first_mail INTEGER NOT NULL,
-    last_mail INTEGER NOT NULL,
+    set_aside INTEGER NOT NULL DEFAULT 0,
+    first_row INTEGER NOT NULL,
+    last_row INTEGER NOT NULL,
     slices BLOB NOT NULL,
     lengths BLOB NOT NULL,
     marks BLOB NOT NULL DEFAULT x'',
@@ -112,9 +112,9 @@ CREATE TABLE {s}page (
     PRIMARY KEY (ring, origin, page),
     CHECK (first_index BETWEEN 0 AND items)
 ) STRICT;
-CREATE INDEX {s}page_with_kept ON {s}page (ring, origin, page) WHERE kept > 0;
+CREATE INDEX {s}page_with_set_aside ON {s}page (ring, origin, page) WHERE set_aside > 0;
 
-CREATE TABLE {s}aside (
+CREATE TABLE {s}set_aside (
     ring INTEGER NOT NULL,
     origin TEXT NOT NULL,
     page INTEGER NOT NULL,
@@ -131,9 +131,9 @@ CREATE TABLE {s}aside (
     arrived_block INTEGER,
     PRIMARY KEY (ring, origin, page, item)
 ) STRICT;
-CREATE INDEX {s}aside_by_time ON {s}aside (ring, at);
-CREATE INDEX {s}aside_by_block ON {s}aside (ring, block, origin, page, item);
-CREATE INDEX {s}aside_by_first_block ON {s}aside (ring, arrived_block, origin, page, item);
+CREATE INDEX {s}set_aside_by_time ON {s}set_aside (ring, at);
+CREATE INDEX {s}set_aside_by_block ON {s}set_aside (ring, block, origin, page, item);
+CREATE INDEX {s}set_aside_by_first_block ON {s}set_aside (ring, arrived_block, origin, page, item);
 
 CREATE TABLE {s}pause (
     ring INTEGER NOT NULL,
@@ -148,17 +148,17 @@ CREATE TABLE {s}pause (
 ) STRICT;
 CREATE INDEX {s}pause_of_groups ON {s}pause (ring) WHERE below;
 
-CREATE TABLE {s}standing (
+CREATE TABLE {s}setting (
     ring INTEGER NOT NULL,
     origin TEXT NOT NULL,
     settings TEXT NOT NULL,
     guaranteed INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (ring, origin)
 ) STRICT;
-CREATE INDEX {s}standing_with_least ON {s}standing (ring, origin) WHERE guaranteed;
+CREATE INDEX {s}setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
 -- Groups of origins, for rings with paths.
-CREATE TABLE {s}branch (
+CREATE TABLE {s}origin_group (
     ring INTEGER NOT NULL,
     -- Ends in a slash, but for the outermost group, which has the empty path.
     path TEXT NOT NULL,
@@ -294,36 +294,36 @@ CREATE TABLE {s}blob (
 -- References to a blob: by a message, named by its inbox row and its place there, or until a time by an upload.
 -- A deleted message leaves an ended use. By these, the sweep finds unused blobs.
 CREATE TABLE {s}blob_use (
-    mail INTEGER NOT NULL,
+    inbox_row INTEGER NOT NULL,
     place INTEGER NOT NULL,
     hash TEXT NOT NULL REFERENCES {s}blob (hash),
     until INTEGER,
-    PRIMARY KEY (mail, place)
+    PRIMARY KEY (inbox_row, place)
 ) STRICT;
 CREATE INDEX {s}blob_use_by_hash ON {s}blob_use (hash);
 CREATE INDEX {s}blob_use_past ON {s}blob_use (until, hash) WHERE until IS NOT NULL;
 
 -- Uses follow the inbox rows of any writer. Rows without references pay for a look at their attributes.
 -- A reference to a missing blob is stored, too. The error appears when the message is processed.
-CREATE TRIGGER {s}mail_uses_blobs AFTER INSERT ON {s}mail
+CREATE TRIGGER {s}inbox_uses_blobs AFTER INSERT ON {s}inbox
 WHEN NEW.attributes <> x'' AND instr(NEW.attributes, CAST('"blobs":{' AS BLOB)) BEGIN
-    INSERT INTO {s}blob_use (mail, place, hash)
+    INSERT INTO {s}blob_use (inbox_row, place, hash)
     SELECT NEW.id, CAST(said.key AS INTEGER), b.hash
     FROM json_each(CAST(NEW.attributes AS TEXT), '$.blobs') AS said
     JOIN {s}blob b ON b.hash = substr(said.value, 1, 64);
 END;
-CREATE TRIGGER {s}mail_leaves_blobs AFTER DELETE ON {s}mail
+CREATE TRIGGER {s}inbox_leaves_blobs AFTER DELETE ON {s}inbox
 WHEN OLD.attributes <> x'' AND instr(OLD.attributes, CAST('"blobs":{' AS BLOB)) BEGIN
-    UPDATE {s}blob_use SET until = 0 WHERE mail = OLD.id AND until IS NULL;
+    UPDATE {s}blob_use SET until = 0 WHERE inbox_row = OLD.id AND until IS NULL;
 END;
 CREATE TRIGGER {s}delayed_uses_blobs AFTER INSERT ON {s}delayed
 WHEN NEW.attributes <> x'' AND instr(NEW.attributes, CAST('"blobs":{' AS BLOB)) BEGIN
-    INSERT INTO {s}blob_use (mail, place, hash)
+    INSERT INTO {s}blob_use (inbox_row, place, hash)
     SELECT NEW.id, CAST(said.key AS INTEGER), b.hash
     FROM json_each(CAST(NEW.attributes AS TEXT), '$.blobs') AS said
     JOIN {s}blob b ON b.hash = substr(said.value, 1, 64);
 END;
 CREATE TRIGGER {s}delayed_leaves_blobs AFTER DELETE ON {s}delayed
 WHEN OLD.attributes <> x'' AND instr(OLD.attributes, CAST('"blobs":{' AS BLOB)) BEGIN
-    UPDATE {s}blob_use SET until = 0 WHERE mail = OLD.id AND until IS NULL;
+    UPDATE {s}blob_use SET until = 0 WHERE inbox_row = OLD.id AND until IS NULL;
 END;
