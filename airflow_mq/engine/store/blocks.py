@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from . import codec
-from .primitives import Repository, listed
+from .primitives import Repository
 from .rows import LATEST, BlockRow
 
 
@@ -190,11 +190,6 @@ class Blocks(Repository):
     def claimed_origins(self, ring: int) -> list[str]:
         """Return queues with messages in flight, except those claimed by hand."""
         return [origin for (origin,) in self.unit.rows("claimed", ring=ring)]
-
-    def claimed_names(self, ring: int, most: int) -> set[str] | None:
-        """Return queues with messages in flight, except those claimed by hand; None if more than `most` claims are."""
-        count, names = self.unit.only("claimed_names", ring=ring, limit=most + 1)
-        return set(listed(names)) if count <= most else None
 
     # Reports.
 

@@ -42,15 +42,17 @@ class SummaryRow(NamedTuple):
     first: int | None
 
 
-class TurnsRow(NamedTuple):
-    """Names of the next ready books in ring order; `last` is the ticket of the last one."""
+class Stretch(NamedTuple):
+    """Names of the next ready books in ring order."""
 
-    books: int
+    #: Tickets and names of those that can be serviced.
+    turns: list[tuple[int, str]]
+    #: Names of the others, by their obstacle.
+    skipped: dict[str, list[str]]
+    #: The last ticket; None if no book is left.
     last: int | None
-    #: Those that do not back off, and their tickets as text.
-    awake: list[str]
-    tickets: list[str]
-    asleep: list[str]
+    #: Whether the ring ends here.
+    ends: bool
 
 
 class DepthRow(NamedTuple):
@@ -92,10 +94,28 @@ class Books(Repository):
         rows = self.unit.soon("ready_books", ring=ring, after=after, limit=limit, now=now)
         return lambda: [BookRow(*row) for row in rows()]
 
-    def next_turns(self, ring: int, after: int, limit: int, now: int) -> TurnsRow:
-        """Return the names of ready books after a ticket."""
-        count, last, *lists = self.unit.only("next_turns", ring=ring, after=after, limit=limit, now=now)
-        return TurnsRow(count, last, *map(listed, lists))
+    def stretch(
+        self, ring: int, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
+    ) -> Stretch:
+        """Return the names of ready books after a ticket, those of skipped ones apart.
+
+        :param limit: number of books to look at.
+        :param most: number of books to return that can be serviced.
+        :param ordered: whether messages in flight keep a queue without a setting of its own from being serviced.
+        :param any_order: whether they keep every queue from it.
+        """
+        turns: list[tuple[int, str]] = []
+        skipped: dict[str, list[str]] = {}
+        looked, last = 0, None
+        for obstacle, count, ticket, names, tickets in self.unit.rows(
+            "stretch", ring=ring, after=after, limit=limit, most=most, now=now, ordered=ordered, any_order=any_order
+        ):
+            looked, last = looked + count, ticket if last is None else max(last, ticket)
+            if obstacle:
+                skipped[obstacle] = listed(names)
+            else:
+                turns += zip(map(int, listed(tickets)), listed(names))
+        return Stretch(turns, skipped, last, looked < limit and len(turns) < most)
 
     def turns_before(self, ring: int, before: int, after: int, limit: int) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books between two tickets, the last ones first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .primitives import Repository, listed
+from .primitives import Repository
 
 
 class PauseRow(NamedTuple):
@@ -54,16 +54,6 @@ class Origins(Repository):
     def paused(self, ring: int, now: int) -> list[PauseRow]:
         """Return paused origins."""
         return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
-
-    def paused_names(self, ring: int, now: int, most: int) -> set[str] | None:
-        """Return the names of paused origins; None if they are more than `most`."""
-        count, names = self.unit.only("paused_names", ring=ring, now=now, limit=most + 1)
-        return set(listed(names)) if count <= most else None
-
-    def differently_ordered(self, ring: int, most: int, *, ordered: bool) -> set[str] | None:
-        """Return origins whose own setting differs from `ordered`; None if more than `most` origins have settings."""
-        count, names = self.unit.only("differently_ordered", ring=ring, ordered=ordered, limit=most + 1)
-        return set(listed(names)) if count <= most else None
 
     def paused_groups(self, ring: int, now: int) -> list[str]:
         """Return groups that are paused with everything below them."""

@@ -90,6 +90,17 @@ class BookRow(NamedTuple):
     in_flight: bool
     settings: Any
 
+    def obstacle(self, now: int, *, ordered: bool) -> str:
+        """Return why servicing skips the queue: paused, in flight or backoff; nothing if it does not.
+
+        :param ordered: whether messages in flight keep it from being serviced.
+        """
+        if self.paused:
+            return "paused"
+        if self.in_flight and ordered:
+            return "in flight"
+        return "backoff" if self.wake_at > now else ""
+
 
 class PageRow(NamedTuple):
     """A page, packed."""

@@ -198,18 +198,6 @@ WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part ol
 -- Return queues with messages in flight, except those claimed by hand.
 SELECT DISTINCT c.origin FROM {s}claim c WHERE c.ring = :ring AND NOT c.by_hand
 
--- name: claimed_names
--- Return the number of claims with messages in flight, at most `limit`, and the names of their queues as one list.
-SELECT count(*), group_concat(n.origin, char(10)) FROM (
-    SELECT c.origin FROM {s}claim c WHERE c.ring = :ring AND NOT c.by_hand ORDER BY c.origin LIMIT :limit
-) n
-
--- name: claimed_names (postgres)
-SELECT count(*), string_agg(n.origin, E'\n') FROM (
-    SELECT c.origin FROM {s}claim c
-    WHERE c.block >= {part oldest_live} AND c.ring = :ring AND NOT c.by_hand ORDER BY c.block, c.seq LIMIT :limit
-) n
-
 -- name: all_claims
 -- Return all claims of a ring, with the state of their blocks, and whether their end is still to be applied.
 SELECT c.origin, c.data, c.block, b.state, c.by_hand, e.block IS NOT NULL

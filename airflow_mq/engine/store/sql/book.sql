@@ -3,56 +3,72 @@
 -- On PostgreSQL, a book has an age, which falls with each write. A lookup of one book has LIMIT 1: it ends at the
 -- newest version of its row, however many older ones the server keeps for an open transaction.
 
--- part: in_the_way
--- What keeps a book `o` from being serviced: a pause, and messages in flight. Also the settings of its origin.
--- Each CASE stops early: features that a ring does not use cost no lookup.
-       CASE WHEN EXISTS (SELECT 1 FROM {s}pause WHERE ring = :ring) THEN EXISTS (
-           SELECT 1 FROM {s}pause p
-           WHERE p.ring = :ring AND p.origin = ltrim(o.origin, char(1)) AND (p.until IS NULL OR p.until > :now)
-       ) ELSE 0 END AS paused,
-       CASE
-           WHEN EXISTS (SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = o.origin AND NOT c.by_hand) THEN 1
-           WHEN o.origin < char(2)
-           THEN EXISTS (
-               SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = substr(o.origin, 2) AND NOT c.by_hand
-           )
-           WHEN EXISTS (SELECT 1 FROM {s}claim WHERE ring = :ring AND origin < char(2))
-           THEN EXISTS (
-               SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = char(1) || o.origin AND NOT c.by_hand
-           )
-           ELSE 0
-       END AS in_flight,
-       CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
-           SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, char(1))
-       ) END AS settings
+-- part: is_paused
+-- Whether a book `o` is paused. Each CASE stops early: features that a ring does not use cost no lookup.
+CASE WHEN EXISTS (SELECT 1 FROM {s}pause WHERE ring = :ring) THEN EXISTS (
+    SELECT 1 FROM {s}pause p
+    WHERE p.ring = :ring AND p.origin = ltrim(o.origin, char(1)) AND (p.until IS NULL OR p.until > :now)
+) ELSE 0 END
 
--- part: in_the_way (postgres)
--- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight. A ring without a
--- live block, and without a recorded end, has nothing in flight, which two lookups find out for all books.
-       coalesce((
-           SELECT true FROM {s}pause p
-           WHERE p.ring = :ring AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > :now)
-       ), false) AS paused,
-       CASE
-           WHEN coalesce(
-               (SELECT true FROM {s}block v
-                WHERE v.ring = :ring AND v.state = 0 AND v.id >= {part oldest_live} ORDER BY v.id LIMIT 1),
-               (SELECT true FROM {s}ending e WHERE e.ring = :ring ORDER BY e.block LIMIT 1)
-           ) THEN coalesce((
-               SELECT true
-               FROM (VALUES (ltrim(o.origin, E'\x01')), (E'\x01' || ltrim(o.origin, E'\x01'))) AS n(origin)
-               CROSS JOIN LATERAL (
-                   SELECT FROM {s}claim c
-                   WHERE c.ring = :ring AND NOT c.by_hand AND (c.origin, c.block) >= (n.origin, {part oldest_live})
-                     AND (c.origin, c.block) <= (n.origin, 9223372036854775807)
-                   ORDER BY c.origin, c.block
-                   LIMIT 1
-               ) c
-               LIMIT 1
-           ), false)
-           ELSE false
-       END AS in_flight,
-       (SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01')) AS settings
+-- part: is_paused (postgres)
+-- A scalar subquery, not EXISTS: the planner may answer EXISTS by hashing everything that is in flight.
+coalesce((
+    SELECT true FROM {s}pause p
+    WHERE p.ring = :ring AND p.origin = ltrim(o.origin, E'\x01') AND (p.until IS NULL OR p.until > :now)
+), false)
+
+-- part: is_in_flight
+-- Whether a book `o` has messages in flight.
+CASE
+    WHEN EXISTS (SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = o.origin AND NOT c.by_hand) THEN 1
+    WHEN o.origin < char(2)
+    THEN EXISTS (
+        SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = substr(o.origin, 2) AND NOT c.by_hand
+    )
+    WHEN EXISTS (SELECT 1 FROM {s}claim WHERE ring = :ring AND origin < char(2))
+    THEN EXISTS (
+        SELECT 1 FROM {s}claim c WHERE c.ring = :ring AND c.origin = char(1) || o.origin AND NOT c.by_hand
+    )
+    ELSE 0
+END
+
+-- part: is_in_flight (postgres)
+-- A ring without a live block, and without a recorded end, has nothing in flight, which two lookups find out for all
+-- books.
+CASE
+    WHEN coalesce(
+        (SELECT true FROM {s}block v
+         WHERE v.ring = :ring AND v.state = 0 AND v.id >= {part oldest_live} ORDER BY v.id LIMIT 1),
+        (SELECT true FROM {s}ending e WHERE e.ring = :ring ORDER BY e.block LIMIT 1)
+    ) THEN coalesce((
+        SELECT true
+        FROM (VALUES (ltrim(o.origin, E'\x01')), (E'\x01' || ltrim(o.origin, E'\x01'))) AS n(origin)
+        CROSS JOIN LATERAL (
+            SELECT FROM {s}claim c
+            WHERE c.ring = :ring AND NOT c.by_hand AND (c.origin, c.block) >= (n.origin, {part oldest_live})
+              AND (c.origin, c.block) <= (n.origin, 9223372036854775807)
+            ORDER BY c.origin, c.block
+            LIMIT 1
+        ) c
+        LIMIT 1
+    ), false)
+    ELSE false
+END
+
+-- part: own_settings
+-- The settings of the origin of a book `o`.
+CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
+    SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, char(1))
+) END
+
+-- part: own_settings (postgres)
+(SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01'))
+
+-- part: in_the_way
+-- What keeps a book `o` from being serviced, and the settings of its origin.
+{part is_paused} AS paused,
+{part is_in_flight} AS in_flight,
+{part own_settings} AS settings
 
 -- name: ready_books
 -- Return ready books after a ticket, in ring order.
@@ -64,25 +80,46 @@ WHERE o.ring = :ring AND o.ticket > :after
 ORDER BY o.ticket, o.origin
 LIMIT :limit
 
--- name: next_turns
--- Return names and tickets of the ready books after a ticket, in ring order, with the names of those that back off apart:
--- how many books, their last ticket, and the lists. They cost no further lookup.
-SELECT count(*), max(n.ticket), group_concat(CASE WHEN n.wake_at <= :now THEN n.origin END, char(10)),
-       group_concat(CASE WHEN n.wake_at <= :now THEN n.ticket END, char(10)),
-       group_concat(CASE WHEN n.wake_at > :now THEN n.origin END, char(10))
-FROM (
-    SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
-    WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket LIMIT :limit
-) n
+-- part: is_ordered
+-- Whether messages in flight keep a book `o` from being serviced.
+:any_order OR coalesce(json_extract({part own_settings}, '$.ordered'), :ordered)
 
--- name: next_turns (postgres)
-SELECT count(*), max(n.ticket), string_agg(n.origin, E'\n') FILTER (WHERE n.wake_at <= :now),
-       string_agg(n.ticket::text, E'\n') FILTER (WHERE n.wake_at <= :now),
-       string_agg(n.origin, E'\n') FILTER (WHERE n.wake_at > :now)
-FROM (
-    SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
-    WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket LIMIT :limit
-) n
+-- part: is_ordered (postgres)
+:any_order OR coalesce((({part own_settings}) ->> 'ordered')::boolean, :ordered)
+
+-- part: stretch
+-- The next `limit` ready books after a ticket, or fewer up to the last of `most` that can be serviced.
+WITH judged AS MATERIALIZED (
+    SELECT o.origin, o.ticket, CASE
+        WHEN {part is_paused} THEN 'paused'
+        WHEN {part is_in_flight} AND ({part is_ordered}) THEN 'in flight'
+        WHEN o.wake_at > :now THEN 'backoff'
+        ELSE ''
+    END AS obstacle
+    FROM (
+        SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
+        WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket, b.origin LIMIT :limit
+    ) o
+), stretch AS (
+    SELECT j.* FROM judged j WHERE j.ticket <= coalesce(
+        (SELECT k.ticket FROM judged k WHERE k.obstacle = '' ORDER BY k.ticket LIMIT 1 OFFSET :most - 1), j.ticket)
+)
+
+-- name: stretch
+-- Return names and tickets of the next ready books: a row for each obstacle, with the number of its books, their last
+-- ticket and names. Tickets are returned of books without an obstacle.
+{part stretch}
+SELECT q.obstacle, count(*), max(q.ticket), group_concat(q.origin, char(10)),
+       group_concat(CASE WHEN q.obstacle = '' THEN q.ticket END, char(10))
+FROM stretch q
+GROUP BY q.obstacle
+
+-- name: stretch (postgres)
+{part stretch}
+SELECT q.obstacle, count(*), max(q.ticket), string_agg(q.origin, E'\n'),
+       string_agg(CASE WHEN q.obstacle = '' THEN q.ticket::text END, E'\n')
+FROM stretch q
+GROUP BY q.obstacle
 
 -- name: turns_before
 -- Return names and tickets of the ready books between two tickets, the last ones first.

@@ -21,19 +21,6 @@ ORDER BY p.origin
 -- Return groups that are paused with everything below them.
 SELECT p.origin FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
 
--- name: paused_names
--- Return the number of paused origins, at most `limit`, and their names as one list.
-SELECT count(*), group_concat(n.origin, char(10)) FROM (
-    SELECT p.origin FROM {s}pause p
-    WHERE p.ring = :ring AND (p.until IS NULL OR p.until > :now) ORDER BY p.origin LIMIT :limit
-) n
-
--- name: paused_names (postgres)
-SELECT count(*), string_agg(n.origin, E'\n') FROM (
-    SELECT p.origin FROM {s}pause p
-    WHERE p.ring = :ring AND (p.until IS NULL OR p.until > :now) ORDER BY p.origin LIMIT :limit
-) n
-
 -- name: lock_standing
 -- Return the settings of an origin, and let no other transaction change them.
 INSERT INTO {s}setting AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)
@@ -55,16 +42,6 @@ SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin 
 -- name: all_settings
 -- Return the settings of all origins and groups.
 SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring
-
--- name: differently_ordered
--- Return the number of origins with settings, at most `limit`, and one list of those whose own order setting is not the
--- given one.
-SELECT count(*), group_concat(CASE WHEN json_extract(n.settings, '$.ordered') <> :ordered THEN n.origin END, char(10))
-FROM (SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring ORDER BY t.origin LIMIT :limit) n
-
--- name: differently_ordered (postgres)
-SELECT count(*), string_agg(n.origin, E'\n') FILTER (WHERE (n.settings ->> 'ordered')::boolean <> :ordered)
-FROM (SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring ORDER BY t.origin LIMIT :limit) n
 
 -- name: groups
 -- Return the groups of a ring with paths.

@@ -83,14 +83,10 @@ class BookLoader:
             self.groups.known.setdefault(origin_of(origin), settings)
             settings = self.groups.bounded(origin, settings)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", settings)
-        book.skipped = self._obstacle(row, book)
+        is_ordered = self.skip_in_flight or self.working_set.is_ordered(book)
+        book.skipped = (
+            "paused" if self.groups.is_paused_below(origin) else row.obstacle(self.working_set.now, ordered=is_ordered)
+        )
         self.working_set.books[origin] = book
         self.stored[origin] = StoredBook(row)
         return origin
-
-    def _obstacle(self, row: BookRow, book: Book) -> str:
-        if row.paused or self.groups.is_paused_below(book.origin):
-            return "paused"
-        if row.in_flight and (self.skip_in_flight or self.working_set.is_ordered(book)):
-            return "in flight"
-        return "backoff" if row.wake_at > self.working_set.now else ""

@@ -5,7 +5,7 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import starmap
@@ -19,10 +19,10 @@ from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow, InFlightRow
-from ..books import LineRow, TurnsRow
+from ..books import LineRow, Stretch
 from ..inbox import Heaps, RowIds
 from ..origins import GroupRow
-from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row
+from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row, settings_of
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -245,17 +245,18 @@ class Overlay(Source):
         found += [row for row in known if after < row[0] < before]
         return sorted(found, reverse=True)[:limit]
 
-    def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
+    def stretch(self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool) -> Stretch:
         rows = self.ready_books(after, limit, now)
-        awake = [row for row in rows if row.wake_at <= now]
-        asleep = [row.origin for row in rows if row.wake_at > now]
-        last = rows[-1].ticket if rows else None
-        return TurnsRow(len(rows), last, [row.origin for row in awake], [str(row.ticket) for row in awake], asleep)
-
-    def claimed_names(self, most: int) -> set[str] | None:
-        if self._held is None:
-            return super().claimed_names(most)
-        return {name for name, claims in self._held.items() if any(map(_holds, claims))}
+        last, ends = rows[-1].ticket if rows else None, len(rows) < limit
+        turns, skipped = [], defaultdict[str, list[str]](list)
+        for row in rows:
+            own = settings_of(row.settings).ordered
+            obstacle = row.obstacle(now, ordered=any_order or (ordered if own is None else own))
+            if obstacle:
+                skipped[obstacle].append(row.origin)
+            else:
+                turns.append((row.ticket or 0, row.origin))
+        return Stretch(turns, skipped, last, ends)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]

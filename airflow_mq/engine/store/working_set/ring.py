@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import islice
@@ -16,7 +16,6 @@ from . import books
 from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, level_of, ticket_of
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .skips import Skips
 from .source import Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
@@ -25,6 +24,9 @@ SLICE_IDS, MOST_SLICES = 20_000, 1
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
+#: Number of skipped books that a walk visits and moves to the end of the ring, and the most that one statement skips,
+#: which grows so much with each.
+VISITED, MOST_SKIPPED, GROWTH = 32, 16_384, 4
 #: Number of origins that a look by origin leaves out.
 MOST_KNOWN = 1_024
 
@@ -70,12 +72,10 @@ class RingLoader:
         self.places = {False: state.look_place, True: state.high_place}
         #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
         self._least_passed: int | None = None
-        #: Record of skipped books that keep their places; None if the walk visits every book.
-        self.skips: Skips | None = None
-        #: Books of a stretch that was read by names, which are still to be loaded; its last ticket, and whether the
-        #: ring ends there.
-        self._turns: deque[tuple[int, str]] = deque()
-        self._turns_last, self._turns_end = 0, False
+        #: Names of the skipped books that keep their places, by reason; None if the walk visits every book.
+        self._kept: defaultdict[str, list[str]] | None = None
+        #: Number of skipped books, visited ones included, and of books among which the next stretch is.
+        self._skipped = self._look = 0
         self._coming, self._coming_high = Coming(), Coming()
         #: Origins that a look has found.
         self._found: set[str] = set()
@@ -168,19 +168,19 @@ class RingLoader:
 
     def keep_skipped(self) -> None:
         """Let skipped books keep their places, except the first few."""
-        self.skips = Skips(self.working_set, self.source, skip_in_flight=self.books.skip_in_flight)
+        self._kept, self._look = defaultdict(list), books.RING_SLICE
 
     def skipped(self) -> Mapping[str, list[str]]:
         """Return the names of the skipped books that kept their places, by reason."""
-        return self.skips.names if self.skips else {}
+        return self._kept or {}
 
     def _fetch_ready(self) -> None:
-        if not self._turns and not self._fetch_turns():
-            self._fetch_rows()
-        if self._turns:
-            self._load_turns()
+        if self._kept is None or self._skipped <= VISITED:
+            self._fetch_all()
+        else:
+            self._fetch_serviceable(self._kept)
 
-    def _fetch_rows(self) -> None:
+    def _fetch_all(self) -> None:
         takes = self.working_set.takes
         rows = self.source.ready_books(self._ticket_cursor, books.RING_SLICE, self.working_set.now)
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
@@ -188,35 +188,31 @@ class RingLoader:
             self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
         self.books.groups.load_standings(row.origin for row in mine)
         self._rest_done = len(rows) < books.RING_SLICE
-        before = self.skips.count if self.skips else 0
         for row in mine:
             self._stand(row.ticket or 0, self.books.take(row))
-        if self.skips:
-            self.skips.note(len(rows), self.skips.count - before)
         if rows:
             self._ticket_cursor = rows[-1].ticket or 0
 
-    def _fetch_turns(self) -> bool:
-        """Read the next stretch by names, if many books of the last one were skipped; return whether that is so."""
-        stretch = self.skips.next_turns(self._ticket_cursor) if self.skips else None
-        if stretch is None:
-            return False
+    def _fetch_serviceable(self, kept: dict[str, list[str]]) -> None:
+        """Load the next stretch without skipped books: they keep their places, and only their names are read."""
+        takes = self.working_set.takes
+        stretch = self.source.stretch(
+            self._ticket_cursor, self._look, books.RING_SLICE, self.working_set.now,
+            ordered=self.working_set.config.ordered, any_order=self.books.skip_in_flight,
+        )  # fmt: skip
+        for reason, names in stretch.skipped.items():
+            kept[reason] += filter(takes, names)
         if self._least_passed is None:
             self._least_passed = self._ticket_cursor + 1
-        self._turns.extend(stretch.turns)
-        self._turns_last, self._turns_end = stretch.last or self._ticket_cursor, stretch.ends
-        if not self._turns:
-            self._ticket_cursor, self._rest_done = self._turns_last, self._turns_end
-        return True
-
-    def _load_turns(self) -> None:
-        """Load the next books of a stretch that was read by names."""
-        part = [self._turns.popleft() for _ in range(min(books.RING_SLICE, len(self._turns)))]
-        self.books.load(origin for _, origin in part)
-        for ticket, origin in part:
+        mine = [turn for turn in stretch.turns if takes(turn[1])]
+        self.books.load(origin for _, origin in mine)
+        for ticket, origin in mine:
             self._stand(ticket, origin)
-        self._ticket_cursor = part[-1][0] if self._turns else self._turns_last
-        self._rest_done = not self._turns and self._turns_end
+        is_open = 2 * len(stretch.turns) >= self._look
+        self._look = books.RING_SLICE if is_open else min(GROWTH * self._look, MOST_SKIPPED)
+        self._rest_done = stretch.ends
+        if stretch.last is not None:
+            self._ticket_cursor = stretch.last
 
     def _stand(self, ticket: int, origin: str) -> None:
         """Let a ready book take its turn, unless it is skipped and keeps its place."""
@@ -224,10 +220,19 @@ class RingLoader:
             heappush(self._coming.standing, (ticket, origin))
 
     def _keeps(self, origin: str) -> bool:
+        """Return whether a book is skipped and keeps its place. The first few are visited, and so move to the end.
+
+        They are those that were passed most often. So the head of the ring moves on, and lookups do not begin at places
+        that other books left long ago.
+        """
         book = self.working_set.books[origin]
-        if self.skips is None or not book.skipped or is_high(origin) or origin in self.working_set.ring:
+        if self._kept is None or not book.skipped or is_high(origin) or origin in self.working_set.ring:
             return False
-        return self.skips.keep(book)
+        self._skipped += 1
+        if self._skipped <= VISITED:
+            return False
+        self._kept[book.skipped].append(origin)
+        return True
 
     def _fetch_high(self) -> None:
         rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...rules.changes import POSTED
 from ...rules.message import Address
 from ..blocks import ClaimRow
-from ..books import LineRow, TurnsRow
+from ..books import LineRow, Stretch
 from ..inbox import AttributesRow, Heaps, RowIds
 from ..origins import GroupRow
 from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow
@@ -97,25 +97,13 @@ class Source:
             return list(rows)
         return self.unit.books.ready(self.ring_id, after, limit, now)
 
-    def next_turns(self, after: int, limit: int, now: int) -> TurnsRow:
-        """Return the names of ready books in the ring's order, behind a ticket."""
-        return self.unit.books.next_turns(self.ring_id, after, limit, now)
+    def stretch(self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool) -> Stretch:
+        """Return names of ready books behind a ticket, those of skipped ones apart: see `Books.stretch`."""
+        return self.unit.books.stretch(self.ring_id, after, limit, most, now, ordered=ordered, any_order=any_order)
 
     def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books between two tickets, the last ones first."""
         return self.unit.books.turns_before(self.ring_id, before, after, limit)
-
-    def paused_names(self, now: int, most: int) -> set[str] | None:
-        """Return the names of paused origins; None if they are more than `most`."""
-        return self.unit.origins.paused_names(self.ring_id, now, most)
-
-    def claimed_names(self, most: int) -> set[str] | None:
-        """Return queues with messages in flight; None if more than `most` claims are."""
-        return self.unit.blocks.claimed_names(self.ring_id, most)
-
-    def differently_ordered(self, most: int, *, ordered: bool) -> set[str] | None:
-        """Return origins whose own setting differs from `ordered`; None if more than `most` origins have settings."""
-        return self.unit.origins.differently_ordered(self.ring_id, most, ordered=ordered)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name."""
