@@ -254,7 +254,9 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         (row,) = _rows(opened_queue, states or [empty], shares, service)
         explained = _explained(opened_queue, origin, priority, service, states)
     shown = [QueuePage.of(page, remaining=page.messages, remaining_bytes=page.size) for page in pages]
-    return QueueDetail.of(row, explain=explained, pages=shown, settings=Settings.of(settings, ordered=bool(settings.ordered)))
+    return QueueDetail.of(
+        row, explain=explained, pages=shown, settings=Settings.of(settings, ordered=bool(settings.ordered))
+    )
 
 
 def _explained(

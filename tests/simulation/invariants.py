@@ -48,7 +48,7 @@ def check_lease(world: World) -> None:
 
     The process that takes it has read the clock before it commits; the clock may have been set back since.
     """
-    (row,) = world.rows("state", "lease_token, lease_until, lease_holder")
+    (row,) = world.rows("ring_state", "lease_token, lease_until, lease_holder")
     token, until, holder = None if row[0] is None else bytes(row[0]), int(row[1]), str(row[2])
     (before, ends, owner), latest = world.lease, world.clock.latest_of_lease
     if (token, until) != (before, ends):
@@ -230,7 +230,7 @@ def check_order_of_ends(world: World, ends: Sequence[EndRow]) -> None:
 
 def check_progress_of_ends(world: World, ends: Sequence[object]) -> None:
     """Check that no process changes a free ring before recorded ends are applied; a server's block may be locked."""
-    ((version, token),) = world.rows("state", "version, lease_token")
+    ((version, token),) = world.rows("ring_state", "version, lease_token")
     before, world.free_with_ends = world.free_with_ends, (version, ends) if token is None and ends else None
     if before is None or world.free_with_ends is None or world.store != "sqlite" or before[1] != ends:
         return
