@@ -43,7 +43,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> Datas
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     from airflow_mq.hooks import MessageQueueHook
-    from airflow_mq.lineage import namespace_of
+    from airflow_mq.observe.lineage import namespace_of
 
     uri = urlsplit(asset.uri)
     ring, _, origin = uri.path.strip("/").partition("/")

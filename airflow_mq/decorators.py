@@ -27,7 +27,6 @@ from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator
 
 from airflow_mq.engine.queue.calls import KNOWN, processor_of
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.operators import telemetry
 from airflow_mq.operators.base import open_queue
 from airflow_mq.operators.blocks.service import Servicing, serviced_as_xcom
 from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
@@ -99,7 +98,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
             def function(payload: bytes, origin: str, message: Delivery) -> Answer:
                 return process(message)
 
-            self._touched = telemetry.taken(queue, token, processors, part)
+            self.observe(queue).claimed(token, part, processors)
             with reporting_failure(queue, token, processors, part), self.processing_here():
                 tally = run_in_place(queue, token, processors, part, function=function)
         self.log.info("%s: %s.", part["name"], tally)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_mq import failures, settings, tracing
+from airflow_mq import failures, settings
 from airflow_mq.connections import Target, target_of
 from airflow_mq.engine.rules.errors import (
     AddressRefused,
@@ -77,10 +77,10 @@ class MessageQueueHook(BaseHook):
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the queue, a context manager; the caller closes it."""
-        from airflow_mq.hook_lineage import HookedQueue
+        from airflow_mq.observe.hooked import HookedQueue, carries_traces
 
         target = self._target()
-        queue = HookedQueue(target.address.uri, ring or self.ring or target.ring, traces=_traces())
+        queue = HookedQueue(target.address.uri, ring or self.ring or target.ring, traces=carries_traces())
         queue.hook, queue.mq_conn_id = self, self.mq_conn_id
         queue.store.filesystem_of = object_storage
         if settings.flag("log_error_texts"):
@@ -157,31 +157,6 @@ class MessageQueueHook(BaseHook):
             return kind(label, description=description, validators=checks, default=schema.get("default"))
 
         return {name: widget(**field) for name, field in FIELDS.items()}
-
-
-def _traces() -> bool | None:
-    """Return whether messages carry traces; None leaves the decision to the environment."""
-    if not settings.flag("traces"):
-        return None
-    if not tracing.is_provided():
-        _provide_tracers()
-    return True
-
-
-def _provide_tracers() -> None:
-    """Provide tracers from Airflow's configuration: Airflow 3.1 gives its tasks no provider."""
-    conf = settings.configuration()
-    if not conf.getboolean("traces", "otel_on", fallback=False):
-        return
-    host, port = conf.get("traces", "otel_host", fallback=""), conf.get("traces", "otel_port", fallback="")
-    is_set = any(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
-    if host and port and not is_set:
-        scheme = "https" if conf.getboolean("traces", "otel_ssl_active", fallback=False) else "http"
-        # Drivers of Spark jobs inherit the variable.
-        os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = f"{scheme}://{host}:{port}/v1/traces"
-        os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
-    os.environ.setdefault("OTEL_SERVICE_NAME", conf.get("traces", "otel_service", fallback="Airflow"))
-    tracing.provide()
 
 
 def object_storage(address: str) -> tuple[Any, str]:

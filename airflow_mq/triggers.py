@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_mq import metrics
 from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
@@ -37,6 +36,7 @@ from airflow_mq.engine.rules.errors import (
 )
 from airflow_mq.engine.store.bounded import within
 from airflow_mq.hooks import MessageQueueHook, told_safely
+from airflow_mq.observe import metrics
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

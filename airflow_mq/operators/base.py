@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
-from airflow_mq import tracing
 from airflow_mq.block_keys import Run, block_key, run_of, task_actor
 from airflow_mq.engine.rules.characters import shown
 from airflow_mq.engine.rules.errors import InvalidWeight, MessageQueueError
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.installation import installation
-from airflow_mq.operators import telemetry
+from airflow_mq.observe import lineage, traces
+from airflow_mq.observe.task import TaskObserver
 
 #: A weight as an author writes it: a pair, a mapping with `time` and `size`, or either as JSON text.
 GivenWeight: TypeAlias = "Weight | Sequence[float] | Mapping[str, float] | str | None"
@@ -35,7 +35,47 @@ class TaskStopped(BaseException):
     """The end of a task that was processing messages in its own process."""
 
 
-class QueueOperator(BaseOperator):
+class Starting:
+    """Lineage of a task that starts: what is known without the store."""
+
+    mq_conn_id: str
+    ring: str | None
+
+    def datasets(self) -> list[lineage.Source]:
+        """Return the sources from which the task receives messages."""
+        return []
+
+    def only_origin(self) -> str | None:
+        """Return the queue to which the task sends, if it is known before."""
+        return None
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
+        sources, origin = self.datasets(), self.only_origin()
+        if not lineage.is_wanted():
+            return None
+        try:
+            address, ring = MessageQueueHook(self.mq_conn_id).place(self.ring or None)
+        except Exception:
+            # The task itself reports what is wrong with the connection.
+            return None
+        return lineage.begun(address, ring, sources, origin)
+
+
+class Observed(Starting):
+    """Lineage of a task that sends or takes messages: when it ends, it reports what it touched."""
+
+    _observer: TaskObserver | None = None
+
+    def observe(self, queue: MessageQueue) -> TaskObserver:
+        """Return the observer of this task."""
+        self._observer = self._observer or TaskObserver(queue)
+        return self._observer
+
+    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
+        return None if self._observer is None else self._observer.lineage(self.datasets())
+
+
+class QueueOperator(Starting, BaseOperator):
     """Base of the operators that open a queue.
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
@@ -56,9 +96,6 @@ class QueueOperator(BaseOperator):
         with open_queue(self.mq_conn_id, ring or self.ring, context) as queue:
             yield queue
 
-    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
-        return telemetry.begun(self.mq_conn_id, self.ring)
-
 
 @contextmanager
 def open_queue(mq_conn_id: str, ring: str | None, context: Context) -> Iterator[MessageQueue]:
@@ -68,7 +105,7 @@ def open_queue(mq_conn_id: str, ring: str | None, context: Context) -> Iterator[
         try:
             yield queue
         finally:
-            tracing.flush()
+            traces.flush()
 
 
 def server_name(context: Context, task_id: str | None = None) -> str:

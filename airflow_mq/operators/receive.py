@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
-from airflow_mq import lineage
 from airflow_mq.adapters import BATCH, Received, receive
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
 from airflow_mq.engine.rules.priority import REGULAR
-from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, weight_of, whole_of
+from airflow_mq.observe import lineage
+from airflow_mq.operators.base import Observed, QueueOperator, weight_of, whole_of
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
-    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq.adapters import Adapter, Arrived
     from airflow_mq.engine.queue import MessageQueue
+    from airflow_mq.observe.task import TaskObserver
     from airflow_mq.operators.base import GivenWeight
 
 
-class ReceiveMessagesOperator(QueueOperator):
+class ReceiveMessagesOperator(Observed, QueueOperator):
     """Enqueue what another transport holds now, each message once. ::
 
         ReceiveMessagesOperator(task_id="receive", adapter=lambda: MySource("…"))
@@ -62,7 +59,6 @@ class ReceiveMessagesOperator(QueueOperator):
         self.weight = weight
         self.priority = priority
         self.fail_on_refused = fail_on_refused
-        self._touched: lineage.Touched | None = None
 
     def source(self) -> Adapter:
         """Return the source."""
@@ -74,15 +70,9 @@ class ReceiveMessagesOperator(QueueOperator):
         """Return the source as lineage names it; empty if it is not known."""
         return []
 
-    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
-        return telemetry.begun(self.mq_conn_id, self.ring, self.datasets())
-
-    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
-        return lineage.written(self._touched, self.datasets())
-
     def execute(self, context: Context) -> dict[str, int]:
         most = whole_of(self.most, "most", "a number of messages")
-        with self.opened(context) as queue, telemetry.sending(queue):
+        with self.opened(context) as queue, self.observe(queue).sending():
             received = self._receive(queue, most)
             self.log.info("Ring %r: %s.", queue.ring, received)
         if received.refused and self.fail_on_refused:
@@ -99,9 +89,7 @@ class ReceiveMessagesOperator(QueueOperator):
             source = self.source()
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from error
-        self._touched = lineage.touched(queue)
-        if self._touched is not None:
-            source = cast("Adapter", _Counted(source, self._touched.messages))
+        source = cast("Adapter", _Observed(source, self.observe(queue)))
         try:
             return receive(
                 queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
@@ -115,17 +103,18 @@ class ReceiveMessagesOperator(QueueOperator):
 
 
 @dataclass
-class _Counted:
-    """A source whose committed messages are counted by origin."""
+class _Observed:
+    """A source whose committed messages are observed."""
 
     source: Adapter
-    messages: Counter[str]
+    observer: TaskObserver
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.source, name)
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
-        self.messages.update(message.origin for message in arrived)
+        for message in arrived:
+            self.observer.touch(message.origin)
         self.source.commit(arrived)
 
 

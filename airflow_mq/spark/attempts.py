@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
-from .. import failures, tracing
+from .. import failures
 from ..codecs import Codec, load_codec
 from ..engine.queue import BatchProcessor, Delivery
 from ..engine.queue.attempts import going_on, outcome_of
@@ -19,6 +19,7 @@ from ..engine.queue.context import ProcessorContext, current_delivery
 from ..engine.queue.typed import TypedDelivery, decoding_batches, refused
 from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
+from ..observe import traces
 from ..processors import Processor
 from .child import Call, ChildDied, ChildFailed, Outcomes
 from .items import Item, ItemDelivery, Place, batch_of, groups_of, neighbours_of
@@ -125,8 +126,8 @@ class MessageAttempts(Attempts):
 
     def _try(self, item: Item, context: ProcessorContext) -> Outcome:
         delivery = ItemDelivery(item, context)
-        if item.headers and tracing.is_traced(item.headers):
-            with tracing.within(item.headers):
+        if item.headers and traces.is_traced(item.headers):
+            with traces.within(item.headers):
                 return self._try_delivery(item, delivery)
         return self._try_delivery(item, delivery)
 

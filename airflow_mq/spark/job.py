@@ -5,7 +5,7 @@
 
 The environment holds the store's address and the block's token: `AIRFLOW_MQ_STORE` and `AIRFLOW_MQ_BLOCK`. With
 `--exchange` it holds neither: messages and outcomes travel through that folder. `TRACEPARENT` and `AIRFLOW_MQ_TRACES`
-continue a trace (`airflow_mq.tracing`).
+continue a trace (`airflow_mq.observe.traces`).
 
 The job renews the block's lease while it runs. Exit codes: 0 every message was tried, whatever its outcome; 75 the
 block was settled or released meanwhile, so the job stopped; 2 invalid arguments; 1 the job itself failed.

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .. import tracing
 from ..engine.rules.errors import MessageQueueError, TokenRefused
+from ..observe import traces
 from ..processors import Part, Processors
 from .arguments import MARK, REFUSED, Arguments, print_line
 from .cause import cause_of
@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
     part = Part(
         name=" + ".join(names), processors=names, part=arguments.part, parts=arguments.parts, messages=0, where="spark"
     )
-    with tracing.job(f"spark {part['name']}", {"messaging.destination.name": arguments.ring}):
+    with traces.job(f"spark {part['name']}", {"messaging.destination.name": arguments.ring}):
         if arguments.exchange:
             tally = run_with_folder(arguments.exchange, processors, part)
         else:

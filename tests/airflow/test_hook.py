@@ -233,7 +233,7 @@ def test_sqlite_paths_stay_below_the_configured_folder(hook: Hook, root: Path) -
 
 
 def test_the_queue_is_opened_on_the_ring_asked_for(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_mq import hook_lineage
+    from airflow_mq.observe import hooked
 
     opened: list[tuple[str, str]] = []
 
@@ -241,7 +241,7 @@ def test_the_queue_is_opened_on_the_ring_asked_for(hook: Hook, monkeypatch: pyte
         opened.append((uri, ring))
         return SimpleNamespace(store=SimpleNamespace())
 
-    monkeypatch.setattr(hook_lineage, "HookedQueue", open_queue)
+    monkeypatch.setattr(hooked, "HookedQueue", open_queue)
     made = hook(**POSTGRES, extra={"ring": "night"})
 
     made.get_conn()

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_mq import MessageQueue, lineage
+from airflow_mq import MessageQueue
 from airflow_mq.engine.store import parse
+from airflow_mq.observe import hooked, lineage
 from airflow_mq.processors import Processor, Processors
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place
 
@@ -227,10 +228,8 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the addresses of inputs and outputs that Airflow collects of hooks, if a plugin reads them."""
     from airflow.sdk.lineage import HookLineageCollector
 
-    from airflow_mq import hook_lineage
-
     collector = HookLineageCollector()
-    monkeypatch.setattr(hook_lineage, "get_hook_lineage_collector", lambda: collector)
+    monkeypatch.setattr(hooked, "get_hook_lineage_collector", lambda: collector)
 
     def addresses() -> tuple[list[str], list[str]]:
         found = collector.collected_assets
@@ -260,9 +259,8 @@ def test_a_hook_reports_what_a_task_did_with_it(sqlite_queue: MessageQueue, coll
 
 
 def test_lineage_that_fails_fails_nothing(sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_mq import hook_lineage
     from airflow_mq.hooks import MessageQueueHook
 
-    monkeypatch.setattr(hook_lineage, "get_hook_lineage_collector", lambda: None)
+    monkeypatch.setattr(hooked, "get_hook_lineage_collector", lambda: None)
     with MessageQueueHook(CONN_ID).queue() as queue:
         assert queue.enqueue_message("acme", b"1").count == 1

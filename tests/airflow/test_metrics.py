@@ -118,7 +118,7 @@ def test_the_largest_origins_have_their_own_metrics_if_configured(
 
     run.plan()
 
-    from airflow_mq.metrics import as_name
+    from airflow_mq.observe.metrics import as_name
 
     heard = {name: values for name, values in lines.values().items() if ".origin." in name}
     deep = as_name("a/shop.eu")
@@ -144,7 +144,7 @@ def test_tags_carry_the_ring_and_the_origin_where_a_backend_has_them(
 
 
 def test_names_that_had_to_be_changed_stay_apart() -> None:
-    from airflow_mq.metrics import as_name, untagged
+    from airflow_mq.observe.metrics import as_name, untagged
 
     assert as_name("shop_1-eu") == "shop_1-eu"
     names = {as_name(text) for text in ("a.b", "a_b", "a/b", "a b", "ä", "ö", "x" * 200, "x" * 201)}
@@ -166,7 +166,7 @@ def test_nothing_is_read_if_metrics_are_off(
 def test_fairness_is_not_reported_at_every_block_of_a_crowd(
     sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_mq.metrics.FEW_QUEUES", 2)
+    monkeypatch.setattr("airflow_mq.observe.metrics.FEW_QUEUES", 2)
     lines = statsd()
     fill(sqlite_queue, {"a": [b"yield"], "b": [b"yield"], "b2": [b"yield"]})
 

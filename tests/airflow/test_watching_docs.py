@@ -14,7 +14,7 @@ import yaml
 
 from airflow_mq import LinearWeigher, MessageQueue, Weight
 from airflow_mq.engine.store import grant, parse, upgrade
-from airflow_mq.metrics import COUNTER, METRICS, TIMER, untagged
+from airflow_mq.observe.metrics import COUNTER, METRICS, TIMER, untagged
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -9,8 +9,8 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 from opentelemetry import metrics, trace
 
-from airflow_mq import tracing
 from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.observe import traces
 from airflow_mq.processors import Processor, Processors
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow
 
@@ -18,7 +18,7 @@ from tests.airflow.stage import CONN_ID, FUNCTION, Airflow
 def main() -> None:
     """Send, and run a block."""
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
-    provider = tracing.provide()
+    provider = traces.provide()
     assert provider is not None
     with (
         trace.get_tracer("shop").start_as_current_span("checkout"),

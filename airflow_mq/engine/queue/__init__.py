@@ -78,8 +78,8 @@ class MessageQueue:
     :param listeners: called after a commit for each queue that changed, with its footprint.
     :param busy_timeout: seconds to wait for another process that services the ring.
     :param actor: recorded with decisions; by default, the user's name.
-    :param traces: record the trace that is active when a message is sent (`airflow_mq.tracing`); by default, the value
-        of the environment variable `AIRFLOW_MQ_TRACES`.
+    :param traces: record the trace that is active when a message is sent (`airflow_mq.observe.traces`); by default,
+        the value of the environment variable `AIRFLOW_MQ_TRACES`.
     """
 
     def __init__(

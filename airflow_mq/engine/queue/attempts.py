@@ -9,7 +9,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
-from ... import failures, tracing
+from ... import failures
+from ...observe import traces
 from ..rules.blob import Reference
 from ..rules.book import Book
 from ..rules.characters import quoted, visible
@@ -109,15 +110,15 @@ def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outc
     delivery.sent = [check_sent(entry, *bounds) for entry in delivery.seal()]
     outcome = check_outcome(outcome_of(answer), *bounds)
     if working_set.traces:
-        delivery.sent = tracing.handed_on(delivery.sent, delivery.headers)
+        delivery.sent = traces.handed_on(delivery.sent, delivery.headers)
         outcome = going_on(outcome, delivery.headers)
     return outcome
 
 
 def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
     """Return an outcome whose new messages carry the trace of their message."""
-    if isinstance(outcome, Done) and outcome.enqueue and tracing.is_traced(headers):
-        return replace(outcome, enqueue=tracing.handed_on(outcome.enqueue, headers))
+    if isinstance(outcome, Done) and outcome.enqueue and traces.is_traced(headers):
+        return replace(outcome, enqueue=traces.handed_on(outcome.enqueue, headers))
     return outcome
 
 
@@ -125,9 +126,9 @@ def traced(processor: Processor) -> Processor:
     """Return a processor that runs within the trace of each message."""
 
     def attempt(delivery: Delivery) -> Answer:
-        if not tracing.is_traced(delivery.headers):
+        if not traces.is_traced(delivery.headers):
             return processor(delivery)
-        with tracing.within(delivery.headers):
+        with traces.within(delivery.headers):
             return processor(delivery)
 
     return attempt

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeAlias
 
-from ... import tracing
+from ...observe.traces import wanted as traces_wanted
 from ..rules.config import RingConfig
 from ..rules.errors import (
     Busy,
@@ -91,7 +91,7 @@ class RingSession:
         self.listeners = list(listeners)
         self.actor = check_text(actor or _user(), "the actor")
         #: Whether sent messages carry the active trace.
-        self.traces = tracing.wanted(traces)
+        self.traces = traces_wanted(traces)
         self._config: tuple[PlainConfig, RingConfig] | None = None
         self._config_read_at = 0.0
         self._forgot_at = -FORGET_EVERY

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq import tracing
 from airflow_mq.engine.rules.characters import quoted
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
-from airflow_mq.operators import telemetry
+from airflow_mq.observe.task import TaskObserver
 from airflow_mq.operators.base import (
     QueueOperator,
     key_of,
@@ -80,13 +79,14 @@ class PlanBlockOperator(QueueOperator):
         self.server: str | None = None
 
     def execute(self, context: Context) -> list[Part]:
-        processors, ti, began = processors_of(self.processors), context["ti"], tracing.now()
+        processors, ti = processors_of(self.processors), context["ti"]
         with self.opened(context) as queue:
+            observer = TaskObserver(queue)
             release_finished(queue, ti, self.log)
             self.server = server_name(context)
             self._update_pauses(queue, processors, self.server)
             block = self._plan(queue, processors, key_of(context))
-            trace = {} if block is None else telemetry.planned(queue, block, began)
+            trace = {} if block is None else observer.planned(block)
             ti.xcom_push(key=BLOCK, value=None if block is None else block_as_xcom(queue, block, trace))
             if block is None:
                 self.log.info("Another task services ring %r: the plan is empty this time.", queue.ring)

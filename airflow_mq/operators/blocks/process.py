@@ -10,12 +10,11 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseHook
 
-from airflow_mq import lineage, tracing
 from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
-from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import TaskStopped, number_of, open_queue
+from airflow_mq.observe import traces
+from airflow_mq.operators.base import Observed, TaskStopped, number_of, open_queue
 from airflow_mq.operators.blocks.xcoms import (
     PlannedBlock,
     checked_part,
@@ -34,9 +33,7 @@ from airflow_mq.spark import arguments
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
-    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import MessageQueue
 
@@ -50,7 +47,7 @@ SPARK_CONNECTION = "spark_default"
 UNNAMED = "arrow-spark"
 
 
-class ProcessMessagesOperator(SparkSubmitOperator):
+class ProcessMessagesOperator(Observed, SparkSubmitOperator):
     """Process one part of a block, on Spark or in place. Mapped over the parts that `PlanBlockOperator` returns.
 
     A message reaches its processor and nothing else of the job. The command line consists of the ring, the author's
@@ -109,7 +106,6 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         self._options = SparkOptions()
         self._store: dict[str, str] = {}
         self._trace: dict[str, str] = {}
-        self._touched: lineage.Touched | None = None
         self._client: ConnectClient | None = None
         #: Environment of the job that marks its own lines.
         self._mark: dict[str, str] = {}
@@ -130,19 +126,13 @@ class ProcessMessagesOperator(SparkSubmitOperator):
         with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
             token = str(block["token"])
             refuse_ended(queue, token)
-            self._touched = telemetry.taken(queue, token, processors, part)
-            with reporting_failure(queue, token, processors, part), telemetry.processing(queue, part, block) as carrier:
-                self._trace = tracing.environment(carrier)
+            observed = self.observe(queue).processing(block, part, processors)
+            with reporting_failure(queue, token, processors, part), observed as carrier:
+                self._trace = traces.environment(carrier)
                 if part["where"] == "in place":
                     self._in_place(queue, processors, part, token)
                 else:
                     self._on_spark(context, queue, processors, part, token)
-
-    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
-        return telemetry.begun(self.mq_conn_id, self.ring)
-
-    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
-        return lineage.taken(self._touched)
 
     def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         from airflow_mq.spark.store_side import run_in_place

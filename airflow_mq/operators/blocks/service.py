@@ -2,54 +2,44 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq import lineage, metrics
 from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.rules.errors import InvalidInput
-from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, TaskStopped, server_name, weight_of
+from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, server_name, weight_of
 
 if TYPE_CHECKING:
     from logging import Logger
 
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
-    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import Delivery, MessageQueue, Serviced
     from airflow_mq.engine.queue.attempts import Answer, Processor
     from airflow_mq.operators.base import GivenWeight
 
 
-class Servicing:
-    """A task that processes messages in its own process: how it services queues, its lineage, and how it ends."""
+class Servicing(Observed):
+    """A task that processes messages in its own process: how it services queues, and how it ends."""
 
-    mq_conn_id: str
-    ring: str | None
     log: Logger
-    _touched: lineage.Touched | None = None
     _is_processing = False
 
     def service(self, queue: MessageQueue, context: Context, process: Processor, given: GivenWeight) -> Serviced:
         """Service the queues within a weight."""
-        limit, began, touched = weight_of(given, "limit"), time.monotonic(), lineage.touched(queue)
-        self._touched = touched
+        limit, observer = weight_of(given, "limit"), self.observe(queue)
 
-        def counting(delivery: Delivery) -> Answer:
-            if touched is not None:
-                touched.messages[delivery.origin] += 1
+        def observed(delivery: Delivery) -> Answer:
+            observer.touch(delivery.origin)
             return process(delivery)
 
         with self.processing_here():
-            serviced = queue.service_queues(counting, limit, server=server_name(context))
-        metrics.serviced(queue, serviced, limit_of(queue.config, limit), time.monotonic() - began)
+            serviced = queue.service_queues(observed, limit, server=server_name(context))
+        observer.serviced(serviced, limit_of(queue.config, limit))
         self.log.info("%s", serviced)
         return serviced
 
@@ -66,12 +56,6 @@ class Servicing:
         if self._is_processing:
             # The signal arrived while the author's function ran, which may catch an Exception.
             raise TaskStopped("the task was ended: finished messages stay finished, the others go back")
-
-    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
-        return telemetry.begun(self.mq_conn_id, self.ring)
-
-    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
-        return lineage.taken(self._touched)
 
 
 class ServiceQueuesOperator(Servicing, QueueOperator):

@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, Asset, AssetAlias
 
-from airflow_mq import lineage
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
-from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, key_of, server_name
+from airflow_mq.operators.base import Observed, QueueOperator, key_of, server_name
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at, processors_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
-    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from airflow_mq import MessageQueue, Serviced
     from airflow_mq.processors import Processors
@@ -30,7 +26,7 @@ Notifier: TypeAlias = "Callable[[Context], object]"
 SETTLED = "settled"
 
 
-class SettleBlockOperator(QueueOperator):
+class SettleBlockOperator(Observed, QueueOperator):
     """Settle a block: give each message its outcome, whatever the states of the jobs.
 
     Runs after any states of the jobs (`all_done`). It is skipped if the plan was, as in a group that was branched over.
@@ -76,8 +72,6 @@ class SettleBlockOperator(QueueOperator):
         self.exchange = exchange
         self.processors = processors
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
-        self._touched: lineage.Touched | None = None
-        self._summary: Summary | None = None
 
     def execute(self, context: Context) -> Summary | None:
         states = task_states(context, [self.plan_task_id, self.process_task_id])
@@ -86,7 +80,7 @@ class SettleBlockOperator(QueueOperator):
         planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, planned["ring"] if planned else None) as queue:
             try:
-                summary = self._summary = self._settle(queue, context, planned)
+                summary = self._settle(queue, context, planned)
             finally:
                 if self.exchange:
                     self._sweep_folders(queue, exchange_at(self.exchange))
@@ -106,9 +100,6 @@ class SettleBlockOperator(QueueOperator):
                 "See the logs of the failed tasks"
             )
         return summary
-
-    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
-        return lineage.taken(self._touched, self._summary)
 
     def _settle(self, queue: MessageQueue, context: Context, planned: PlannedBlock | None) -> Summary | None:
         summary: Summary | None = None
@@ -154,11 +145,11 @@ class SettleBlockOperator(QueueOperator):
     def _settle_block(
         self, queue: MessageQueue, planned: PlannedBlock, trace: Mapping[str, str] | None = None
     ) -> Summary:
-        settling = telemetry.Settling(queue, str(planned["token"]), trace)
-        self._touched = self._touched or telemetry.taken(queue, str(planned["token"]))
-        summary = summary_of(planned, queue.blocks.settle(planned["token"], processor_of=self._processor_of()))
+        observed = self.observe(queue).settling(str(planned["token"]), trace)
+        result = queue.blocks.settle(planned["token"], processor_of=self._processor_of())
+        summary = summary_of(planned, result)
         self.log.info("%s", readable(summary))
-        settling.record(summary)
+        observed.settled(result, summary)
         return summary
 
     def _processor_of(self) -> Callable[[str], str] | None:

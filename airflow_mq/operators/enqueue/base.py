@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq import failures, lineage
+from airflow_mq import failures
 from airflow_mq.block_keys import message_base, message_key
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import KeyConflict, NotPermitted
@@ -17,14 +17,11 @@ from airflow_mq.engine.rules.groups import SEPARATOR
 from airflow_mq.engine.rules.message import Message
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
-from airflow_mq.operators import telemetry
-from airflow_mq.operators.base import QueueOperator, number_of, weight_of
+from airflow_mq.operators.base import Observed, QueueOperator, number_of, weight_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
-    from airflow.sdk.types import RuntimeTaskInstanceProtocol
     from jinja2 import Environment
 
     from airflow_mq.engine.queue import MessageQueue
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_mq.operators.base import GivenWeight
 
 OriginOf = Callable[[Any], str]
+#: A message with its origin.
+Addressed = tuple[str, bytes | Message]
 #: Scope of a message's own key: every sender to the ring, or one task of one run.
 SCOPES = RING, RUN = "ring", "run"
 
@@ -59,7 +58,7 @@ class Sourced(NamedTuple):
     fields: Mapping[str, Any] = {}
 
 
-class EnqueueOperator(QueueOperator):
+class EnqueueOperator(Observed, QueueOperator):
     """Base of the operators that enqueue.
 
     :param origin: origin of all messages, or a function of the message (templated, if it is text)
@@ -101,7 +100,6 @@ class EnqueueOperator(QueueOperator):
         self.expires = expires
         self.priority = priority
         self.of_team = of_team
-        self._touched: lineage.Touched | None = None
 
     def source(self) -> Iterator[Sourced]:
         """Yield the messages."""
@@ -125,7 +123,7 @@ class EnqueueOperator(QueueOperator):
             installation(), ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
         )
         above = team_of(context) + SEPARATOR if self.of_team else ""
-        with self.opened(context) as queue, telemetry.sending(queue), ExitStack() as held:
+        with self.opened(context) as queue, self.observe(queue).sending(), ExitStack() as held:
             addressed = self._addressed(self._uploaded(self.source(), queue, held), base, above)
             sent = self._send(queue, addressed)
         self.log.info(
@@ -137,11 +135,10 @@ class EnqueueOperator(QueueOperator):
         )
         return sent
 
-    def _send(self, queue: MessageQueue, addressed: Iterator[tuple[str, bytes | Message]]) -> dict[str, int]:
-        self._touched = lineage.touched(queue)
+    def _send(self, queue: MessageQueue, addressed: Iterator[Addressed]) -> dict[str, int]:
         try:
             sent = queue.enqueue_messages(
-                addressed if self._touched is None else self._touched.each(addressed),
+                self._observed(addressed, queue),
                 weight=weight_of(self.weight, "weight"),
                 headers=self.headers or None,
                 not_before=number_of(self.not_before, "not_before"),
@@ -159,12 +156,14 @@ class EnqueueOperator(QueueOperator):
             raise AirflowFailException(str(error)) from None
         return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
 
-    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
-        origin = self.origin if isinstance(self.origin, str) and not self.of_team else None
-        return telemetry.begun(self.mq_conn_id, self.ring, origin=origin)
+    def _observed(self, addressed: Iterator[Addressed], queue: MessageQueue) -> Iterator[Addressed]:
+        observer = self.observe(queue)
+        for origin, message in addressed:
+            observer.touch(origin)
+            yield origin, message
 
-    def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
-        return lineage.written(self._touched)
+    def only_origin(self) -> str | None:
+        return self.origin if isinstance(self.origin, str) and not self.of_team else None
 
     def origin_of(self, message: object, own: str | None) -> str:
         """Return the origin of a message: its own, or the operator's."""
@@ -207,7 +206,7 @@ class EnqueueOperator(QueueOperator):
             return message_key(base, f"key {own}")
         return message_key(base, sourced.place) if self.idempotent else None
 
-    def _addressed(self, source: Iterator[Sourced], base: str, above: str) -> Iterator[tuple[str, bytes | Message]]:
+    def _addressed(self, source: Iterator[Sourced], base: str, above: str) -> Iterator[Addressed]:
         for sourced in source:
             payload, key = as_bytes(sourced.payload), self._key(base, sourced)
             headers, priority = sourced.fields.get("headers"), sourced.fields.get("priority")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypedDict
 
-from .... import tracing
+from ....observe import traces
 from ...rules.characters import shown
 from ...rules.config import HEADER_SIZE
 from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
@@ -229,7 +229,7 @@ class Sender:
         if terms != PLAIN:
             due, expires = times_of(session, terms)
             own = {"weight": terms.weight, "headers": terms.headers, "expires": expires}
-        carried = tracing.carrying() if session.traces else None
+        carried = traces.carrying() if session.traces else None
         priority, check_rank = terms.priority or REGULAR, session.permit.check_priority
         return PackedCall(session.config, own, session.check_sender, priority, check_rank, carried, due).pack(pairs)
 
@@ -252,7 +252,7 @@ class Sender:
         session, size = self.session, 0
         _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
         most = session.config.max_headers
-        common = check_headers(terms.headers or {}, most, tracing.carrying() if session.traces else None)
+        common = check_headers(terms.headers or {}, most, traces.carrying() if session.traces else None)
         entries: list[tuple[Any, ...]] = []
         for sender, message in pairs:
             own = message if isinstance(message, Message) else Message(message)

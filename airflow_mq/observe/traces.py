@@ -5,7 +5,7 @@ active when they are sent, if it is sampled: one or two headers. Otherwise traci
 to the contexts of its messages. The outcome of a message is a span in the message's own trace, for a limited number of
 messages per block.
 
-OpenTelemetry is optional: without it, no context is carried and no span recorded. Errors of tracing are only logged.
+Without OpenTelemetry's SDK no span is sampled, so no context is carried. Errors of tracing are only logged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 log = logging.getLogger("airflow_mq.tracing")
 
@@ -29,8 +32,8 @@ PARENT, STATE = "TRACEPARENT", "TRACESTATE"
 LINKS = 128
 #: Largest number of messages of a block whose outcomes get spans of their own.
 OUTCOMES = 64
-#: Seconds that the end of a job waits for the export of its spans.
-PATIENCE = 5.0
+#: Milliseconds that the end of a job waits for the export of its spans.
+PATIENCE = 5_000
 
 #: A trace context as headers.
 Carrier = Mapping[str, str]
@@ -41,10 +44,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context as OtelContext
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import Span, SpanContext
+
+_propagator = TraceContextTextMapPropagator()
+
+
+def harmless(function: Callable[P, T]) -> Callable[P, T | None]:
+    """Return the function with its errors logged instead of raised."""
+
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            # The text of the error may contain an address with a secret.
+            log.warning("tracing failed (%s)", type(error).__name__)
+            return None
+
+    return attempt
+
+
+# -- contexts that messages carry --
 
 
 def wanted(configured: bool | None = None) -> bool:
@@ -54,43 +74,11 @@ def wanted(configured: bool | None = None) -> bool:
     return os.environ.get(VARIABLE, "").strip().lower() in ("1", "true", "yes", "on")
 
 
-@cache
-def _api() -> Any:
-    """Return OpenTelemetry's API, or None if it is not installed."""
-    try:
-        return import_module("opentelemetry.trace")
-    except ImportError:
-        log.warning("traces are enabled, but OpenTelemetry is not installed: pip install 'airflow-mq[otel]'")
-        return None
-
-
-@cache
-def _propagator() -> Any:
-    return import_module("opentelemetry.trace.propagation.tracecontext").TraceContextTextMapPropagator()
-
-
 def carrying() -> dict[str, str]:
     """Return the context of the active span as headers; empty without an active, sampled span."""
-    api = _api()
-    if api is None:
-        return {}
-    context = api.get_current_span().get_span_context()
-    return _carrier_of(api.get_current_span()) if context.is_valid and context.trace_flags.sampled else {}
-
-
-def _carrier_of(span: Span) -> dict[str, str]:
-    carrier: dict[str, str] = {}
-    _propagator().inject(carrier, context=_api().set_span_in_context(span))
-    return carrier
-
-
-def _context_of(carrier: Carrier | None) -> SpanContext | None:
-    """Return the span context of headers, or None if they hold none."""
-    api = _api()
-    if api is None or not carrier:
-        return None
-    found = api.get_current_span(_propagator().extract(carrier)).get_span_context()
-    return found if found.is_valid else None
+    active = trace.get_current_span()
+    context = active.get_span_context()
+    return _carrier_of(active) if context.is_valid and context.trace_flags.sampled else {}
 
 
 def is_traced(headers: Carrier) -> bool:
@@ -111,18 +99,32 @@ def handed_on(sent: Sequence[tuple[Any, ...]], headers: Carrier) -> list[tuple[A
     return [message if is_traced(given) else (*message[:2], {**carried, **given}) for message, given in zip(sent, own)]
 
 
-def harmless(function: Callable[P, T]) -> Callable[P, T | None]:
-    """Return the function with its errors logged instead of raised."""
+@contextmanager
+def within(headers: Carrier) -> Iterator[None]:
+    """Activate the message's own context: spans of its processor join the message's trace."""
+    token = harmless(lambda: contexts.attach(_propagator.extract(headers)))()
+    try:
+        yield
+    finally:
+        if token is not None:
+            contexts.detach(token)
 
-    def attempt(*args: P.args, **kwargs: P.kwargs) -> T | None:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            # The text of the error may contain an address with a secret.
-            log.warning("tracing failed (%s)", type(error).__name__)
-            return None
 
-    return attempt
+def _carrier_of(span: trace.Span) -> dict[str, str]:
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier, context=trace.set_span_in_context(span))
+    return carrier
+
+
+def _context_of(carrier: Carrier | None) -> trace.SpanContext | None:
+    """Return the span context of headers, or None if they hold none."""
+    if not carrier:
+        return None
+    found = trace.get_current_span(_propagator.extract(carrier)).get_span_context()
+    return found if found.is_valid else None
+
+
+# -- spans --
 
 
 def now() -> int:
@@ -144,9 +146,6 @@ def record(
 
     Its parent is the active span, else `parent`, else the one trace that contains all links.
     """
-    api = _api()
-    if api is None:
-        return {}
     span = _start(name, kind, _parent(parent, links), links, attributes, began)
     span.end()
     return _carrier_of(span) if span.get_span_context().is_valid else {}
@@ -162,22 +161,17 @@ def span(
     parent: Carrier | None = None,
 ) -> Iterator[dict[str, str]]:
     """Record a span around a block of code, active meanwhile; yield its context as headers."""
-    begun = _begin(name, kind, parent, attributes) if on else None
-    if not begun:
+    begun = harmless(lambda: _start(name, kind, _parent(parent, ()), (), attributes, None))() if on else None
+    if begun is None:
         yield {}
         return
     # Record only the type of an exception: its text may quote a message.
-    with _api().use_span(begun, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+    with trace.use_span(begun, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield _carrier_of(begun)
         except BaseException as error:
-            begun.set_status(_api().StatusCode.ERROR, type(error).__name__)
+            begun.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise
-
-
-@harmless
-def _begin(name: str, kind: str, parent: Carrier | None, attributes: Attributes) -> Span | None:
-    return None if _api() is None else _start(name, kind, _parent(parent, ()), (), attributes, None)
 
 
 @harmless
@@ -185,33 +179,34 @@ def record_outcome(
     name: str, began: int, attributes: Attributes, carried: Carrier, block: Carrier | None, error: str | None
 ) -> None:
     """Record a span in a message's own trace, linked to its block."""
-    api, parent = _api(), _context_of(carried)
+    parent = _context_of(carried)
     if parent is None:
         return
-    context = api.set_span_in_context(api.NonRecordingSpan(parent))
-    span = _start(name, "CONSUMER", context, [block] if block else (), attributes, began)
+    span = _start(name, "CONSUMER", _within(parent), [block] if block else (), attributes, began)
     if error is not None:
-        span.set_status(api.StatusCode.ERROR, error)
+        span.set_status(trace.StatusCode.ERROR, error)
     span.end()
 
 
 def _start(
-    name: str, kind: str, context: OtelContext, links: Sequence[Carrier], attributes: Attributes, began: int | None
-) -> Span:
-    api = _api()
-    linked = [api.Link(found) for link in links[:LINKS] if (found := _context_of(link)) is not None]
+    name: str,
+    kind: str,
+    context: contexts.Context | None,
+    links: Sequence[Carrier],
+    attributes: Attributes,
+    began: int | None,
+) -> trace.Span:
+    linked = [trace.Link(found) for link in links[:LINKS] if (found := _context_of(link)) is not None]
     known = {key: value for key, value in attributes.items() if value is not None}
     known = {"messaging.system": "airflow_mq", **known}
-    tracer = api.get_tracer("airflow_mq")
-    return tracer.start_span(
-        name, context=context, kind=api.SpanKind[kind], attributes=known, links=linked, start_time=began
+    return trace.get_tracer("airflow_mq").start_span(
+        name, context=context, kind=trace.SpanKind[kind], attributes=known, links=linked, start_time=began
     )
 
 
-def _parent(given: Carrier | None, links: Sequence[Carrier]) -> OtelContext | None:
+def _parent(given: Carrier | None, links: Sequence[Carrier]) -> contexts.Context | None:
     """Return the parent context of a span, or None for the active span."""
-    api = _api()
-    if api.get_current_span().get_span_context().is_valid:
+    if trace.get_current_span().get_span_context().is_valid:
         return None
     found = _context_of(given)
     if found is None:
@@ -219,25 +214,14 @@ def _parent(given: Carrier | None, links: Sequence[Carrier]) -> OtelContext | No
         # A span whose links are of one trace joins it; otherwise each link stands for itself.
         if len({context.trace_id for context in linked}) == 1:
             found = linked[0]
-    return None if found is None else api.set_span_in_context(api.NonRecordingSpan(found))
+    return None if found is None else _within(found)
 
 
-@contextmanager
-def within(headers: Carrier) -> Iterator[None]:
-    """Activate the message's own context: spans of its processor join the message's trace."""
-    context = _attach(headers)
-    try:
-        yield
-    finally:
-        if context is not None:
-            import_module("opentelemetry.context").detach(context)
+def _within(parent: trace.SpanContext) -> contexts.Context:
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent))
 
 
-@harmless
-def _attach(headers: Carrier) -> object:
-    if _api() is None:
-        return None
-    return import_module("opentelemetry.context").attach(_propagator().extract(headers))
+# -- jobs --
 
 
 def environment(carrier: Carrier) -> dict[str, str]:
@@ -264,46 +248,44 @@ def job(name: str, attributes: Attributes = NO_ATTRIBUTES) -> Iterator[None]:
             yield
     finally:
         if provider is not None:
-            harmless(provider.force_flush)(int(PATIENCE * 1000))
+            harmless(provider.force_flush)(PATIENCE)
 
+
+# -- providers --
 
 #: Providers made here: only this module exports their spans.
 _own: list[TracerProvider] = []
 
 
-@harmless
 def is_provided() -> bool:
-    """Return whether spans are exported, or OpenTelemetry is not installed."""
-    return _api() is None or bool(_known())
+    """Return whether this process has a tracer provider."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def flush() -> None:
     """Export the spans of providers that this module made."""
     for provider in _own:
-        harmless(provider.force_flush)(int(PATIENCE * 1000))
-
-
-def _known() -> TracerProvider | None:
-    known = _api().get_tracer_provider()
-    return known if isinstance(known, import_module("opentelemetry.sdk.trace").TracerProvider) else None
+        harmless(provider.force_flush)(PATIENCE)
 
 
 @harmless
 def provide() -> TracerProvider | None:
-    """Return the tracer provider; configure one from the environment if there is none."""
-    api = _api()
-    if api is None:
+    """Return the SDK's tracer provider; configure one from the environment if there is none."""
+    try:
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        log.warning("traces are enabled, but OpenTelemetry's SDK is not installed: pip install 'airflow-mq[otel]'")
         return None
-    known = _known()
-    if known is not None:
-        return known
-    sdk = import_module("opentelemetry.sdk.trace")
+    if is_provided():
+        known = trace.get_tracer_provider()
+        return known if isinstance(known, TracerProvider) else None
     exporter = _exporter()
     if exporter is None:
         return None
-    made = sdk.TracerProvider()
-    made.add_span_processor(import_module("opentelemetry.sdk.trace.export").BatchSpanProcessor(exporter))
-    api.set_tracer_provider(made)
+    made = TracerProvider()
+    made.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(made)
     _own.append(made)
     return made
 
@@ -316,8 +298,6 @@ def _exporter() -> SpanExporter | None:
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     if name == "otlp" and protocol == "http/protobuf":
         name = "otlp_proto_http"
-    from importlib.metadata import entry_points
-
     found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=name)), None)
     if found is None:
         log.warning("OTEL_TRACES_EXPORTER names %r, which is not installed: pip install 'airflow-mq[otel]'", name)

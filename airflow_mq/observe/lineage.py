@@ -9,11 +9,9 @@ A task that starts reports what is known without the store; when it completes, w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
-
-T = TypeVar("T")
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
@@ -57,35 +55,27 @@ def source_at(address: str) -> Source:
 
 @dataclass
 class Touched:
-    """The queues that a task wrote to or took messages from, with counts."""
+    """The queues that a task sent to or took messages from."""
 
     namespace: str
     ring: str
     #: Settings of the ring that matter to a reader.
     settings: Mapping[str, object]
+    #: Messages by origin.
     messages: Counter[str] = field(default_factory=Counter)
-
-    def each(self, pairs: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
-        """Yield messages unchanged, and count them."""
-        for origin, message in pairs:
-            self.messages[origin] += 1
-            yield origin, message
-
-    @property
-    def named(self) -> list[tuple[str, int]]:
-        """The queues with the most messages."""
-        return self.messages.most_common(MOST)
+    #: Whether the task sent the messages.
+    is_output: bool = False
+    #: Summary of the block that the task settled.
+    block: Mapping[str, object] | None = None
 
 
-def touched(queue: MessageQueue, messages: Iterable[tuple[str, int]] = ()) -> Touched | None:
-    """Return the record of a task's queues, or None if lineage is off."""
+def touched(queue: MessageQueue) -> Touched | None:
+    """Return an empty record of a task's queues, or None if lineage is off."""
     if not is_wanted():
         return None
-    weight, found = queue.config.service_weight, Counter[str]()
-    for origin, count in messages:
-        found[origin] += count
+    weight = queue.config.service_weight
     settings = {"order": queue.config.order, "serviceWeight": list(weight) if weight else None}
-    return Touched(namespace_of(queue.store.address), queue.ring, settings, found)
+    return Touched(namespace_of(queue.store.address), queue.ring, settings)
 
 
 def namespace_of(address: StoreAddress) -> str:
@@ -99,48 +89,40 @@ def begun(
     address: StoreAddress, ring: str, sources: Iterable[Source] = (), origin: str | None = None
 ) -> OperatorLineage:
     """Return the lineage of a task that starts: its ring, and the queue that it will write to, if known."""
-    from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDataset
+    from airflow.providers.common.compat.openlineage.facet import OutputDataset
 
     outputs = [OutputDataset(namespace=namespace_of(address), name=f"{ring}/{origin}")] if origin else []
-    inputs = [Dataset(namespace=source.namespace, name=source.name) for source in sources]
-    return _operator_lineage({"ring": ring}, inputs, outputs)
+    return _operator_lineage({"ring": ring}, _inputs(sources), outputs)
 
 
-def written(what: Touched | None, sources: Iterable[Source] = ()) -> OperatorLineage | None:
-    """Return the lineage of a task that sent messages."""
-    if what is None:
-        return None
+def completed(what: Touched, sources: Iterable[Source] = ()) -> OperatorLineage:
+    """Return the lineage of a task that ended: the queues with the most messages, and the block that it settled."""
     from airflow.providers.common.compat.openlineage.facet import (
-        Dataset,
         OutputDataset,
         OutputStatisticsOutputDatasetFacet,
+        RunFacet,
     )
 
-    def output(origin: str, count: int) -> OutputDataset:
-        facets = {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=count)}
-        return OutputDataset(namespace=what.namespace, name=f"{what.ring}/{origin}", outputFacets=facets)
-
-    inputs = [Dataset(namespace=source.namespace, name=source.name) for source in sources]
-    return _lineage(what, inputs, [output(origin, count) for origin, count in what.named])
-
-
-def taken(what: Touched | None, block: Mapping[str, object] | None = None) -> OperatorLineage | None:
-    """Return the lineage of a task that took messages, with the summary of a block that it settled."""
-    if what is None:
-        return None
-    from airflow.providers.common.compat.openlineage.facet import Dataset, RunFacet
-
-    inputs = [Dataset(namespace=what.namespace, name=f"{what.ring}/{origin}") for origin, _ in what.named]
-    lineage = _lineage(what, inputs, [])
-    if block is not None:
-        values = {_camel(name): value for name, value in block.items() if name not in ("ring", "origins")}
+    inputs, outputs = _inputs(sources), []
+    for origin, count in what.messages.most_common(MOST):
+        name = f"{what.ring}/{origin}"
+        if what.is_output:
+            facets = {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=count)}
+            outputs.append(OutputDataset(namespace=what.namespace, name=name, outputFacets=facets))
+        else:
+            inputs += _inputs([Source(what.namespace, name)])
+    ring = {"ring": what.ring, "queues": len(what.messages), "messages": what.messages.total(), **what.settings}
+    lineage = _operator_lineage(ring, inputs, outputs)
+    if what.block is not None:
+        values = {_camel(name): value for name, value in what.block.items() if name not in ("ring", "origins")}
         lineage.run_facets["airflow_mq_block"] = RunFacet().with_additional_properties(**values)
     return lineage
 
 
-def _lineage(what: Touched, inputs: list[Dataset], outputs: list[Dataset]) -> OperatorLineage:
-    ring = {"ring": what.ring, "queues": len(what.messages), "messages": what.messages.total(), **what.settings}
-    return _operator_lineage(ring, inputs, outputs)
+def _inputs(sources: Iterable[Source]) -> list[Dataset]:
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+    return [Dataset(namespace=source.namespace, name=source.name) for source in sources]
 
 
 def _operator_lineage(ring: Mapping[str, object], inputs: list[Dataset], outputs: list[Dataset]) -> OperatorLineage:

@@ -20,10 +20,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_mq import settings
-from airflow_mq.engine.rules.weight import Weight
 
 if TYPE_CHECKING:
-    from airflow_mq.engine.queue import Backlog, MessageQueue, Serviced
+    from airflow_mq.engine.queue import Backlog, Block, MessageQueue, Serviced
+    from airflow_mq.engine.rules.weight import Weight
 
 log = logging.getLogger("airflow_mq.metrics")
 
@@ -119,7 +119,7 @@ def watched(queue: MessageQueue) -> None:
     _attempt(queue, _standing)
 
 
-def planned(queue: MessageQueue, block: Any, seconds: float) -> None:
+def planned(queue: MessageQueue, block: Block, seconds: float) -> None:
     """Send metrics of a planned block and the backlog."""
 
     def samples(queue: MessageQueue) -> Iterator[Sample]:
@@ -134,33 +134,24 @@ def planned(queue: MessageQueue, block: Any, seconds: float) -> None:
     _attempt(queue, samples)
 
 
-def settled(queue: MessageQueue, summary: Mapping[str, Any], seconds: float | None) -> None:
-    """Send metrics of a settled block, the fairness of the latest blocks, and the backlog."""
+def settled(queue: MessageQueue, result: Serviced, limit: Weight, seconds: float | None) -> None:
+    """Send metrics of a settled block or of a service, the fairness of the latest blocks, and the backlog."""
 
     def samples(queue: MessageQueue) -> Iterator[Sample]:
         yield Sample("blocks.settled", 1)
         if seconds is not None:
             yield Sample("block.duration", seconds)
-        used, limit = summary["used"], summary["limit"]
-        yield Sample("block.time", used[0])
-        yield Sample("block.size", used[1])
-        yield Sample("block.used", Weight(*used).part_of(Weight(*limit)))
-        for what in ("processed", "failed", "set_aside", "went_back", "expired"):
-            yield Sample(f"messages.{what}", summary[what])
+        yield Sample("block.time", result.weight.time)
+        yield Sample("block.size", result.weight.size)
+        yield Sample("block.used", result.weight.part_of(limit))
+        for fate in ("processed", "failed", "set_aside", "went_back", "expired"):
+            yield Sample(f"messages.{fate}", getattr(result, fate))
         found = queue.inspect.backlog(origins_told())
         yield from _of_backlog(found)
         if found.queues <= FEW_QUEUES:
             yield from _fairness(queue)
 
     _attempt(queue, samples)
-
-
-def serviced(queue: MessageQueue, result: Serviced, limit: Weight, seconds: float) -> None:
-    """Send metrics of queues that a task serviced in place, as of a settled block; without any, of the backlog."""
-    if result.origins:
-        settled(queue, {**vars(result), "used": result.weight, "limit": limit}, seconds)
-    else:
-        watched(queue)
 
 
 def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sample]]) -> None:

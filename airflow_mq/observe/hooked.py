@@ -1,18 +1,22 @@
-"""Lineage of a queue that a hook opened: which queues a task of any operator sent to, and which ring it serviced.
+"""Queue that a hook opened: whether its messages carry traces, and the lineage of a task of any operator.
 
-Airflow collects it if a plugin reads it, such as OpenLineage's. This package's operators report theirs themselves.
+Airflow collects the lineage if a plugin reads it, such as OpenLineage's. This package's operators report theirs
+themselves.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
+from airflow_mq import settings
 from airflow_mq.engine.queue import MessageQueue
-from airflow_mq.tracing import harmless
+from airflow_mq.observe import traces
+from airflow_mq.observe.traces import harmless
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook
@@ -68,3 +72,28 @@ class HookedQueue(MessageQueue):
     def _collect(self, how: str, origin: str | None) -> None:
         named = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "origin": origin}
         getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=_SCHEME, asset_kwargs=named)
+
+
+def carries_traces() -> bool | None:
+    """Return whether messages carry traces; None leaves the decision to the environment."""
+    if not settings.flag("traces"):
+        return None
+    if not traces.is_provided():
+        _provide_tracers()
+    return True
+
+
+def _provide_tracers() -> None:
+    """Provide tracers from Airflow's configuration: Airflow 3.1 gives its tasks no provider."""
+    conf = settings.configuration()
+    if not conf.getboolean("traces", "otel_on", fallback=False):
+        return
+    host, port = conf.get("traces", "otel_host", fallback=""), conf.get("traces", "otel_port", fallback="")
+    is_set = any(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
+    if host and port and not is_set:
+        scheme = "https" if conf.getboolean("traces", "otel_ssl_active", fallback=False) else "http"
+        # Drivers of Spark jobs inherit the variable.
+        os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = f"{scheme}://{host}:{port}/v1/traces"
+        os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
+    os.environ.setdefault("OTEL_SERVICE_NAME", conf.get("traces", "otel_service", fallback="Airflow"))
+    traces.provide()
