@@ -459,7 +459,7 @@ def test_check_reports_violations_of_priorities(queue: MessageQueue) -> None:
     for change, violation in (
         # Each statement undoes itself.
         ("UPDATE {}book SET ticket = -5 - ticket WHERE ticket IS NOT NULL", "belongs to the other priority"),
-        ("UPDATE {}book SET deficit = -7 - deficit WHERE origin = '\x01'", "parts of a block: expected"),
+        ("UPDATE {}ring_state SET debt = -7 - debt", "parts of a block: expected"),
     ):
         for broken in (True, False):
             with queue.store.writing() as unit:

@@ -19,7 +19,7 @@ from .config import BLOCK_PARTS
 from .deficit import DeficitRounds
 from .orders import MOST_LOOKS, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
 from .paths import PathRounds
-from .priority import MARK, is_high
+from .priority import is_high
 from .ring import Ring
 from .service import Ladder
 from .weight import Meter, Weight
@@ -140,15 +140,12 @@ def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
 
 def _owed(working_set: WorkingSet) -> int:
     """Return the parts that high owes to regular."""
-    return working_set.book(MARK).deficit if working_set.own_debt is None else working_set.own_debt
+    return working_set.debt if working_set.own_debt is None else working_set.own_debt
 
 
 def _owe(working_set: WorkingSet, parts: int) -> None:
     """Store the parts that high owes to regular."""
-    if working_set.own_debt is not None:
+    if working_set.own_debt is None:
+        working_set.debt = parts
+    else:
         working_set.own_debt = parts
-        return
-    book = working_set.book(MARK)
-    if book.deficit != parts:
-        book.deficit = parts
-        working_set.changes.books.add(MARK)

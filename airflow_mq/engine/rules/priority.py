@@ -11,8 +11,7 @@ from .errors import InvalidInput
 
 REGULAR, HIGH = "regular", "high"
 PRIORITIES = (REGULAR, HIGH)
-#: Prefix of the names of high books. The mark alone names the book of no origin; its deficit holds the weight that high
-#: messages owe to regular ones.
+#: Prefix of the names of high books.
 MARK = "\x01"
 #: Upper bound of the names of high books, below every regular one.
 PAST_HIGH = "\x02"

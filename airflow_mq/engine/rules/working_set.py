@@ -129,8 +129,11 @@ class WorkingSet:
         self.groups: dict[str, Group] = {}
         self.owed: list[str] = []
         self.turns: Turns | None = None
-        #: The origins that this walk services (None: all), and what their high messages owe to regular ones.
+        #: Parts of a block that high messages owe to regular ones.
+        self.debt = 0
+        #: The origins that this walk services; None for all.
         self.patterns: OriginPatterns | None = None
+        #: What high messages of these origins owe; None if the ring keeps that.
         self.own_debt: int | None = None
         #: Books that this walk does not service, because an earlier walk of the same call did.
         self.left_out: Collection[str] = ()

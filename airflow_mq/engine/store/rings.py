@@ -62,7 +62,7 @@ class Rings(Repository):
         """Write the floors and places of a ring and count the change."""
         self.unit.put(
             "save_state", ring=ring, ticket_floor=state.ticket_floor, look_floor=state.look_floor,
-            look_place=state.look_place, high_place=state.high_place, marks=state.marks,
+            look_place=state.look_place, high_place=state.high_place, debt=state.debt, marks=state.marks,
         )  # fmt: skip
 
     def lower_floor(self, ring: int, ticket: int) -> None:

@@ -56,6 +56,8 @@ class StateRow(NamedTuple):
     #: Tickets of regular and of high books below which the next look beyond a walk goes on.
     look_place: int = LAST_PLACE
     high_place: int = LAST_PLACE
+    #: Parts of a block that high messages owe to regular ones.
+    debt: int = 0
     #: Number of recorded ends that are to be applied.
     ends: int = 0
     #: Number of blocks and rounds of the ring so far.

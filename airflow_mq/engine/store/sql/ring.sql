@@ -11,11 +11,11 @@ ring = :ring AND age <= (SELECT n.age FROM {s}ring_state n WHERE n.ring = :ring 
 -- part: state_columns
 -- The state of a ring `s`; SQLite needs no marks.
 s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-s.look_place, s.high_place, s.ends, s.blocks
+s.look_place, s.high_place, s.debt, s.ends, s.blocks
 
 -- part: state_columns (postgres)
 s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-s.look_place, s.high_place, s.ends, s.blocks
+s.look_place, s.high_place, s.debt, s.ends, s.blocks
 
 -- part: last_drawn (postgres)
 -- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
@@ -81,12 +81,12 @@ WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 -- name: state
 -- Return the state of a ring for readers, without the token of its lease.
 SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
-       s.high_place, s.ends, s.blocks
+       s.high_place, s.debt, s.ends, s.blocks
 FROM {s}ring_state s WHERE s.ring = :ring
 
 -- name: state (postgres)
 SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
-       s.high_place, s.ends, s.blocks
+       s.high_place, s.debt, s.ends, s.blocks
 FROM {s}ring_state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
 
 -- name: lock_ring
@@ -141,14 +141,14 @@ LIMIT 1
 -- Write the floors of a ring and count the change. Requires the ring lock.
 UPDATE {s}ring_state
 SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor,
-    look_place = :look_place, high_place = :high_place
+    look_place = :look_place, high_place = :high_place, debt = :debt
 WHERE {part newest}
 
 -- name: save_state (postgres)
 -- Write the marks and the next age, too.
 UPDATE {s}ring_state
 SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floor, marks = :marks::jsonb, age = age - 1,
-    look_place = :look_place, high_place = :high_place
+    look_place = :look_place, high_place = :high_place, debt = :debt
 WHERE {part newest}
 
 -- name: lower_floor

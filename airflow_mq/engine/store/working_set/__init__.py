@@ -33,7 +33,7 @@ class StoredSet(WorkingSet):
     def __init__(self, config: RingConfig, now: int, loader: StoreLoader, **modes: Any) -> None:
         """Begin without any book; for `modes`, see `WorkingSet`."""
         super().__init__(config, now, loader, **modes)
-        self.ring_id = loader.source.ring_id
+        self.ring_id, self.debt = loader.source.ring_id, loader.state.debt
         #: Books as they were loaded.
         self.stored = loader.books.stored
         #: Steps to take in the same transaction after everything is written.
@@ -76,7 +76,7 @@ class StoredSet(WorkingSet):
         written = self.written
         state = self.loader.state._replace(
             ticket_floor=written.ticket_floor, look_floor=written.look_floor,
-            look_place=written.look_place, high_place=written.high_place,
+            look_place=written.look_place, high_place=written.high_place, debt=written.debt,
         )  # fmt: skip
         return locked._replace(state=state)
 

@@ -65,7 +65,7 @@ class Overlay(Source):
         stored = unit.rings.state(ring_id)
         self.state = StateRow(
             0, stored.ticket_floor, stored.look_floor, [], None, 0, "",
-            look_place=stored.look_place, high_place=stored.high_place,
+            look_place=stored.look_place, high_place=stored.high_place, debt=stored.debt,
         )  # fmt: skip
         self._last_id = unit.inbox.pulse(ring_id).newest
         #: Rows below this are visible: reads of one moment bring nothing late.

@@ -229,7 +229,7 @@ class _Collector:
         state, ring = self.loader.state, self.loader.ring
         return state._replace(
             ticket_floor=self._ticket_floor(), look_floor=ring.look_floor(state.look_floor),
-            look_place=ring.places[False], high_place=ring.places[True],
+            look_place=ring.places[False], high_place=ring.places[True], debt=self.working_set.debt,
         )  # fmt: skip
 
     def _ticket_floor(self) -> int:

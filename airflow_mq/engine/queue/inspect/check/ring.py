@@ -10,7 +10,7 @@ from ....rules.claims import Claim
 from ....rules.config import BLOCK_PARTS, RingConfig
 from ....rules.invariants import Violation, check_asides, check_book, check_groups, check_slices
 from ....rules.message import Address
-from ....rules.priority import MARK, is_high, told
+from ....rules.priority import is_high, told
 from ....store import codec
 from ....store.rows import LATEST, PLANNED
 from ....store.unit import Unit
@@ -29,7 +29,7 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
         names = list(all_origins(unit, session.ring_id))
         bounds = inbox_bounds(unit, session.ring_id)
         found = list(_check_rows(unit, session.ring_id))
-        found += _check_tickets(unit, session.ring_id)
+        found += _check_state(unit, session.ring_id)
         for done, name in enumerate(names):
             if progress is not None and done % 50 == 0:
                 progress(done, len(names))
@@ -49,14 +49,17 @@ def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
         yield Violation(where, f"{what} {rows} rows: expected one; only one of them is read")
 
 
-def _check_tickets(unit: Unit, ring: int) -> Iterator[Violation]:
+def _check_state(unit: Unit, ring: int) -> Iterator[Violation]:
     low, top = level_of("")
-    lowest = unit.books.count(ring, 0, low, top).lowest
-    floor = unit.rings.state(ring).ticket_floor
-    if lowest is not None and lowest < floor:
+    lowest, state = unit.books.count(ring, 0, low, top).lowest, unit.rings.state(ring)
+    if lowest is not None and lowest < state.ticket_floor:
         yield Violation(
-            "ring", f"the smallest ticket is {lowest}, below the floor of {floor}; its queue would never be serviced"
+            "ring",
+            f"the smallest ticket is {lowest}, below the floor of {state.ticket_floor}; "
+            "its queue would never be serviced",
         )
+    if not 0 <= state.debt <= BLOCK_PARTS:
+        yield Violation("ring", f"high messages owe {state.debt} parts of a block: expected 0 to {BLOCK_PARTS}")
 
 
 def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBounds) -> list[Violation]:
@@ -89,8 +92,6 @@ def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator
         yield Violation(f"book {told(book.origin)}", f"its ticket {ticket} belongs to the other priority")
     if is_high(book.origin) and not config.high:
         yield Violation(f"book {told(book.origin)}", "the ring has high=False; this queue would never be serviced")
-    if book.origin == MARK and not 0 <= book.deficit <= BLOCK_PARTS:
-        yield Violation("ring", f"high messages owe {book.deficit} parts of a block: expected 0 to {BLOCK_PARTS}")
 
 
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:

@@ -32,6 +32,8 @@ CREATE TABLE {s}ring_state (
     -- below which the next look goes on, for regular books and for high ones. By default it begins at the end of the ring.
     look_place INTEGER NOT NULL DEFAULT 9223372036854775807,
     high_place INTEGER NOT NULL DEFAULT 9223372036854775807,
+    -- Parts of a block that high messages owe to regular ones.
+    debt INTEGER NOT NULL DEFAULT 0,
     -- How many recorded ends are to be applied, so that no holder has to look for any.
     ends INTEGER NOT NULL DEFAULT 0
 ) STRICT;
