@@ -102,7 +102,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
             with reporting_failure(queue, token, processors, part), self.processing_here():
                 tally = run_in_place(queue, token, processors, part, function=function)
         self.log.info("%s: %s.", part["name"], tally)
-        return {"done": tally.done, "failed": tally.failed, "back": tally.back}
+        return {"done": tally.processed, "failed": tally.failed, "back": tally.went_back}
 
 
 def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:

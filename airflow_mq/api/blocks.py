@@ -12,6 +12,7 @@ from pydantic import Field
 from airflow_mq.engine import queue as values
 from airflow_mq.engine.rules import weight as rules
 from airflow_mq.engine.rules.orders import Entry
+from airflow_mq.engine.rules.tally import FATES
 from airflow_mq.engine.store.rows import LATEST
 
 from .access import Reader
@@ -24,8 +25,6 @@ router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
 #: Queues that a block lists one by one, and a forecast block.
 LISTED, LISTED_AHEAD = 20, 200
-#: Outcomes that a block counts.
-OUTCOMES = ("processed", "failed", "went_back", "set_aside", "expired")
 
 
 class BlockShare(Schema):
@@ -139,7 +138,7 @@ def blocks(
 
 def block_of(state: values.Block) -> Block:
     """Return a block with the run that planned it, without that run's tasks."""
-    counts = {outcome: state.result.get(outcome, 0) for outcome in OUTCOMES}
+    counts = {fate: state.result.get(fate, 0) for fate in FATES}
     shares, run = _shares(state.entries), run_of(state.key)
     return Block.of(state, by_queue=shares, run=run, tasks=[], **counts)
 

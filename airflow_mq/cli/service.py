@@ -58,7 +58,7 @@ def service(session: Session, args: Namespace) -> bool | None:
         counted = {} if calls is None else {"calls": calls}
         session.out.value({**asdict(total), "weight": total.weight, **counted})
         return not _failed(total, raised)
-    if not (total.processed or total.failed or total.set_aside or total.expired):
+    if not total.moved:
         back = (
             ", and what was tried went back, to be tried again (`airflow-mq message events`)" if total.went_back else ""
         )
@@ -98,7 +98,6 @@ def _service(
     queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
     from ..engine.queue import Serviced
-    from ..engine.queue.worker import is_productive
 
     total, calls = Serviced(weight=ZERO), 0
     while True:
@@ -107,7 +106,7 @@ def _service(
         queue.blocks.settle_completed()
         done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
         total = total.plus(done)
-        if not drain or not is_productive(done):
+        if not drain or not done.moved:
             return total, calls
 
 

@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_mq import settings
+from airflow_mq.engine.rules.tally import FATES
 
 if TYPE_CHECKING:
     from airflow_mq.engine.queue import Backlog, Block, MessageQueue, Serviced
@@ -144,8 +145,8 @@ def settled(queue: MessageQueue, result: Serviced, limit: Weight, seconds: float
         yield Sample("block.time", result.weight.time)
         yield Sample("block.size", result.weight.size)
         yield Sample("block.used", result.weight.part_of(limit))
-        for fate in ("processed", "failed", "set_aside", "went_back", "expired"):
-            yield Sample(f"messages.{fate}", getattr(result, fate))
+        for fate, count in zip(FATES, result.counts):
+            yield Sample(f"messages.{fate}", count)
         found = queue.inspect.backlog(origins_told())
         yield from _of_backlog(found)
         if found.queues <= FEW_QUEUES:

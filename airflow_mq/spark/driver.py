@@ -15,7 +15,7 @@ from ..engine.rules.errors import TokenRefused
 from ..processors import Part, Processors
 from .arguments import Arguments, print_line
 from .lease import keeping_lease
-from .share import Channel, Tally, Task, check_function, run_share
+from .share import Channel, Reported, Task, check_function, run_share
 from .store_side import StoreChannel, live_block, tasks_of, terms_of
 from .terms import Terms
 
@@ -29,7 +29,7 @@ log = logging.getLogger("airflow_mq.spark.job")
 PIECES = 3
 
 
-def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> Tally:
+def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> Reported:
     """Try the messages of a part, where the executors reach the store."""
     begun = time.monotonic()
     channel = StoreChannel.of_environment(arguments.ring)
@@ -56,7 +56,7 @@ def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> 
         return tally
 
 
-def run_with_folder(folder: str, processors: Processors, part: Part) -> Tally:
+def run_with_folder(folder: str, processors: Processors, part: Part) -> Reported:
     """Try the messages of a part, where messages and outcomes travel through a folder."""
     from .exchange import FolderChannel
 
@@ -106,7 +106,7 @@ class Spark(ABC):
         """Whether the session accepts more work."""
 
     @abstractmethod
-    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
+    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Reported]:
         """Run each task on the cluster."""
 
     @abstractmethod
@@ -117,18 +117,18 @@ class Spark(ABC):
     def stop(self) -> None:
         """End the session, and no server."""
 
-    def run(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Tally:
+    def run(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Reported:
         """Try all messages; if a process dies, continue carefully with those that have no outcome yet."""
         frames = [task for task in tasks if task.processor.shape == "dataframe"]
         plain = [task for task in tasks if task.processor.shape != "dataframe"]
-        total = self._run_plain(channel, plain, terms, again) if plain else Tally()
+        total = self._run_plain(channel, plain, terms, again) if plain else Reported()
         if frames and not total.refused:
             from .frames import run_frames
 
             total.add(run_frames(self.session, channel, frames, terms, self.part))
         return total
 
-    def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Tally:
+    def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Reported:
         try:
             return _sum(self.scatter(tasks, Executor(channel, terms, again, False)))
         except Exception as error:
@@ -180,8 +180,8 @@ class OwnSpark(Spark):
         except Exception:
             return False
 
-    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
-        tallies: list[Tally] = self.context.parallelize(tasks, len(tasks)).mapPartitions(call).collect()
+    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Reported]:
+        tallies: list[Reported] = self.context.parallelize(tasks, len(tasks)).mapPartitions(call).collect()
         return tallies
 
     def cancel(self) -> None:
@@ -218,12 +218,12 @@ class RemoteSpark(Spark):
         parallelism = self.session.conf.get("spark.sql.leafNodeDefaultParallelism", None)
         return PIECES * int(parallelism or os.cpu_count() or 2)
 
-    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Tally]:
+    def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Reported]:
         from .frames import TALLY, Numbered
 
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
         rows = numbers.mapInArrow(Numbered(tasks, call), TALLY).collect()
-        return [Tally(**row.asDict()) for row in rows]
+        return [Reported(**row.asDict()) for row in rows]
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -241,8 +241,8 @@ def print_application(id_: str | None, url: str | None) -> None:
         print_line(f"Spark application {id_}, at {url}" if url else f"Spark application {id_}")
 
 
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    total = Tally()
+def _sum(tallies: Iterable[Reported]) -> Reported:
+    total = Reported()
     for tally in tallies:
         total.add(tally)
     return total
@@ -261,7 +261,7 @@ class Executor:
     def __init__(self, channel: Channel, terms: Terms, again: bool, careful: bool) -> None:
         self.channel, self.terms, self.again, self.careful = channel, terms, again, careful
 
-    def __call__(self, tasks: Iterable[Task]) -> Iterator[Tally]:
+    def __call__(self, tasks: Iterable[Task]) -> Iterator[Reported]:
         from pyspark import TaskContext
 
         context = TaskContext.get()

@@ -43,7 +43,7 @@ from ..engine.store import codec
 from ..processors import Part, Processors
 from .items import Item, Place, batch_of, groups_of, neighbours_of
 from .reports import patiently
-from .share import Tally, Task, left_of
+from .share import Reported, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
 from .tables import MESSAGES, table_of
 from .terms import Terms
@@ -212,7 +212,7 @@ def _write_messages(
     folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms
 ) -> None:
     """Write the messages of a share that have none of these outcomes."""
-    left = groups_of(left_of(batches, answered, terms, Tally()))
+    left = groups_of(left_of(batches, answered, terms, Reported()))
     folder.write_table(name, pa.Table.from_batches(map(table_of, left), schema=MESSAGES))
 
 

@@ -17,7 +17,7 @@ from ..engine.rules.outcome import check_outcome
 from ..processors import Part
 from .output import writing_for
 from .reports import CHUNK_BYTES, CHUNK_OUTCOMES, Reporter, flushed
-from .share import Channel, Side, Tally, Task, load_function, noting_refusal
+from .share import Channel, Reported, Side, Task, load_function, noting_refusal
 from .tables import MESSAGES_DDL, BytesColumn, answers_in, integers, tables_of
 from .terms import Terms
 
@@ -26,8 +26,9 @@ log = logging.getLogger("airflow_mq.spark")
 #: Bits by chance in the number of an attempt.
 _CHANCE = 20
 #: A tally as a row.
-TALLY = "done BIGINT, failed BIGINT, back BIGINT, before BIGINT, refused STRING"
-_TALLY = pa.schema({**dict.fromkeys(("done", "failed", "back", "before"), pa.int64()), "refused": pa.string()})
+TALLY = "processed BIGINT, failed BIGINT, went_back BIGINT, before BIGINT, refused STRING"
+_NUMBERS = ("processed", "failed", "went_back", "before")
+_TALLY = pa.schema({**dict.fromkeys(_NUMBERS, pa.int64()), "refused": pa.string()})
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     FrameFunction = Callable[[DataFrame], DataFrame | None]
 
 
-def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: Terms, part: Part) -> Tally:
+def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: Terms, part: Part) -> Reported:
     """Call each processor with its messages as one DataFrame, and report the outcomes that it returns.
 
     When a part is repeated, the processor receives all its messages again, also those with an outcome, so that its
     output can replace the earlier one (`output`). Each attempt is an epoch: from its begin, only its outcomes count.
     """
-    total = Tally()
+    total = Reported()
     for processor in dict.fromkeys(task.processor for task in tasks):
         function = load_function(processor.function)
         name = f"{processor.name}-{part['part'] + 1}-of-{part['parts']}"
@@ -60,7 +61,7 @@ def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], t
     return total
 
 
-def _run_frame(session: SparkSession, name: str, function: FrameFunction, shares: Shares) -> Tally:
+def _run_frame(session: SparkSession, name: str, function: FrameFunction, shares: Shares) -> Reported:
     numbers = session.range(0, len(shares.shares), 1, len(shares.shares))
     outcomes = function(numbers.mapInArrow(shares.messages, MESSAGES_DDL))
     if outcomes is None:
@@ -72,9 +73,9 @@ def _run_frame(session: SparkSession, name: str, function: FrameFunction, shares
             f"the function of processor {name!r} returns a DataFrame of outcomes or nothing, "
             f"not {type(outcomes).__name__}"
         )
-    total = Tally()
+    total = Reported()
     for row in answers.collect():
-        total.add(Tally(**row.asDict()))
+        total.add(Reported(**row.asDict()))
     return total
 
 
@@ -110,7 +111,7 @@ class Shares:
 
     def report_outcomes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Report a partition's outcomes, of any share; yield their tally."""
-        tally = Tally()
+        tally = Reported()
         with closing(self._open(None)) as side:
             reporter = Reporter(side.report, side.seconds)
             with noting_refusal(tally):
@@ -124,19 +125,19 @@ class Shares:
 
     def report_done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Report that a partition's shares are done as a whole; yield their tally."""
-        tally = Tally()
+        tally = Reported()
         for number in _numbers(batches):
             with closing(self._open(self.shares[number])) as side, noting_refusal(tally):
                 for reports in _in_chunks(batch.answer() for batch in side.batches()):
                     side.report(reports)
-                    tally.done += sum(report.last - report.first + 1 for report in reports)
+                    tally.processed += sum(report.last - report.first + 1 for report in reports)
         yield _tally_row(tally)
 
 
 class Numbered:
     """Runner of each partition's tasks; returns their tallies."""
 
-    def __init__(self, tasks: Sequence[Task], call: Callable[[Iterable[Task]], Iterable[Tally]]) -> None:
+    def __init__(self, tasks: Sequence[Task], call: Callable[[Iterable[Task]], Iterable[Reported]]) -> None:
         self.tasks, self.call = tasks, call
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,7 +164,7 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _tally_row(tally: Tally) -> pa.RecordBatch:
+def _tally_row(tally: Reported) -> pa.RecordBatch:
     # `pa.array` imports pandas, which takes longer than a small share.
     refused = BytesColumn()
     if tally.refused is not None:
@@ -171,7 +172,7 @@ def _tally_row(tally: Tally) -> pa.RecordBatch:
         refused.extend([len(text)], [text])
     return pa.RecordBatch.from_arrays(
         [
-            *(integers([getattr(tally, name)], pa.int64()) for name in _TALLY.names[:-1]),
+            *(integers([getattr(tally, name)], pa.int64()) for name in _NUMBERS),
             refused.array(pa.string()) if refused.lengths else pa.nulls(1, pa.string()),
         ],
         schema=_TALLY,

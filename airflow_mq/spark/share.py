@@ -13,6 +13,7 @@ from ..engine.queue.calls import caller_of
 from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..engine.rules.settle import Answers
+from ..engine.rules.tally import Tally
 from ..loading import load_named
 from ..processors import Processor
 from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here
@@ -70,14 +71,9 @@ class Task:
 
 
 @dataclass
-class Tally:
-    """Counts of outcomes."""
+class Reported(Tally):
+    """How many messages have each outcome that a job reported."""
 
-    done: int = 0
-    #: Failed for good.
-    failed: int = 0
-    #: Yielded, or overweight.
-    back: int = 0
     #: Reported before, by a job that did not finish.
     before: int = 0
     #: Reason for which the block takes no more outcomes.
@@ -86,20 +82,20 @@ class Tally:
     def count(self, outcome: Outcome) -> None:
         """Count one outcome."""
         if isinstance(outcome, Done):
-            self.done += 1
+            self.processed += 1
         elif isinstance(outcome, (Yield, Overweight)):
-            self.back += 1
+            self.went_back += 1
         else:
             self.failed += 1
 
-    def add(self, other: Tally) -> None:
-        """Add another tally."""
-        for name in ("done", "failed", "back", "before"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+    def add(self, other: Reported) -> None:
+        """Add what another share reported."""
+        self.add_counts(other)
+        self.before += other.before
         self.refused = self.refused or other.refused
 
     def __str__(self) -> str:
-        text = f"{self.done:,} done, {self.failed:,} failed for good, {self.back:,} yielded"
+        text = f"{self.processed:,} done, {self.failed:,} failed for good, {self.went_back:,} yielded"
         return f"{text}, {self.before:,} reported before" if self.before else text
 
 
@@ -133,7 +129,7 @@ def run_share(
     again: bool = False,
     function: Function | None = None,
     timer: FlushTimer = flushed,
-) -> Tally:
+) -> Reported:
     """Try the messages of one side and report their outcomes; a message's failure is an outcome, never raised.
 
     :param careful: call the function in child processes
@@ -141,7 +137,7 @@ def run_share(
     :param function: called message by message, in place of the processor's function
     :param timer: flushes the outcomes from time to time while a message is tried
     """
-    tally, reporter = Tally(), Reporter(side.report, side.seconds)
+    tally, reporter = Reported(), Reporter(side.report, side.seconds)
     attempts: Attempts
     if function is None:
         attempts = attempts_of(processor, load_function(processor.function), terms)
@@ -182,7 +178,7 @@ def _begun(
 
 
 @contextmanager
-def noting_refusal(tally: Tally) -> Iterator[None]:
+def noting_refusal(tally: Reported) -> Iterator[None]:
     """Note in a tally that the block takes no more outcomes, and end the context."""
     try:
         yield
@@ -190,14 +186,14 @@ def noting_refusal(tally: Tally) -> Iterator[None]:
         tally.refused = str(error)
 
 
-def unanswered_items(side: Side, terms: Terms, tally: Tally, again: bool = True) -> Iterator[Item]:
+def unanswered_items(side: Side, terms: Terms, tally: Reported, again: bool = True) -> Iterator[Item]:
     """Yield the messages of a side; with `again`, without those that `left_of` leaves out."""
     # Called when the first message is wanted: a block that has ended raises here.
     batches = side.batches()
     yield from left_of(batches, side.answered(), terms, tally) if again else items_of(batches, terms.block)
 
 
-def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms, tally: Tally) -> Iterator[Item]:
+def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms, tally: Reported) -> Iterator[Item]:
     """Yield the messages that have no outcome and are not behind one that stops their origin."""
     stopped: set[str] = set()
     for item in items_of(batches, terms.block):

@@ -24,7 +24,7 @@ from .arguments import BLOCK, STORE
 from .attempts import Function
 from .lease import keeping_lease
 from .reports import CHUNK_SECONDS, patiently
-from .share import Tally, Task, check_function, run_share
+from .share import Reported, Task, check_function, run_share
 from .terms import Terms
 
 #: Seconds to wait for another writer.
@@ -239,14 +239,14 @@ def run_in_place(
     part: Part,
     lease: float | None = None,
     function: Function | None = None,
-) -> Tally:
+) -> Reported:
     """Try a part of a block in this process, without Spark, while the block's lease is kept.
 
     :param function: called message by message, in place of the processors' functions
 
     Raises `TokenRefused` if the block was settled or released before the end.
     """
-    total = Tally()
+    total = Reported()
     with keeping_lease(queue, token, lease) as keeper:
         block = live_block(queue, token)
         terms = terms_of(queue, block)

@@ -228,5 +228,5 @@ def test_block_processes_decoded_values(queue: MessageQueue) -> None:
     (part,) = Processors.from_json(routes.to_json()).parts({"acme": 2, "birch": 1})
     SHIPPED.clear()
     tally = run_in_place(queue, block.token, routes, part)
-    assert (tally.done, tally.failed) == (2, 1) and sorted(SHIPPED) == [("acme", 1), ("birch", 2)]
+    assert (tally.processed, tally.failed) == (2, 1) and sorted(SHIPPED) == [("acme", 1), ("birch", 2)]
     assert queue.blocks.settle(block).failed == 1

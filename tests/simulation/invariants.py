@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_mq import Block, Event
-from airflow_mq.engine.queue.blocks.ends import FATES, Terms
+from airflow_mq.engine.queue.blocks.ends import Terms
 from airflow_mq.engine.queue.blocks.plan import claims_of
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.rules.claims import Claim, Verdict
@@ -13,6 +13,7 @@ from airflow_mq.engine.rules.errors import UnknownBlock
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.rules.page import PROCESSED
+from airflow_mq.engine.rules.tally import FATES
 from airflow_mq.engine.store.blocks import EndRow
 from airflow_mq.engine.store.working_set import StoredSet
 

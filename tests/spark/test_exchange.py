@@ -18,7 +18,7 @@ from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt, TokenRefu
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.spark import exchange
 from airflow_mq.spark.frames import Shares
-from airflow_mq.spark.share import Tally, run_share
+from airflow_mq.spark.share import Reported, run_share
 from airflow_mq.spark.store_side import StoreChannel, run_in_place, tasks_of, terms_of
 from tests.spark.conftest import processors, whole
 
@@ -26,9 +26,9 @@ MakeRing = Callable[..., MessageQueue]
 ODD = ["{{ ds }}", "--conf x", "../../etc", "a b/ü\N{SNOWMAN}"]
 
 
-def work(folder: str, routes: Any, **how: Any) -> Tally:
+def work(folder: str, routes: Any, **how: Any) -> Reported:
     """Do the work of a job in this process."""
-    channel, total = exchange.FolderChannel(folder), Tally()
+    channel, total = exchange.FolderChannel(folder), Reported()
     for task in channel.tasks(routes):
         total.add(run_share(task.processor, channel.open(task.share), channel.terms(), again=True, **how))
     return total
@@ -45,7 +45,7 @@ def test_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
     count = exchange.take_back(queue, block.token, folder)
     settled = queue.blocks.settle(block)
 
-    assert (tally.done, tally.failed, tally.back, count) == (12, 4, 4, 20)
+    assert (tally.processed, tally.failed, tally.went_back, count) == (12, 4, 4, 20)
     assert (settled.processed, settled.failed, settled.went_back) == (12, 4, 8)
     assert settled.weight.time >= 4 * 50
     assert queue.footprint("new").count == 8
@@ -60,7 +60,7 @@ def test_ids_are_reported_if_the_job_wrote_them(make_ring: MakeRing, tmp_path: P
     queue.enqueue_messages("a", payloads)
     routes, block = processors(), queue.blocks.plan()
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
-    assert work(folder, routes).done == 20
+    assert work(folder, routes).processed == 20
     written = {path: pq.read_table(path) for path in (Path(folder) / "outcomes").glob("*.parquet")}
     assert any(any(table.column("ids").to_pylist()) for table in written.values())
     for path, table in written.items():
@@ -79,7 +79,7 @@ def test_outcomes_without_a_column_are_corrupt(make_ring: MakeRing, tmp_path: Pa
     queue.enqueue_message("a", b"1")
     routes, block = processors(), queue.blocks.plan()
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
-    assert work(folder, routes).done == 1
+    assert work(folder, routes).processed == 1
     for path in (Path(folder) / "outcomes").glob("*.parquet"):
         pq.write_table(pq.read_table(path).drop_columns(["epoch"]), path)
 
@@ -94,9 +94,9 @@ def test_everything_may_be_done_twice(make_ring: MakeRing, tmp_path: Path, tried
 
     folders = {exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path)) for _ in range(2)}
     (folder,) = folders
-    assert work(folder, routes).done == 2000
+    assert work(folder, routes).processed == 2000
     second = work(folder, routes)
-    assert (second.done, second.before) == (0, 2000)
+    assert (second.processed, second.before) == (0, 2000)
     for _ in range(2):
         exchange.take_back(queue, block.token, folder)
 
@@ -112,7 +112,7 @@ def test_what_was_answered_before_is_not_handed_over(make_ring: MakeRing, tmp_pa
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
 
-    assert work(folder, routes).done == 2
+    assert work(folder, routes).processed == 2
 
 
 def test_both_priorities_go_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_both_priorities_go_there_and_back(make_ring: MakeRing, tmp_path: Path) 
     assert {batch.priority for batch in block.batches()} == {"high", "regular"}
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
-    assert work(folder, routes).back == 1
+    assert work(folder, routes).went_back == 1
     assert work(folder, routes).before == 5, "what is behind the one that went back is not tried"
     exchange.take_back(queue, block.token, folder)
     queue.blocks.settle(block)
@@ -143,7 +143,7 @@ def test_a_part_of_both_priorities_in_this_process(make_ring: MakeRing) -> None:
 
     for again in range(2):
         tally = run_in_place(queue, block.token, routes, whole(routes))
-        assert (tally.done, tally.failed, tally.back) == ((3, 1, 1), (0, 0, 0))[again]
+        assert (tally.processed, tally.failed, tally.went_back) == ((3, 1, 1), (0, 0, 0))[again]
     queue.blocks.settle(block)
 
     assert [str(one.address) for one in queue.inspect.peek("a")] == ["a:0:1:high", "a:0:2:high"]

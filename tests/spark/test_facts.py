@@ -111,7 +111,7 @@ def test_functions_of_a_part_get_the_facts(queue: MessageQueue, tmp_path: Path, 
     routes, part = routes_of(name)
     block = queue.blocks.plan()
 
-    assert run_in_place(queue, block.token, routes, part).done == 3
+    assert run_in_place(queue, block.token, routes, part).processed == 3
     check_seen(block.id)
 
 

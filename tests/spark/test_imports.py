@@ -10,12 +10,12 @@ import pytest
 _TALLY = """
 import sys
 from airflow_mq.spark.frames import Numbered
-from airflow_mq.spark.share import Tally
+from airflow_mq.spark.share import Reported
 from airflow_mq.spark.tables import integers
 import pyarrow as pa
 
 numbers = pa.RecordBatch.from_arrays([integers([1, 0], pa.int64())], names=["id"])
-tallies = [Tally(1, 2, 3, 4), Tally(5, refused="too late\\N{SNOWMAN}")]
+tallies = [Reported(1, 2, went_back=3, before=4), Reported(5, refused="too late\\N{SNOWMAN}")]
 found = Numbered(tallies, iter)([numbers])
 values = [[column.to_pylist() for column in batch.columns] for batch in found]
 assert values == [[[5], [0], [0], [0], ["too late\\N{SNOWMAN}"]], [[1], [2], [3], [4], [None]]], values

@@ -65,7 +65,7 @@ def test_an_executor_reports_by_a_timer_of_its_own(make_ring: MakeRing) -> None:
         if payload == SLOW:
             eventually(lambda: answered(queue, block) == [("a", 0)])
 
-    assert run_share(processor, side, terms, function=process).done == 2
+    assert run_share(processor, side, terms, function=process).processed == 2
 
 
 def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: P
         if payload == SLOW:
             eventually(reported.exists)
 
-    assert run_share(processor, side, terms, function=process, careful=True).done == 2
+    assert run_share(processor, side, terms, function=process, careful=True).processed == 2
 
 
 @pytest.mark.parametrize("shape", ["message", "arrow"])
@@ -125,7 +125,7 @@ def test_before_a_message_that_takes_long_all_is_reported(
     else:
         done = run_share(processor, side, terms, function=process)
 
-    assert done.done == 3
+    assert done.processed == 3
     assert seen == [[("a", 0), ("a", 1)]]
 
 

@@ -49,7 +49,7 @@ def test_each_message_gets_the_outcome_that_it_asks_for(either_store: str, make_
     tally = run_in_place(queue, block.token, processors(where="in place"), whole(processors()))
     settled = queue.blocks.settle(block)
 
-    assert (tally.done, tally.failed, tally.back) == (4, 1, 5)
+    assert (tally.processed, tally.failed, tally.went_back) == (4, 1, 5)
     assert (settled.processed, settled.failed, settled.went_back, settled.set_aside) == (4, 1, 4, 1)
     assert left(queue, "a") == [b"poison {{ x }}", b"later", b"exit", b"nonsense"]
     assert left(queue, "c") == [b"sent along", b"sent with the outcome"]
@@ -168,7 +168,7 @@ def test_a_batch_that_fails_is_halved_until_the_poison_stands_alone(make_ring: M
     tally = run_in_place(queue, block.token, routes, whole(routes))
     queue.blocks.settle(block)
 
-    assert (tally.done, tally.failed, tally.back) == (51, 1, 2)
+    assert (tally.processed, tally.failed, tally.went_back) == (51, 1, 2)
     assert left(queue, "a") == [b"poison", b"later"]
 
 
@@ -183,7 +183,7 @@ def test_a_batch_ends_for_an_ordered_origin_at_the_message_that_failed(make_ring
     tally = run_in_place(queue, block.token, routes, whole(routes))
     queue.blocks.settle(block)
 
-    assert (tally.done, tally.back) == (4, 1)
+    assert (tally.processed, tally.went_back) == (4, 1)
     assert (left(queue, "a"), left(queue, "b")) == ([b"poison", b"3", b"4"], [])
     assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 0, 0]
 
@@ -212,7 +212,7 @@ def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: Ma
     tally = run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
     queue.blocks.settle(block)
 
-    assert (tally.done, tally.failed, tally.back) == (2, 1, 3)
+    assert (tally.processed, tally.failed, tally.went_back) == (2, 1, 3)
     assert left(queue, "a") == [b"die", b"die", b"poison"]
 
 
@@ -243,7 +243,7 @@ def test_what_was_answered_is_not_tried_again(make_ring: MakeRing, tried_folder:
     tally = run_in_place(queue, block.token, processors(), whole(processors()))
 
     assert all_tried(tried_folder) == [("a", b"3")]
-    assert (tally.done, tally.before) == (1, 3)
+    assert (tally.processed, tally.before) == (1, 3)
     assert queue.blocks.settle(block).processed == 3
 
 
@@ -418,7 +418,7 @@ def test_settling_a_processed_block_reads_no_payloads(
     queue = make_ring(either_store)
     queue.enqueue_messages("a", [b"%d" % n for n in range(100)])
     routes, block = processors(), queue.blocks.plan()
-    assert run_in_place(queue, block.token, routes, whole(routes)).done == 100
+    assert run_in_place(queue, block.token, routes, whole(routes)).processed == 100
     fetched: list[object] = []
     heaps = Inbox.heaps
 

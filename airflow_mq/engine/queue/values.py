@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from typing import IO, Any, NamedTuple
@@ -19,6 +19,7 @@ from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import Page
 from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
 from ..rules.taking import OriginPatterns
+from ..rules.tally import Tally
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
 from .context import ProcessorContext
@@ -331,26 +332,17 @@ class Report(_OfBook):
 
 
 @dataclass
-class Serviced:
-    """Result of servicing, or of a block."""
+class Serviced(Tally):
+    """Result of servicing, or of a block: a `Tally`, with the used weight and the number of queues."""
 
     weight: Weight = ZERO
-    processed: int = 0
-    failed: int = 0
-    set_aside: int = 0
-    #: Attempts without an outcome; in a block also the untried messages behind them.
-    went_back: int = 0
-    expired: int = 0
     origins: int = 0
 
     def plus(self, other: Serviced) -> Serviced:
         """Return the results of two services as one."""
-        numbers = [item.name for item in fields(Serviced) if item.name not in ("weight", "origins")]
-        return Serviced(
-            weight=self.weight.plus(other.weight),
-            origins=max(self.origins, other.origins),
-            **{name: getattr(self, name) + getattr(other, name) for name in numbers},
-        )
+        total = replace(self, weight=self.weight.plus(other.weight), origins=max(self.origins, other.origins))
+        total.add_counts(other)
+        return total
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Worker:
             return False
         done = self.service(self.lease)
         self.total = self.total.plus(done)
-        return is_productive(done)
+        return done.moved > 0
 
     def _try_later(self, error: MessageQueueError) -> None:
         log.warning("could not service ring %r: %s; trying again", self.session.ring, error)
@@ -85,8 +85,3 @@ class Worker:
             pulse = self.inspect.pulse()
             return bool(pulse.ready) or pulse.due
         return self.lease.has_messages()
-
-
-def is_productive(done: Serviced) -> bool:
-    """Return whether a service ended any message."""
-    return bool(done.processed or done.failed or done.set_aside or done.expired)

@@ -41,6 +41,7 @@ from .service import (
     remember_weight,
     skip_gone,
 )
+from .tally import Tally
 from .weight import ZERO, Weight, total_weight
 from .working_set import WorkingSet
 
@@ -191,15 +192,10 @@ class Answers:
 
 
 @dataclass
-class Settlement:
+class Settlement(Tally):
     """Result of settling one queue or a whole block."""
 
     used: Weight = ZERO
-    processed: int = 0
-    failed: int = 0
-    set_aside: int = 0
-    went_back: int = 0
-    expired: int = 0
     #: Sum of what single messages used beyond their planned weight.
     overrun: Weight = ZERO
     #: Measured weights as (length, used, predicted), to fit weighers.
@@ -207,10 +203,9 @@ class Settlement:
 
     def add(self, other: Settlement) -> None:
         """Add the result of another queue."""
+        self.add_counts(other)
         self.used = self.used.plus(other.used)
         self.overrun = self.overrun.plus(other.overrun)
-        for name in ("processed", "failed", "set_aside", "went_back", "expired"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.measured.extend(other.measured)
 
 

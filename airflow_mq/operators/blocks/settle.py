@@ -219,7 +219,7 @@ def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
         set_aside=result.set_aside,
         went_back=result.went_back,
         expired=result.expired,
-        moved=result.processed + result.failed + result.set_aside + result.expired,
+        moved=result.moved,
     )
 
 

@@ -11,6 +11,7 @@ from ...rules.characters import quoted
 from ...rules.claims import Claim, ClaimRun
 from ...rules.errors import StoreCorrupt
 from ...rules.settle import Answers, ClaimSettler, Settlement
+from ...rules.tally import FATES
 from ...rules.weight import Weight
 from ...store import codec
 from ...store.blocks import EndRow
@@ -18,13 +19,6 @@ from ...store.working_set import StoredSet
 
 #: Returns the bytes of messages that settling a run of a claim loads.
 SizeOf: TypeAlias = "Callable[[Claim, ClaimRun], int]"
-#: Fates of a message in the result of a block: each message that went to a processor has one.
-FATES = ("processed", "failed", "set_aside", "went_back", "expired")
-
-
-def tally(settled: Settlement) -> list[int]:
-    """Return how many messages have each fate."""
-    return [getattr(settled, fate) for fate in FATES]
 
 
 @dataclass
@@ -69,7 +63,7 @@ class Terms:
         """Return the terms as they are stored."""
         return {
             "most": self.mosts, "actor": self.actor, "verdicts": self.verdicts, "sent": self.sent,
-            "stopped": self.stopped, "left": self.left, "so_far": [*tally(self.so_far), self.so_far.overrun],
+            "stopped": self.stopped, "left": self.left, "so_far": [*self.so_far.counts, self.so_far.overrun],
         }  # fmt: skip
 
     def first(self, claims: Sequence[Claim]) -> int:
@@ -80,7 +74,7 @@ class Terms:
         """Return the verdicts that are still to be applied, for each claim that is left."""
         left = [list(verdict) for verdict in self.verdicts[self.first(claims) :]] if claims else []
         if left:
-            left[0] = [one - done for one, done in zip(left[0], tally(self.so_far))]
+            left[0] = [one - done for one, done in zip(left[0], self.so_far.counts)]
         return left
 
     def resume(self, settler: ClaimSettler, found: list[Settlement]) -> None:
@@ -106,10 +100,10 @@ class Terms:
     def require(self, claims: Sequence[Claim], at: int, settled: Settlement) -> None:
         """Raise `StoreCorrupt` unless a claim that is settled has the recorded verdicts."""
         verdict = list(self.verdicts[self.first(claims) + at])
-        if verdict != tally(settled):
+        if verdict != settled.counts:
             raise StoreCorrupt(
                 f"the end of a block gives messages of {quoted(claims[at].whose)} other verdicts than recorded: "
-                f"{tally(settled)} are {', '.join(FATES)}; expected {verdict}"
+                f"{settled.counts} are {', '.join(FATES)}; expected {verdict}"
             )
 
 

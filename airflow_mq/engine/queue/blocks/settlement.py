@@ -42,7 +42,7 @@ from ..session import RingSession, working_set_above
 from ..values import Serviced, moment
 from . import measures
 from .block import STATES
-from .ends import Loads, Piece, Terms, divided, tally
+from .ends import Loads, Piece, Terms, divided
 from .plan import VIEWED, claims_of
 from .reports import answers_of
 
@@ -226,16 +226,15 @@ class BlockSettler:
         for claim, settled in zip(claims, total.by_claim):
             self._measure(unit, claim.whose, settled, processor_of, full)
         weight, sums = row.details_json["overhead"].plus(total.sum.used), total.sum
-        result = Serviced(
-            weight, sums.processed, sums.failed, sums.set_aside, sums.went_back, sums.expired, len(claims)
-        )
+        result = Serviced(weight=weight, origins=len(claims))
+        result.add_counts(sums)
         details = {**row.details_json, "result": result.__dict__}
         details.pop("problem", None)
         unit.blocks.end(row.id, state, now, details)
         if working_set is not None:
             unit.blocks.forget_claims(row.id)
         else:
-            verdicts = [tally(sums)] if row.by_hand else list(map(tally, total.by_claim))
+            verdicts = [settled.counts for settled in ([sums] if row.by_hand else total.by_claim)]
             terms = Terms(total.mosts, self.session.actor, verdicts, total.sent)
             unit.blocks.record_end(self.ring_id, row.id, now, terms.to_json())
         return result
