@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_800),
+    "lines of rules": Budget(6_810),
     "lines of store": Budget(9_650),
-    "lines of queue": Budget(11_350),
-    "lines of the engine": Budget(27_800, 19_500),
+    "lines of queue": Budget(11_310),
+    "lines of the engine": Budget(27_700, 19_500),
     "lines of the command line": Budget(5_900),
-    "lines of the package": Budget(50_250, 38_000),
+    "lines of the package": Budget(50_000, 38_000),
     "lines of SQL without migrations": Budget(2_280, 1_700),
     "named statements": Budget(207, 140),
     "statements that read the inbox": Budget(32, 8),
