@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_mq.engine.store.bounded import within
 from airflow_mq.hooks import MessageQueueHook
+from airflow_mq.words import span
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -155,16 +156,9 @@ class StarvingNotifier(QueueNotifier):
 
 
 def _waiting(depth: QueueState) -> str:
-    return f"{_shown(depth.name)}: the oldest of its {depth.messages:,} messages waits for {_duration(depth.age or 0)}"
+    return f"{_shown(depth.name)}: the oldest of its {depth.messages:,} messages waits for {span(depth.age or 0)}"
 
 
 def _shown(text: str) -> str:
     """Return text with an origin in it, which any sender may have chosen, as one plain line."""
     return ascii(text)[1:-1]
-
-
-def _duration(seconds: float) -> str:
-    for name, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {name}"
-    return f"{seconds:.1f} seconds"

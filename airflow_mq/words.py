@@ -1,4 +1,4 @@
-"""Texts for people: counts, parts and times."""
+"""Texts for people: counts, parts, times and sizes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ def span(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}"
     return f"{max(seconds, 0):,.0f} s"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes: `999 B`, `1.5 kB`, `250 MB`."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
 def capitalised(sentence: str, *names: str) -> str:

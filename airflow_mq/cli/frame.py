@@ -117,7 +117,7 @@ def header(look: Look, store: str, width: int) -> list[Text]:
 
 def _totals(look: Look) -> Iterator[tuple[str, str]]:
     backlog, servicing = look.backlog, look.servicing
-    yield "waiting", f"{backlog.waiting:,} ({size(backlog.size)})"
+    yield "waiting", f"{backlog.waiting:,} ({words.size(backlog.size)})"
     yield "in flight", f"{look.in_flight:,}"
     yield "set aside", f"{backlog.set_aside:,}"
     if backlog.delayed:
@@ -172,7 +172,7 @@ def queues(look: Look, width: int, rows: int, mark: str) -> list[Text]:
         if has_bar:
             line.append("  ").append_text(_bar(_depth(one), most, bar_wide, "yellow" if one.paused else "green", mark))
         line.append(f"{f'{_depth(one):,}' + '+' * one.more:>9}", "not dim")
-        line.append(f"{size(one.size):>9}" if has_bytes else "", "dim")
+        line.append(f"{words.size(one.size):>9}" if has_bytes else "", "dim")
         line.append(f"{span(one.age):>8}" if has_age else "", "not dim")
         if has_note:
             line.append_text(_note(one))
@@ -263,16 +263,6 @@ def _cut(line: Text, width: int) -> Text:
     line.no_wrap = True
     line.truncate(width, overflow="ellipsis")
     return line
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in few characters."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 999.5 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
 def span(seconds: float | None) -> str:

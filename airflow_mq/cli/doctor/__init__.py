@@ -7,10 +7,10 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...words import when
+from ...words import span, when
 from ..command import command
 from ..session import Session, store_now
-from .findings import OK, WRONG, Finding, fine, note, span, wrong
+from .findings import OK, WRONG, Finding, fine, note, wrong
 
 if TYPE_CHECKING:
     from ...engine.queue import MessageQueue

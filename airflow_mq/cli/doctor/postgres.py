@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...engine.queue.values import moment
+from ...words import span
 from . import rights
-from .findings import Finding, fine, note, span, wrong
+from .findings import Finding, fine, note, wrong
 
 if TYPE_CHECKING:
     from ...engine.store import Store

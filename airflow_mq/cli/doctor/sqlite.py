@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .findings import Finding, amount, fine, note, wrong
+from ... import words
+from .findings import Finding, fine, note, wrong
 
 if TYPE_CHECKING:
     from ...engine.store import Store
@@ -52,10 +53,10 @@ def _log(path: Path) -> Finding:
     except OSError:
         size = 0
     if size <= LARGE_LOG:
-        return fine("log", f"the write-ahead log takes {amount(size)}")
+        return fine("log", f"the write-ahead log takes {words.size(size)}")
     return wrong(
         "log",
-        f"the write-ahead log has grown to {amount(size)}: a reader keeps it from shrinking, and reads get slow",
+        f"the write-ahead log has grown to {words.size(size)}: a reader keeps it from shrinking, and reads get slow",
         "end the program that keeps a transaction open on the file; the log then starts anew by itself",
     )
 
@@ -63,10 +64,10 @@ def _log(path: Path) -> Finding:
 def _free(pages: int, free: int, page_size: int, path: Path) -> Finding:
     empty = free * page_size
     if empty < FREE_BYTES or free < FREE_PART * pages:
-        return fine("bloat", f"{amount(empty)} of {amount(pages * page_size)} are empty")
+        return fine("bloat", f"{words.size(empty)} of {words.size(pages * page_size)} are empty")
     return wrong(
         "bloat",
-        f"{amount(empty)} of the file's {amount(pages * page_size)} are empty",
+        f"{words.size(empty)} of the file's {words.size(pages * page_size)} are empty",
         f"harmless, as it is used again; to get the room back while no program works: sqlite3 {path.name} VACUUM",
     )
 
@@ -86,5 +87,7 @@ def _rights(path: Path) -> Finding:
 def _room(path: Path) -> Finding:
     free = shutil.disk_usage(path.parent).free
     if free >= LITTLE_ROOM:
-        return fine("disk", f"{amount(free)} are free")
-    return wrong("disk", f"only {amount(free)} are free on the disk of the store", "make room before enqueuing fails")
+        return fine("disk", f"{words.size(free)} are free")
+    return wrong(
+        "disk", f"only {words.size(free)} are free on the disk of the store", "make room before enqueuing fails"
+    )
