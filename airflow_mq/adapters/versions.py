@@ -82,8 +82,6 @@ def versions_of(files: FileSystem, prefix: str) -> Versions:
     protocols = protocols_of(files)
     if "s3" in protocols:
         return S3Versions(files, prefix)
-    if "memory" in protocols:
-        return MemoryVersions(files)
     raise InvalidInput(
         f"cannot delete one version of an object in a store of {protocols[0]!r}, so a version that is written "
         "meanwhile could be lost: set after='keep', or pass versions="
@@ -155,30 +153,3 @@ def _code(error: BaseException) -> str:
 
 def _etag(version: str) -> str:
     return version.rpartition("+")[0]
-
-
-class MemoryVersions(Versions):
-    """Objects of the in-memory file system of `fsspec`."""
-
-    def __init__(self, files: FileSystem) -> None:
-        self.fs: Any = files
-
-    def copy(self, path: str, version: str, to: str) -> bool:
-        file = self._file(path, version)
-        if file is not None:
-            self.fs.pipe_file(to, file.getvalue())
-        return file is not None
-
-    def delete(self, path: str, version: str) -> bool:
-        file = self._file(path, version)
-        if file is None:
-            return False
-        taken = self.fs.store.pop(path, None)
-        if taken is not None and taken is not file:
-            self.fs.store.setdefault(path, taken)
-        return taken is file
-
-    def _file(self, path: str, version: str) -> Any:
-        file = self.fs.store.get(path)
-        is_same = file is not None and version_tag({"created": file.created, "size": file.size}) == version
-        return file if is_same else None

@@ -16,6 +16,7 @@ from airflow_mq.adapters import BATCH_BYTES, Changed, Received, receive
 from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, NotMoved, listing, source
 from airflow_mq.adapters.landing.folder import LocalPlace
 from tests.adapters.conftest import contents
+from tests.adapters.memory import MemoryVersions
 
 
 class Ground:
@@ -34,7 +35,9 @@ class Ground:
 
     def look(self, pattern: str = "{origin}/*", **how: Any) -> Landing:
         if self.files is not None:
-            return LandingPrefix(self.files, f"memory:/{self.root}", pattern, **how)
+            return LandingPrefix(
+                self.files, f"memory:/{self.root}", pattern, versions=MemoryVersions(self.files), **how
+            )
         return LandingFolder(self.root, pattern, settle=0, **how)
 
     def left(self) -> list[str]:

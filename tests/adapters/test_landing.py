@@ -22,6 +22,7 @@ from airflow_mq.adapters.landing.lines import INLINE
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import InvalidInput
 from tests.adapters.conftest import contents, die_in
+from tests.adapters.memory import MemoryVersions
 
 
 @pytest.fixture
@@ -264,7 +265,7 @@ def test_an_object_store(queue: MessageQueue) -> None:
     files = fsspec.filesystem("memory")
     root = f"/bucket-{os.getpid()}-{id(queue)}"
     files.pipe({f"{root}/acme/eu/1.csv": b"a\nb", f"{root}/acme/us/2.csv": b"c", f"{root}/acme/x.tmp": b"d"})
-    landing = LandingPrefix(files, f"memory:/{root}", "{origin*}/*.csv", lines=True)
+    landing = LandingPrefix(files, f"memory:/{root}", "{origin*}/*.csv", lines=True, versions=MemoryVersions(files))
     assert receive(queue, landing) == Received(3, 3)
     assert contents(queue) == {"acme/eu": [b"a", b"b"], "acme/us": [b"c"]}
     assert sorted(files.find(root)) == [

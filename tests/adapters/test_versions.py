@@ -17,6 +17,7 @@ from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder, LandingPrefix
 from airflow_mq.engine.rules.errors import InvalidInput
 from tests.adapters.conftest import contents
+from tests.adapters.memory import MemoryVersions
 
 #: What a landing calls of a file system.
 CALLS = ("call_s3", "exists", "info", "ls", "makedirs", "open", "pipe_file", "rm_file", "cp_file", "mv", "find")
@@ -75,7 +76,7 @@ def test_a_version_written_at_any_step_is_received(
 ) -> None:
     files, root = fsspec.filesystem("memory"), f"/bucket-{uuid.uuid4().hex}"
     meddler = Meddler(files, monkeypatch)
-    assert meddle_at_each_step(quick, files, root, meddler, new, after=after) > 3
+    assert meddle_at_each_step(quick, files, root, meddler, new, after=after, versions=MemoryVersions(files)) > 3
     files.store.clear()
 
 
@@ -84,11 +85,11 @@ def test_what_can_never_be_a_message_is_not_lost_either(quick: MessageQueue, mon
     meddler = Meddler(files, monkeypatch)
     for step in range(20):
         files.pipe_file(f"{root}/o{step}/1", b"")
-        look = LandingPrefix(files, root, "{origin}/*")
+        look = LandingPrefix(files, root, "{origin}/*", versions=MemoryVersions(files))
         meddler.set(step, lambda step=step: files.pipe_file(f"{root}/o{step}/1", b"good"))  # type: ignore[misc]
         receive(quick, look)
         done, meddler.at = meddler.at == -1, -1
-        receive(quick, LandingPrefix(files, root, "{origin}/*"))
+        receive(quick, LandingPrefix(files, root, "{origin}/*", versions=MemoryVersions(files)))
         if not done:
             break
         assert contents(quick)[f"o{step}"] == [b"good"]
