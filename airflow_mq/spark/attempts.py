@@ -253,10 +253,10 @@ class ArrowAttempts(GroupAttempts):
         return groups_of(items)
 
     def call(self, items: Iterable[Item]) -> Outcomes:
-        from .tables import answers_in, table_of
+        from .tables import answers_in, tables_of_items
 
         waiting = {item.place: item for item in items}
-        for batch in self.function(iter([table_of(list(waiting.values()))])):
+        for batch in self.function(tables_of_items(list(waiting.values()))):
             for place, outcome in answers_in(batch):
                 item = waiting.pop(place, None)
                 if item is not None:

@@ -41,11 +41,11 @@ from ..engine.rules.settle import Answers
 from ..engine.rules.weight import Weight
 from ..engine.store import codec
 from ..processors import Part, Processors
-from .items import Item, Place, batch_of, groups_of, neighbours_of
+from .items import Item, Place, batch_of, neighbours_of
 from .reports import patiently
 from .share import Reported, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
-from .tables import MESSAGES, table_of
+from .tables import MESSAGES, tables_of_items
 from .terms import Terms
 
 #: Files of messages for each processor of a part: the number of tasks that run at once.
@@ -212,8 +212,8 @@ def _write_messages(
     folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms
 ) -> None:
     """Write the messages of a share that have none of these outcomes."""
-    left = groups_of(left_of(batches, answered, terms, Reported()))
-    folder.write_table(name, pa.Table.from_batches(map(table_of, left), schema=MESSAGES))
+    left = left_of(batches, answered, terms, Reported())
+    folder.write_table(name, pa.Table.from_batches(tables_of_items(left), schema=MESSAGES))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from ..engine.queue import Batch
 from ..engine.queue.packed import lengths_of, pieces_of
 from ..engine.rules.errors import InvalidInput
-from ..engine.rules.message import message_ids
 from ..engine.rules.outcome import (
     DONE,
     BadFormat,
@@ -27,7 +26,7 @@ from ..engine.rules.outcome import (
 )
 from ..engine.rules.priority import HIGH, signed
 from ..engine.rules.weight import Weight
-from .items import GROUP_MESSAGES, Item, Place
+from .items import GROUP_MESSAGES, Item, Place, batch_of, neighbours_of
 
 #: Bytes of payload after which a record batch is full: larger ones take fresh memory each time.
 TABLE_BYTES = 1 << 20
@@ -61,16 +60,6 @@ _PLAIN: dict[str, Outcome] = {
     "stack": StackLimitReached(),
 }
 NAMES = (*_PLAIN, "yield", "overweight")
-
-
-def table_of(items: Sequence[Item]) -> pa.RecordBatch:
-    """Return messages as a record batch."""
-    origins, pages, indices, payloads, headers = zip(*(item[:5] for item in items)) if items else ((),) * 5
-    texts, ids = [list(fields.items()) for fields in headers], message_ids(payloads)
-    facts = [(str(item.address), item.attempt, item.sent, item.block) for item in items]
-    columns = [origins, pages, indices, payloads, texts, ids, *(zip(*facts) if facts else ((),) * 4)]
-    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, MESSAGES)]
-    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
 
 
 class BytesColumn:
@@ -186,6 +175,11 @@ def tables_of(
             columns = Columns(names)
     if columns.count:
         yield columns.table()
+
+
+def tables_of_items(items: Iterable[Item]) -> Iterator[pa.RecordBatch]:
+    """Yield messages as record batches, as `tables_of` does."""
+    return tables_of(map(batch_of, neighbours_of(items)))
 
 
 def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:

@@ -112,7 +112,7 @@ def _check_messages(draw: Draw) -> None:
     import pyarrow as pa
 
     from airflow_mq.spark.exchange import Folder, FolderSide
-    from airflow_mq.spark.tables import MESSAGES, table_of
+    from airflow_mq.spark.tables import MESSAGES, tables_of_items
 
     items = []
     for at in range(draw.byte() % 5):
@@ -122,7 +122,7 @@ def _check_messages(draw: Draw) -> None:
             Item(origin, draw.pick((0, -1, 5)), at, draw.binary(), headers, 0, draw.byte() + 1, draw.whole(6), 17)
         )
     Folder(str(folder() / "messages")).write_table(
-        "000000.parquet", pa.Table.from_batches([table_of(items)], schema=MESSAGES)
+        "000000.parquet", pa.Table.from_batches(tables_of_items(items), schema=MESSAGES)
     )
     side = FolderSide(Folder(str(folder())), "000000")
     assert list(items_of(side.batches())) == items
