@@ -1,4 +1,4 @@
-"""Object store in memory whose versions can be told apart, in place of S3."""
+"""Object store in memory with versions, in place of S3."""
 
 from __future__ import annotations
 
