@@ -16,7 +16,7 @@ from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.engine.queue import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
-from airflow_mq.engine.store.inbox import Heaps, Inbox, RowIds
+from airflow_mq.engine.store.inbox import HeapRow, Inbox, RowIds
 from airflow_mq.spark import exchange, lease
 from airflow_mq.spark.driver import load_functions
 from airflow_mq.spark.lease import keeping_lease
@@ -422,9 +422,9 @@ def test_settling_a_processed_block_reads_no_payloads(
     fetched: list[object] = []
     heaps = Inbox.heaps
 
-    def counted(self: Inbox, ring: int, wanted: RowIds, *, large: bool = False) -> list[Heaps]:
+    def counted(self: Inbox, ring: int, wanted: RowIds) -> Callable[[], list[HeapRow]]:
         fetched.append(wanted)
-        return heaps(self, ring, wanted, large=large)
+        return heaps(self, ring, wanted)
 
     monkeypatch.setattr(Inbox, "heaps", counted)
 

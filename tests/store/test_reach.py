@@ -34,12 +34,12 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def looked(self: Inbox, *args: Any, **options: Any) -> list[InboxRow]:
         rows = after(self, *args, **options)
-        counts.append(sum(row.items for row in rows))
+        counts.append(sum(row[4] for row in rows))
         return rows
 
-    def kept(self: PayloadCache, heaps: Any) -> list[int]:
-        counts.append(sum(heaps.items) if heaps.items else len(heaps.ids))
-        return keep_heaps(self, heaps)
+    def kept(self: PayloadCache, rows: Any) -> None:
+        counts.append(sum(row[4] for row in rows))
+        keep_heaps(self, rows)
 
     monkeypatch.setattr(Inbox, "after", looked)
     monkeypatch.setattr(PayloadCache, "keep_heaps", kept)

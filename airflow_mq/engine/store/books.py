@@ -205,9 +205,9 @@ class Books(Repository):
         """Return the figures of all books, after a name."""
         return [SummaryRow(*row) for row in self.unit.rows("all_books", ring=ring, after=after, limit=limit)]
 
-    def overtaken(self, ring: int) -> list[bytes]:
-        """Return for each book the packed ids of inbox rows that were cut before rows with smaller ids."""
-        return [bytes(ids) for (ids,) in self.unit.rows("books_ahead", ring=ring)]
+    def overtaken(self, ring: int) -> dict[str, bytes]:
+        """Return by book the packed ids of inbox rows that were cut before rows with smaller ids."""
+        return {origin: bytes(ids) for origin, ids in self.unit.rows("books_ahead", ring=ring)}
 
 
 class FirstPages(NamedTuple):

@@ -5,10 +5,9 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, groupby, islice, repeat
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.priority import LAST, MARK, PAST_HIGH
@@ -33,37 +32,23 @@ _YEAR_2000 = 946_684_800_000_000
 _PAST_ALL = LAST * 64
 
 
-class Heaps(NamedTuple):
-    """The bytes of inbox rows of one queue and facts about their messages, as columns.
+#: An inbox row with its bytes: id, time of sending, attributes, size, number of messages, their lengths, and bytes. A
+#: delayed row has a time of sending only if it waits aside. To name the columns of so many rows takes a third longer.
+HeapRow: TypeAlias = "tuple[int, int | None, bytes, int, int, bytes, bytes]"
 
-    The columns from `sizes` on may be empty if each row is one plain message.
-    """
 
+class FactsRow(NamedTuple):
+    """Facts about the messages of an inbox row."""
+
+    id: int
     origin: str
-    ids: Sequence[int]
-    heaps: Sequence[bytes]
-    sent_at: Sequence[int | None]
-    sizes: Sequence[int] = ()
-    items: Sequence[int] = ()
-    lengths: Sequence[bytes] = ()
-    attributes: Sequence[bytes] = ()
-
-    @property
-    def whole(self) -> Sequence[bool]:
-        """Whether each row is one message with all of its bytes."""
-        if not self.sizes:
-            return [True] * len(self.ids)
-        return [items == 1 and 0 < size == len(heap) and not lengths for _, heap, size, items, lengths in self.rows()]
-
-    def rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
-        """Yield id, bytes, size, number of messages and lengths of each row; nothing if these columns are empty."""
-        return zip(self.ids, self.heaps, self.sizes, self.items, self.lengths)
-
-    def all_rows(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
-        """Yield the same of each row, also if each is one plain message."""
-        if self.sizes:
-            return self.rows()
-        return zip(self.ids, self.heaps, map(len, self.heaps), repeat(1), repeat(b""))
+    sent_at: int
+    #: What the sender set on them.
+    attributes: bytes
+    size: int
+    items: int
+    #: Number of the first block planned after they were sent, where that was asked for.
+    block: int | None
 
 
 #: Ids of inbox rows by queue, in ascending order.
@@ -160,82 +145,59 @@ class Inbox(Repository):
         rows = self._read_soon("inbox_between", ("origin", "first", "below"), requests, ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
-    def heaps(self, ring: int, wanted: RowIds, *, large: bool = False) -> Callable[[], list[Heaps]]:
-        """Request the bytes of rows, of which many are large."""
-        one_by_one = large and self.unit.aggregates
-        by_range = "large_heaps_in_ranges" if one_by_one else "heaps_in_ranges"
-        columns = self._ranged_soon("heaps", by_range, ring, wanted, aggregated=not one_by_one, plain=3)
-        return lambda: [Heaps(*own) for own in columns()]
+    def heaps(self, ring: int, wanted: RowIds) -> Callable[[], list[HeapRow]]:
+        """Request rows with their bytes."""
+        return self._by_id("heaps", wanted, ring=ring)
 
-    def delayed_heaps(self, ids: Sequence[int]) -> list[Heaps]:
-        """Return the bytes of delayed rows."""
-        rows = self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])
-        return list(map(Heaps._make, _columns_of(rows)))
+    def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
+        """Return delayed rows with their bytes."""
+        return self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])
 
-    def attributes(self, ring: int, wanted: RowIds) -> list[AttributesRow]:
-        """Return the attributes of rows; skip rows without any."""
-        return [
-            AttributesRow(origin, id_, attributes)
-            for origin, ids, own in self._ranged("inbox_attributes", "attributes_in_ranges", ring, wanted)
-            if any(own)
-            for id_, attributes in zip(ids, own)
-            if attributes
-        ]
+    def facts(self, ring: int, wanted: RowIds, *, with_blocks: bool = False) -> list[FactsRow]:
+        """Return facts about the messages of rows.
+
+        :param with_blocks: return the first block planned after each, too
+        """
+        return list(map(FactsRow._make, self._by_id("facts", wanted, ring=ring, with_blocks=with_blocks)()))
+
+    def _by_id(self, statement: str, wanted: RowIds, **values: object) -> Callable[[], list[Any]]:
+        """Request rows by id: a range of ids of each queue of which many are wanted.
+
+        A range returns at most as many rows as are wanted of it, so other rows among them cost little.
+        """
+        ranges: list[RowRange] = []
+        for origin, own in wanted.items():
+            if len(own) >= MANY_ROWS:
+                ranges.append(RowRange(origin, own[0], own[-1], len(own)))
+            else:
+                ranges += [RowRange(origin, id_, id_, 1) for id_ in own]
+        rows = self._read_soon(statement, RowRange._fields, ranges, **values)
+
+        def found() -> list[Any]:
+            near, ids = rows(), list(chain.from_iterable(wanted.values()))
+            if [row[0] for row in near] == ids:
+                return near
+            missing = set(ids)
+            near = [row for row in near if row[0] in missing]
+            missing.difference_update(row[0] for row in near)
+            left = [(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
+            return near + self._read(statement, RowRange._fields, left, **values)
+
+        return found
+
+    def arrivals(self, ring: int, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
+        """Return when rows were sent, and the first block planned after each."""
+        wanted: dict[str, list[int]] = {}
+        for origin, id_ in sorted(set(keys)):
+            wanted.setdefault(origin, []).append(id_)
+        return {
+            (row.origin, row.id): Arrival(row.sent_at, row.block) for row in self.facts(ring, wanted, with_blocks=True)
+        }
 
     def still_stored(self, ring: int, origin: str, ids: Iterable[int]) -> set[int]:
         """Return which rows of a queue exist. A look-up by id visits no deleted row between them."""
-        keys = [(origin, id_) for id_ in ids]
-        return {id_ for _, id_, _ in self._read("sent_at", ("origin", "id"), keys, ring=ring)}
-
-    def sent_at(self, ring: int, wanted: RowIds) -> dict[int, int]:
-        """Return when rows were sent, by id."""
-        columns = self._ranged("sent_at", "sent_at_in_ranges", ring, wanted)
-        return dict(chain.from_iterable(zip(ids, times) for _, ids, times in columns))
-
-    def _ranged(self, by_id: str, by_range: str, ring: int, wanted: RowIds) -> Iterator[list[Any]]:
-        """Yield columns of rows of one queue: read by id, or by a range of ids if many of a queue are wanted."""
-        return self._ranged_soon(by_id, by_range, ring, wanted)()
-
-    def _ranged_soon(
-        self, by_id: str, by_range: str, ring: int, wanted: RowIds, *, aggregated: bool = True, plain: int = 0
-    ) -> Callable[[], Iterator[list[Any]]]:
-        """Request such columns.
-
-        A range returns at most as many rows as are wanted of it, so other rows among them cost little.
-
-        :param aggregated: a store that aggregates returns each range as one row.
-        :param plain: the number of columns before those of rows that are not plain.
-        """
-        ranges = [
-            RowRange(origin, own[0], own[-1], len(own)) for origin, own in wanted.items() if len(own) >= MANY_ROWS
-        ]
-        rows = self._read_soon(by_range, RowRange._fields, ranges, ring=ring)
-        few = _keys_of({origin: own for origin, own in wanted.items() if len(own) < MANY_ROWS})
-        few_rows = self._read_soon(by_id, ("origin", "id"), few, ring=ring)
-        divided = aggregated and self.unit.aggregates
-
-        def columns_of_all() -> Iterator[list[Any]]:
-            left: dict[str, Sequence[int]] = {}
-            for origin, groups in _groups_of(rows(), plain) if divided else _one_group_each(rows()):
-                own = wanted[origin]
-                found = sorted(chain.from_iterable(columns[0] for columns in groups))
-                if found != own:
-                    left[origin] = sorted(set(own).difference(found))
-                    groups = [_among(set(own), columns) for columns in groups]
-                yield from ([origin, *columns] for columns in groups if columns[0])
-            yield from _columns_of(few_rows())
-            yield from _columns_of(self._read(by_id, ("origin", "id"), _keys_of(left), ring=ring))
-
-        return columns_of_all
-
-    def arrivals(self, ring: int, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
-        """Return when rows were sent, and the first block planned after each."""
-        rows = self._read("arrivals", ("origin", "id"), keys, ring=ring)
-        return {(origin, id_): Arrival(at, block) for origin, id_, at, block in rows}
-
-    def facts(self, ring: int, ids: Sequence[int]) -> list[SizeRow]:
-        """Return the number of messages and bytes of rows."""
-        return [SizeRow(*row) for row in self._read("inbox_facts", ("id",), [(id_,) for id_ in ids], ring=ring)]
+        keys = [RowRange(origin, id_, id_, 1) for id_ in ids]
+        return {row[0] for row in self._read("facts", RowRange._fields, keys, ring=ring, with_blocks=False)}
 
     # Rows of all queues.
 
@@ -383,40 +345,6 @@ class Inbox(Repository):
         """Return delayed rows that refer to external payloads."""
         rows = self.unit.rows("delayed_blobs", ring=ring)
         return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
-
-
-def _keys_of(wanted: RowIds) -> list[tuple[str, int]]:
-    return [(origin, id_) for origin, ids in wanted.items() for id_ in ids]
-
-
-def _columns_of(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
-    """Return rows of one queue after the other as columns, as a database that aggregates bytes does."""
-    for origin, own in groupby(rows, itemgetter(0)):
-        yield [origin, *map(list, list(zip(*own))[1:])]
-
-
-def _one_group_each(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Return rows of one queue after the other as one group of columns for each queue."""
-    for origin, *columns in _columns_of(rows):
-        yield origin, [columns]
-
-
-def _groups_of(rows: Iterable[Sequence[Any]], plain: int) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Return aggregated rows as groups of columns: the first `plain` columns of plain rows, and those of others."""
-    for origin, *both in rows:
-        groups = [columns for columns in (both[:plain], both[plain:]) if columns and columns[0]]
-        yield origin, [[_times_of(each) if isinstance(each, bytes) else each for each in own] for own in groups]
-
-
-def _among(ids: set[int], columns: Sequence[list[Any]]) -> list[list[Any]]:
-    """Return the columns of rows with these ids."""
-    kept = [id_ in ids for id_ in columns[0]]
-    return [list(compress(column, kept)) for column in columns]
-
-
-def _times_of(data: bytes) -> list[int]:
-    """Return times that PostgreSQL sends as microseconds since 2000, as microseconds since 1970."""
-    return [at + _YEAR_2000 for at in struct.unpack(f">{len(data) // 8}q", data)]
 
 
 def _numbers(ids: str | list[int]) -> list[int]:

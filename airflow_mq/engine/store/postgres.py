@@ -60,7 +60,6 @@ class PostgresUnit(Unit):
     """One transaction on PostgreSQL."""
 
     draws_ids = False
-    aggregates = True
     pipelines = True
     store: PostgresStore
 

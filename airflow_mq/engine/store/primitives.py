@@ -18,8 +18,6 @@ class Primitives(ABC):
 
     #: Whether an INSERT takes ids that were drawn before; other databases draw them in the statement.
     draws_ids: ClassVar[bool]
-    #: Whether a query can return the bytes of many rows as one value.
-    aggregates: ClassVar[bool]
     #: Whether statements that do not wait for each other's answers take one round trip.
     pipelines: ClassVar[bool]
 

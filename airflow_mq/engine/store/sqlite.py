@@ -54,7 +54,6 @@ class SqliteUnit(Unit):
     """One transaction on a SQLite file."""
 
     draws_ids = True
-    aggregates = False
     pipelines = False
 
     def __init__(

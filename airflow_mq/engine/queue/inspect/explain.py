@@ -484,8 +484,8 @@ class _Question:
         if page is None:
             return None
         row_id = page.row_id_of(address.index)
-        sent = self.unit.inbox.sent_at(self.session.ring_id, {self.name: [row_id]}).get(row_id)
-        return None if sent is None else moment(sent)
+        rows = self.unit.inbox.facts(self.session.ring_id, {self.name: [row_id]})
+        return moment(rows[0].sent_at) if rows else None
 
     def _extent(self, address: Address) -> int:
         page = self.working_set.page(self.name, address.page)

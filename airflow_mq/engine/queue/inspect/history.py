@@ -209,7 +209,7 @@ class _Reader:
         if page is None or address.index >= len(page.marks):
             return None
         row_id = page.row_id_of(address.index)
-        for row in self.unit.inbox.attributes(self.ring_id, {address.book: [row_id]}):
+        for row in self.unit.inbox.facts(self.ring_id, {address.book: [row_id]}):
             return was_of(row.attributes)
         return None
 

@@ -165,7 +165,8 @@ def queue_states(
     states = []
     for name, rows_read, items, size, oldest, new, set_aside in rows:
         book = working_set.book(name)
-        for row in unit.inbox.facts(working_set.ring_id, sorted(working_set.stored[name].cut.ahead)):
+        ahead = sorted(working_set.stored[name].cut.ahead)
+        for row in unit.inbox.facts(working_set.ring_id, {name: ahead}):
             items, size = items - row.items, size - row.size
         shift = working_set.loader.source.shift(name)
         items, size, set_aside = items + shift.uncut, size + shift.uncut_size, set_aside + shift.set_aside
@@ -209,9 +210,8 @@ def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dic
     """Return the time of the first waiting message of each book that has pages."""
     books = [book for book in map(working_set.book, names) if book.is_ready]
     working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
-    rows = {book.origin: row for book in books if (row := first_row_id(working_set, book)) is not None}
-    sent = unit.inbox.sent_at(working_set.ring_id, {name: [row_id] for name, row_id in rows.items()})
-    return {name: sent[row] for name, row in rows.items() if row in sent}
+    firsts = {book.origin: [row_id] for book in books if (row_id := first_row_id(working_set, book)) is not None}
+    return {row.origin: row.sent_at for row in unit.inbox.facts(working_set.ring_id, firsts)}
 
 
 def live_blocks(unit: Unit, ring: int) -> list[Block]:
@@ -234,7 +234,7 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
     if not rows and not shown:
         return Backlog(delayed=delayed, set_aside=set_aside, in_flight=in_flight)
     total = rows[0] if rows else _NO_TOTALS
-    ahead = [id_ for packed in unit.books.overtaken(ring) for id_ in codec.unpack_numbers(packed)[0]]
+    ahead = {name: codec.unpack_numbers(packed)[0] for name, packed in unit.books.overtaken(ring).items()}
     cut = unit.inbox.facts(ring, ahead)
     messages = total.all_messages - sum(row.items for row in cut) + shift.messages
     size = total.all_size - sum(row.size for row in cut) + shift.size

@@ -269,7 +269,7 @@ LIMIT :limit
 
 -- name: books_ahead
 -- Return the overtaken ids of books: inbox rows at or above the book's floor that lie in pages already.
-SELECT b.ahead FROM {s}book b WHERE b.ring = :ring AND length(b.ahead) > 0
+SELECT b.origin, b.ahead FROM {s}book b WHERE b.ring = :ring AND length(b.ahead) > 0
 
 -- name: origins_from
 -- Return names of books with pages or a ticket, after a name.

@@ -109,158 +109,54 @@ WHERE m.ring = :ring AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
--- name: heaps
--- Return the bytes of rows, and facts about their messages.
-SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
+-- part: rows_in_range (postgres)
+-- The first rows of a request `w`, a range of ids.
 FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
+WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+ORDER BY m.origin, m.id
+LIMIT w.rows
 
--- name: heaps (postgres)
-SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
-FROM {each origin text[], id bigint[]}
-CROSS JOIN LATERAL (
-    SELECT * {part this_row}
-) m
-
--- name: heaps_in_ranges
--- Return the bytes of the first rows of ranges of ids, and facts about their messages.
-SELECT m.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
+-- name: heaps
+-- Return the first rows of ranges of ids with their bytes, and facts about their messages.
+SELECT m.id, {at m.sent_at}, m.attributes, m.size, m.items, m.lengths, m.heap
 FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
 
--- name: heaps_in_ranges (postgres)
--- Rows of one plain message come as the first three columns, others with all facts as the last eight. Times come as one
--- value: converting each takes longer than fetching its row.
-SELECT w.origin, r.*
+-- name: heaps (postgres)
+SELECT m.id, {at m.sent_at}, m.attributes, m.size, m.items, m.lengths, m.heap
 FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
-    SELECT array_agg(m.id) FILTER (WHERE m.plain), array_agg(m.heap) FILTER (WHERE m.plain),
-           string_agg(m.at, '') FILTER (WHERE m.plain),
-           array_agg(m.id) FILTER (WHERE NOT m.plain), array_agg(m.heap) FILTER (WHERE NOT m.plain),
-           string_agg(m.at, '') FILTER (WHERE NOT m.plain), array_agg(m.size) FILTER (WHERE NOT m.plain),
-           array_agg(m.items) FILTER (WHERE NOT m.plain), array_agg(m.lengths) FILTER (WHERE NOT m.plain),
-           array_agg(m.attributes) FILTER (WHERE NOT m.plain)
-    FROM (
-        SELECT m.id, m.heap, timestamptz_send(m.sent_at) AS at, m.size, m.items, m.lengths, m.attributes,
-               m.items = 1 AND m.lengths = '' AND m.attributes = '' AND octet_length(m.heap) = m.size AS plain
-        FROM {s}inbox m
-        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-        ORDER BY m.origin, m.id
-        LIMIT w.rows
-    ) m
-) r
-
--- name: large_heaps_in_ranges (postgres)
--- Return the same, a row for each: to aggregate large values, the server copies them twice more.
-SELECT w.origin, m.id, m.heap, {at m.sent_at}, m.size, m.items, m.lengths, m.attributes
-FROM {each origin text[], first bigint[], last bigint[], rows int[]}
-CROSS JOIN LATERAL (
-    SELECT * FROM {s}inbox m
-    WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-    ORDER BY m.origin, m.id
-    LIMIT w.rows
+    SELECT m.* {part rows_in_range}
 ) m
 
 -- name: delayed_heaps
 -- Return the bytes of delayed rows, and facts about their messages. Only one that waits aside has a time of sending.
-SELECT d.origin, d.id, d.heap, d.sent_at, d.size, d.items, d.lengths, d.attributes FROM {s}delayed d WHERE d.id = :id
+SELECT d.id, d.sent_at, d.attributes, d.size, d.items, d.lengths, d.heap FROM {s}delayed d WHERE d.id = :id
 
 -- name: delayed_heaps (postgres)
-SELECT d.origin, d.id, d.heap, d.sent_at, d.size, d.items, d.lengths, d.attributes
+SELECT d.id, d.sent_at, d.attributes, d.size, d.items, d.lengths, d.heap
 FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
--- name: inbox_attributes
--- Return the attributes that senders set on rows; skip rows without any.
-SELECT m.origin, m.id, m.attributes
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id AND m.attributes <> x''
-
--- name: inbox_attributes (postgres)
-SELECT m.origin, m.id, m.attributes
-FROM {each origin text[], id bigint[]}
-CROSS JOIN LATERAL (
-    SELECT * {part this_row}
-) m
-WHERE m.attributes <> ''
-
--- name: attributes_in_ranges
--- Return the attributes of the first rows of ranges of ids, those of rows without any included.
-SELECT m.origin, m.id, m.attributes
+-- name: facts
+-- Return facts about the messages of the first rows of ranges of ids, and the number of the first block planned after each
+-- row, where that is wanted.
+SELECT m.id, m.origin, m.sent_at, m.attributes, m.size, m.items, CASE WHEN :with_blocks THEN (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+) END
 FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
 
--- name: attributes_in_ranges (postgres)
-SELECT w.origin, r.*
+-- name: facts (postgres)
+SELECT m.id, m.origin, {at m.sent_at}, m.attributes, m.size, m.items, CASE WHEN :with_blocks THEN (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+) END
 FROM {each origin text[], first bigint[], last bigint[], rows int[]}
 CROSS JOIN LATERAL (
-    SELECT array_agg(m.id), array_agg(m.attributes)
-    FROM (
-        SELECT m.id, m.attributes FROM {s}inbox m
-        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-        ORDER BY m.origin, m.id
-        LIMIT w.rows
-    ) m
-) r
-
--- name: inbox_facts
--- Return the number of messages and of bytes of rows.
-SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}inbox m WHERE m.ring = :ring AND m.id = :id
-
--- name: inbox_facts (postgres)
-SELECT m.id, m.ring, m.origin, m.items, m.size
-FROM {s}inbox m WHERE m.ring = :ring AND m.id = ANY(:id::bigint[])
-
--- name: sent_at
--- Return when rows were sent.
-SELECT m.origin, m.id, m.sent_at FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
-
--- name: sent_at (postgres)
-SELECT m.origin, m.id, {at m.sent_at}
-FROM {each origin text[], id bigint[]}
-CROSS JOIN LATERAL (
-    SELECT * {part this_row}
-) m
-
--- name: sent_at_in_ranges
--- Return when the first rows of ranges of ids were sent.
-SELECT m.origin, m.id, m.sent_at
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
-ORDER BY m.id
-LIMIT :rows
-
--- name: sent_at_in_ranges (postgres)
-SELECT w.origin, r.*
-FROM {each origin text[], first bigint[], last bigint[], rows int[]}
-CROSS JOIN LATERAL (
-    SELECT array_agg(m.id), array_agg({at m.sent_at})
-    FROM (
-        SELECT m.id, m.sent_at FROM {s}inbox m
-        WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-        ORDER BY m.origin, m.id
-        LIMIT w.rows
-    ) m
-) r
-
--- name: arrivals
--- Return when rows were sent, and the number of the first block planned after each.
-SELECT m.origin, m.id, m.sent_at, (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-)
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id = :id
-
--- name: arrivals (postgres)
-SELECT m.origin, m.id, {at m.sent_at}, (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-)
-FROM {each origin text[], id bigint[]}
-CROSS JOIN LATERAL (
-    SELECT * {part this_row}
+    SELECT m.origin, m.id, m.sent_at, m.attributes, m.size, m.items {part rows_in_range}
 ) m
 
 -- name: news_by_id

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import compress
-from operator import not_
 
 from ...rules.changes import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
-from ..inbox import Heaps
-from ..rows import InboxRow, rows_of, split_heap, split_row
+from ..inbox import HeapRow
+from ..rows import InboxRow, rows_of, split_heap
 from .books import BookLoader
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
 from .reach import Reach
@@ -31,7 +29,7 @@ class PayloadCache:
     def __init__(self) -> None:
         #: The messages of each row; of a row of one message often that message.
         self.payloads: dict[int, bytes | Sequence[bytes]] = {}
-        #: Times of sending, and attributes that are not empty, of the rows whose facts came with their payloads.
+        #: Times of sending, and attributes that are not empty, of the rows whose facts were read.
         self.sent_at: dict[int, int | None] = {}
         self.attributes: dict[int, bytes] = {}
         #: Bytes that were fetched since the last save, and before it since all rows were forgotten.
@@ -42,32 +40,26 @@ class PayloadCache:
         """Bytes of payloads that may be in memory: all that were fetched since the rows were last forgotten."""
         return self._fetched_before + self.fetched
 
-    def keep(self, id_: int, payloads: bytes | Sequence[bytes], size: int) -> None:
-        """Keep the payloads of a row that was fetched."""
-        self.payloads[id_] = payloads
-        self.fetched += size
-
     def keep_rows(self, rows: Iterable[InboxRow]) -> None:
         """Keep the payloads of rows that came with their bytes."""
         for row in rows:
-            heap = row.heap
-            if heap is not None:
-                is_whole = row.items == 1 and not row.lengths and len(heap) == row.size
-                self.keep(row.id, heap if is_whole else split_row(row, heap), row.size)
+            if row.heap is not None:
+                self.payloads[row.id] = _messages_of(row.heap, row.size, row.items, row.lengths)
+                self.fetched += row.size
 
-    def keep_heaps(self, heaps: Heaps) -> None:
-        """Keep rows that were fetched."""
-        self.keep_facts(heaps)
-        whole = heaps.whole
-        self.payloads.update(zip(compress(heaps.ids, whole), compress(heaps.heaps, whole)))
-        self.fetched += sum(map(len, compress(heaps.heaps, whole)))
-        for id_, heap, size, items, lengths in compress(heaps.rows(), map(not_, whole)):
-            self.keep(id_, split_heap(heap, size, items, lengths), size)
+    def keep_heaps(self, rows: Iterable[HeapRow]) -> None:
+        """Keep rows that were fetched with their bytes."""
+        payloads = self.payloads
+        for id_, sent_at, attributes, size, items, lengths, heap in rows:
+            payloads[id_] = _messages_of(heap, size, items, lengths)
+            self.fetched += size
+            self.keep_facts(id_, sent_at, attributes)
 
-    def keep_facts(self, heaps: Heaps) -> None:
-        """Keep times of sending and attributes of rows that were fetched."""
-        self.sent_at.update(zip(heaps.ids, heaps.sent_at))
-        self.attributes.update((id_, own) for id_, own in zip(heaps.ids, heaps.attributes) if own)
+    def keep_facts(self, id_: int, sent_at: int | None, attributes: bytes) -> None:
+        """Keep the time of sending and the attributes of a row."""
+        self.sent_at[id_] = sent_at
+        if attributes:
+            self.attributes[id_] = attributes
 
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""
@@ -84,6 +76,11 @@ class PayloadCache:
         """Count from here on what is fetched, after a save."""
         self._fetched_before += self.fetched
         self.fetched = 0
+
+
+def _messages_of(heap: bytes, size: int, items: int, lengths: bytes) -> bytes | Sequence[bytes]:
+    """Return the messages of a row: of a row of one message that message."""
+    return heap if items == 1 and not lengths and len(heap) == size else split_heap(heap, size, items, lengths)
 
 
 class InboxLoader:

@@ -20,7 +20,7 @@ from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow, InFlightRow
 from ..books import LineRow, Stretch
-from ..inbox import Heaps, RowIds
+from ..inbox import HeapRow, RowIds
 from ..origins import GroupRow
 from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row, settings_of
 from ..set_aside import AsideRow
@@ -351,16 +351,11 @@ class Overlay(Source):
             found += own[: limit - counts.get(origin, 0)]
         return found
 
-    def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
-        own: dict[str, list[int]] = {}
-        for origin, ids in wanted.items() if self._payloads else ():
-            if mine := [id_ for id_ in ids if id_ in self._payloads]:
-                own[origin] = mine
-        stored = {origin: [id_ for id_ in ids if id_ not in self._payloads] for origin, ids in wanted.items()}
-        found = super().heaps({origin: ids for origin, ids in stored.items() if ids}, size)
+    def heaps(self, wanted: RowIds) -> Callable[[], list[HeapRow]]:
+        own = self._payloads
+        found = super().heaps({origin: [id_ for id_ in ids if id_ not in own] for origin, ids in wanted.items()})
         sent = [
-            Heaps(origin, ids, [*map(self._payloads.__getitem__, ids)], [None] * len(ids))
-            for origin, ids in own.items()
+            (id_, None, b"", len(own[id_]), 1, b"", own[id_]) for ids in wanted.values() for id_ in ids if id_ in own
         ]
         return lambda: found() + sent
 

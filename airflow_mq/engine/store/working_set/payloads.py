@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate, chain
 from typing import Any, cast
 
@@ -17,7 +16,6 @@ from ...rules.page import Page, Slices
 from ...rules.priority import told
 from ...rules.working_set import WorkingSet
 from .. import codec
-from ..inbox import Heaps, RowIds
 from ..rows import Heap, headers_of
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
@@ -74,7 +72,7 @@ class PayloadLoader:
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
         row_id, place = page.row_id_of(item), page.place_of(item)
-        self._fetch({origin: [row_id]}, page.lengths[item])
+        self._request({origin: [row_id]})()
         (payload,) = self._stretches(origin, Slices([row_id], [place], [1]))
         return Reference.read(payload) if page.note(item).blob else payload
 
@@ -93,8 +91,7 @@ class PayloadLoader:
 
     def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> Callable[[], None]:
         """Request the messages of many pages before an item of each, or all; return what adds them."""
-        size = sum(sum(page.lengths[len(page.payloads) : stop]) for _, page, stop in wanted)
-        keep = self._request(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted), size)
+        keep = self._request(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted))
 
         def add() -> None:
             keep()
@@ -128,7 +125,7 @@ class PayloadLoader:
         """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
         wanted = {origin: set(needed.row_ids)}
         messages, size = self.reach.room
-        size, fetched = min(size, MOST_BYTES), 0
+        size = min(size, MOST_BYTES)
         self._most_fetches = max(self._most_fetches, self._fetches[origin] + 1)
         for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
             own = wanted.setdefault(other, set())
@@ -137,10 +134,9 @@ class PayloadLoader:
                     break
                 if row_id not in self.cache.payloads:
                     own.add(row_id)
-                    fetched += bytes_
                 messages, size = messages - items, size - bytes_
         self._fetches.update(other for other, own in wanted.items() if own)
-        self._fetch(wanted, fetched)
+        self._request(wanted)()
 
     def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
         """Yield the rows that a visit to this queue begins with: id, messages, bytes.
@@ -163,35 +159,26 @@ class PayloadLoader:
                 break
             yield row.id, row.items, row.size
 
-    def _fetch(self, wanted: Mapping[str, Iterable[int]], size: int) -> None:
-        """Fetch the payloads of rows that are not in the cache; together they have about `size` bytes."""
-        self._request(wanted, size)()
-
-    def _request(self, wanted: Mapping[str, Iterable[int]], size: int) -> Callable[[], None]:
-        """Request the same, and return what puts it in the cache."""
+    def _request(self, wanted: Mapping[str, Iterable[int]]) -> Callable[[], None]:
+        """Request the rows that are not in the cache, and return what puts them there."""
         cached = self.cache.payloads
         missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
-        found = self.source.heaps(missing, size) if missing else list[Heaps]
-
-        def keep() -> None:
-            for own in found():
-                self.cache.keep_heaps(own)
-
-        return keep
+        found = self.source.heaps(missing)
+        return lambda: self.cache.keep_heaps(found())
 
     def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], dict[int, Heap]]:
         """Request the rows of ranges of many pages, by id, their messages undivided; keep the rows' facts only."""
         parts = [(origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted]
-        size = sum(sum(page.lengths[items.start : items.stop]) for _, page, items in wanted)
-        rows = {origin: sorted(own) for origin, own in _rows_of(parts).items() if own}
-        return partial(self._undivided, self.source.heaps(rows, size) if rows else list[Heaps])
+        requested = self.source.heaps({origin: sorted(own) for origin, own in _rows_of(parts).items()})
 
-    def _undivided(self, requested: Callable[[], list[Heaps]]) -> dict[int, Heap]:
-        found: dict[int, Heap] = {}
-        for heaps in requested():
-            self.cache.keep_facts(heaps)
-            found.update((row[0], Heap(*row[1:])) for row in heaps.all_rows())
-        return found
+        def undivided() -> dict[int, Heap]:
+            found: dict[int, Heap] = {}
+            for id_, sent_at, attributes, size, items, lengths, heap in requested():
+                found[id_] = Heap(heap, size, items, lengths)
+                self.cache.keep_facts(id_, sent_at, attributes)
+            return found
+
+        return undivided
 
     def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
         """Return the messages of stretches of rows in the cache."""
@@ -226,10 +213,9 @@ class PayloadLoader:
     def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
         """Return the headers of messages of many pages by index."""
         parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
-        by_origin, kept = [(origin, own) for (origin, _, _), own in zip(wanted, parts)], self.cache.attributes
-        found = {id_: kept[id_] for own in _rows_of(by_origin).values() for id_ in kept.keys() & own} if kept else {}
-        if missing := self._without_facts(by_origin):
-            found |= {row.id: bytes(row.attributes) for row in self.source.attributes(missing)}
+        rows = self._learn((origin, own) for (origin, _, _), own in zip(wanted, parts))
+        kept = self.cache.attributes
+        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own} if kept else {}
         known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
         known |= self._posted
         with codec.reading("the headers of messages"):
@@ -251,16 +237,16 @@ class PayloadLoader:
 
     def sent_of(self, parts: Iterable[tuple[str, Slices]]) -> Mapping[int, int | None]:
         """Return when rows were enqueued, by id: at least those of these stretches of pages."""
-        if missing := self._without_facts(parts):
-            return self.cache.sent_at | self.source.sent_at(missing)
+        self._learn(parts)
         return self.cache.sent_at
 
-    def _without_facts(self, parts: Iterable[tuple[str, Slices]]) -> RowIds:
-        """Return the rows of stretches of pages whose facts did not come with their payloads, by queue."""
-        known = self.cache.sent_at
-        rows = _rows_of((origin, own) for origin, own in parts if not all(map(known.__contains__, own.row_ids)))
-        missing = {origin: sorted(own.difference(known)) for origin, own in rows.items()}
-        return {origin: own for origin, own in missing.items() if own}
+    def _learn(self, parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
+        """Read the facts of the rows of stretches of pages that are not known; return the rows."""
+        rows, known = _rows_of(parts), self.cache.sent_at
+        missing = {origin: sorted(unknown) for origin, own in rows.items() if (unknown := own.difference(known))}
+        for row in self.source.facts(missing):
+            self.cache.keep_facts(row.id, row.sent_at, row.attributes)
+        return rows
 
     # Messages that this operation enqueued, and the end of a save.
 

@@ -10,7 +10,7 @@ from ...rules.changes import POSTED
 from ...rules.message import Address
 from ..blocks import ClaimRow
 from ..books import LineRow, Stretch
-from ..inbox import AttributesRow, Heaps, RowIds
+from ..inbox import FactsRow, HeapRow, RowIds
 from ..origins import GroupRow
 from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow
 from ..set_aside import AsideRow
@@ -19,8 +19,6 @@ from ..unit import Unit
 
 #: Number of ids of a look for newcomers that is requested before it is certain to be needed.
 FEW_ROWS = 1_000
-#: Rows of so many bytes on average are read without aggregating them.
-LARGE = 4096
 
 
 class Shift(NamedTuple):
@@ -191,32 +189,26 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: RowIds, size: int) -> Callable[[], list[Heaps]]:
-        """Request the bytes of rows by queue, about `size` in total."""
-        rows = sum(map(len, wanted.values()))
-        requested = self.unit.inbox.heaps(self.ring_id, wanted, large=size >= LARGE * rows)
-        return partial(self._heaps_of, wanted, rows, requested)
+    def heaps(self, wanted: RowIds) -> Callable[[], list[HeapRow]]:
+        """Request rows with their bytes."""
+        return partial(self._heaps_of, wanted, self.unit.inbox.heaps(self.ring_id, wanted))
 
-    def _heaps_of(self, wanted: RowIds, rows: int, requested: Callable[[], list[Heaps]]) -> list[Heaps]:
-        heaps = requested()
-        if sum(len(own.ids) for own in heaps) < rows:
+    def _heaps_of(self, wanted: RowIds, requested: Callable[[], list[HeapRow]]) -> list[HeapRow]:
+        rows = requested()
+        if len(rows) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
-            found = {id_ for own in heaps for id_ in own.ids}
-            heaps += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
-        return heaps
+            found = {row[0] for row in rows}
+            rows += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
+        return rows
 
     def start(self) -> None:
         """Let the database begin with what was requested: see `Unit.start`."""
         self.unit.start()
 
-    def attributes(self, wanted: RowIds) -> list[AttributesRow]:
-        """Return origin, id and attributes of the rows that have any."""
-        return self.unit.inbox.attributes(self.ring_id, wanted)
-
-    def sent_at(self, wanted: RowIds) -> dict[int, int]:
-        """Return when rows were enqueued, by id."""
-        return self.unit.inbox.sent_at(self.ring_id, wanted)
+    def facts(self, wanted: RowIds) -> list[FactsRow]:
+        """Return when rows were sent, and what their senders set on them."""
+        return self.unit.inbox.facts(self.ring_id, wanted)
 
     def arrivals(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned since."""
-        return self.unit.inbox.arrivals(self.ring_id, sorted(set(wanted)))
+        return self.unit.inbox.arrivals(self.ring_id, wanted)

@@ -414,7 +414,7 @@ class Writer:
     def _arrivals(self, rows: ChangedRows) -> dict[Address, Arrival]:
         """Read when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
         row_ids = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
-        told = self.unit.inbox.arrivals(self.ring_id, sorted(set(row_ids.values())))
+        told = self.unit.inbox.arrivals(self.ring_id, row_ids.values())
         return {
             at: told[row_id]._replace(block=rows.aside_rows[at].arrived or told[row_id].block)
             for at, row_id in row_ids.items()
