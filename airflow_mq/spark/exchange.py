@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from typing import Any
@@ -42,7 +43,7 @@ from ..engine.rules.weight import Weight
 from ..engine.store import codec
 from ..processors import Part, Processors
 from .items import Item, Place, batch_of, neighbours_of
-from .reports import patiently
+from .reports import chunked, patiently
 from .share import Reported, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
 from .tables import MESSAGES, tables_of_items
@@ -219,20 +220,9 @@ def _write_messages(
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:
     """Report the outcomes that a job wrote, and return their number. It may be repeated, also while the job runs."""
     count = 0
-    outcomes = Folder(folder) / "outcomes"
-
-    def send(reports: Sequence[Report]) -> None:
-        patiently(lambda: queue.blocks.report(token, reports))
-
-    waiting: list[Report] = []
-    for report in _reports(outcomes):
-        waiting.append(report)
-        count += 0 if isinstance(report.outcome, Begun) else report.last - report.first + 1
-        if len(waiting) == 1_000:
-            send(waiting)
-            waiting = []
-    if waiting:
-        send(waiting)
+    for chunk in chunked(_reports(Folder(folder) / "outcomes")):
+        patiently(partial(queue.blocks.report, token, chunk))
+        count += sum(report.last - report.first + 1 for report in chunk if not isinstance(report.outcome, Begun))
     return count
 
 

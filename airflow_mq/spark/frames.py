@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from .. import failures
-from ..engine.queue import Report
 from ..engine.rules.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..engine.rules.outcome import check_outcome
 from ..processors import Part
 from .output import writing_for
-from .reports import CHUNK_BYTES, CHUNK_OUTCOMES, Reporter, flushed
+from .reports import Reporter, chunked, flushed
 from .share import Channel, Reported, Side, Task, load_function, noting_refusal
 from .tables import MESSAGES_DDL, BytesColumn, answers_in, integers, tables_of
 from .terms import Terms
@@ -128,7 +127,7 @@ class Shares:
         tally = Reported()
         for number in _numbers(batches):
             with closing(self._open(self.shares[number])) as side, noting_refusal(tally):
-                for reports in _in_chunks(batch.answer() for batch in side.batches()):
+                for reports in chunked(batch.answer() for batch in side.batches()):
                     side.report(reports)
                     tally.processed += sum(report.last - report.first + 1 for report in reports)
         yield _tally_row(tally)
@@ -143,20 +142,6 @@ class Numbered:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for tally in self.call(self.tasks[number] for number in _numbers(batches)):
             yield _tally_row(tally)
-
-
-def _in_chunks(reports: Iterable[Report]) -> Iterator[list[Report]]:
-    """Yield reports in lists of about one chunk: each is a transaction, or a file."""
-    chunk: list[Report] = []
-    size = 0
-    for report in reports:
-        chunk.append(report)
-        size += len(report.ids)
-        if len(chunk) >= CHUNK_OUTCOMES or size >= CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -14,6 +14,7 @@ from ..engine.rules.message import Address
 from ..engine.rules.page import Page
 from ..engine.rules.priority import HIGH, book_name, signed
 from ..engine.rules.weight import ZERO, Meter
+from .reports import chunks_of
 
 #: Messages, and bytes of payload, after which a group is full.
 GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20
@@ -103,16 +104,7 @@ def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Ite
 
 def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Yield messages in groups of at most `GROUP_MESSAGES` and about `GROUP_BYTES`."""
-    group: list[Item] = []
-    size = 0
-    for item in items:
-        group.append(item)
-        size += len(item.payload)
-        if len(group) >= GROUP_MESSAGES or size >= GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+    return chunks_of(items, lambda item: len(item.payload), GROUP_MESSAGES, GROUP_BYTES)
 
 
 def neighbours_of(rows: Iterable[Row]) -> Iterator[list[Row]]:

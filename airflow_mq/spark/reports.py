@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -127,6 +127,25 @@ def flushed(reporter: Reporter) -> Ticker:
         return reporter.seconds
 
     return Ticker(flush, reporter.seconds, "airflow-mq-reports")
+
+
+def chunks_of(values: Iterable[T], size_of: Callable[[T], int], most: int, most_bytes: int) -> Iterator[list[T]]:
+    """Yield values in lists of at most `most` and about `most_bytes`."""
+    chunk: list[T] = []
+    size = 0
+    for value in values:
+        chunk.append(value)
+        size += size_of(value)
+        if len(chunk) >= most or size >= most_bytes:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def chunked(reports: Iterable[Report]) -> Iterator[list[Report]]:
+    """Yield reports in chunks: each is a transaction, or a file."""
+    return chunks_of(reports, lambda report: len(report.ids), CHUNK_OUTCOMES, CHUNK_BYTES)
 
 
 def patiently(call: Callable[[], T], patience: float = PATIENCE) -> T:
