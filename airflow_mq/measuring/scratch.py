@@ -1,6 +1,6 @@
-"""Temporary store beside a store, removed after a measurement.
+"""Temporary store beside a store, removed after its use.
 
-A killed measurement leaves its store behind; the next one removes stores that no process holds.
+A killed process leaves its store behind; the next one removes stores that no process holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..engine.store import StoreAddress, upgrade
 from ..engine.store.postgres import connect, translated
 from ..engine.store.sqlite import translated as translated_sqlite
 
-_SCHEMA = "airflow_mq_measure_"
+_SCHEMA = "airflow_mq_scratch_"
 _FILE = ".measure-"
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
@@ -72,7 +72,7 @@ def _postgres_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     made = replace(address, schema=f"{_SCHEMA}{secrets.token_hex(4)}")
     with translated(), connect(address) as connection:
         _drop_left_behind(connection)
-        # This session holds a lock, so that others see that a measurement runs.
+        # This session holds a lock, so that others see that the schema is in use.
         connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (made.schema,))
         try:
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.schema)))

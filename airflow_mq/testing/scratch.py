@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..engine.queue import MessageQueue
 from ..engine.rules.config import RingConfig
 from ..engine.store import parse, upgrade
-from ..engine.store.postgres import connect
+from ..measuring.scratch import beside
 
 
 @contextmanager
@@ -25,13 +23,8 @@ def scratch_store(uri: str | None = None) -> Iterator[str]:
             upgrade(parse(made))
             yield made
         return
-    address = replace(parse(uri), schema=f"mq_scratch_{secrets.token_hex(6)}")
-    upgrade(address)
-    try:
+    with beside(parse(uri)) as address:
         yield address.uri
-    finally:
-        with connect(address) as connection:
-            connection.execute(f'DROP SCHEMA "{address.schema}" CASCADE'.encode())
 
 
 @contextmanager
