@@ -29,12 +29,10 @@ class _RingSensor(BaseSensorOperator):
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
         poke_interval: timedelta | float = POLL_INTERVAL,
-        poll_interval: float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        # `poll_interval` is the name that it had at first.
-        super().__init__(poke_interval=poke_interval if poll_interval is None else poll_interval, **kwargs)
+        super().__init__(poke_interval=poke_interval, **kwargs)
         self.mq_conn_id = mq_conn_id
         self.ring = ring
         self.deferrable = deferrable
