@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from ..words import span
 from .arguments import limit
 from .command import Group, command, option
 from .errors import UsageError
@@ -26,7 +27,7 @@ _COLUMNS: Columns = (
     ("hash", lambda one: one.hash.hex()),
     ("bytes>", "size"),
     "references>",
-    ("age>", lambda one: f"{one.age:,.0f} s"),
+    ("age>", lambda one: span(one.age)),
     ("held until", lambda one: one.held_until or ""),
     ("where", lambda one: one.path or "database"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.judging import REASONS
 from ..engine.rules.weight import UNLIMITED
-from ..words import many
+from ..words import many, span
 from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
 from .command import Group, command, option
 from .errors import UsageError
@@ -65,22 +65,13 @@ def _limit(one: SetAside) -> object:
     return one.limit if one.most_bytes is None else f"{one.most_bytes:,} bytes"
 
 
-def _age(one: SetAside) -> str | None:
-    if one.age is None:
-        return None
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if one.age >= length:
-            return f"{one.age / length:.1f}{unit}"
-    return f"{one.age:.0f}s"
-
-
 _COLUMNS: Columns = (
     "address",
     "reason",
     ("bytes>", "size"),
     "weight>",
     ("limit>", _limit),
-    ("age", _age),
+    ("age", lambda one: None if one.age is None else span(one.age)),
     ("arrived>", "arrived_block"),
     "block>",
 )

@@ -174,7 +174,9 @@ def test_program_removes_its_schema(pg_uri: str) -> None:
     done = run_program("--store", pg_uri, "--limit", "2", TRACES)
     assert (done.returncode, done.stdout) == (0, "2 runs, 0 diverge\n")
     with psycopg.connect(pg_uri) as connection:
-        schemas = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'airflow_mq_scratch%'").fetchall()
+        schemas = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'airflow_mq_scratch%'"
+        ).fetchall()
     assert schemas == []
 
 
