@@ -69,11 +69,11 @@ test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 	  wait $$live || failed=1; \
 	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
 
-soak: $(STAMP) ## Random models, crashes, chaos, faults of Airflow and Spark, recorded and simulated runs in full, in hours (EXAMPLES=1000 SEEDS=20000 for more)
+soak: $(STAMP) ## All tests in all variants, with chaos, power loss, and more random models and simulated runs, in hours (EXAMPLES=1000 SEEDS=20000 for more)
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
-	  lab/chaos tests/model tests/conformance tests/crash lab/powerloss tests/queue tests/simulation tests/store \
-	  $(PYTEST_ARGS)
+	  --ignore tests/live tests lab $(PYTEST_ARGS)
+	MQ_SOAK=1 $(BIN)/python -m pytest -p no:cacheprovider --durations 10 tests/live/test_events.py $(PYTEST_ARGS)
 	$(BIN)/python -m tests.live.faults
 
 fuzz: EXTRAS := $(EXTRAS),fuzz
@@ -81,8 +81,8 @@ fuzz: $(STAMP) ## Mutate inputs by coverage, SECONDS=60 for each target, or for 
 	$(install)
 	$(BIN)/python -m lab.fuzz --seconds $(SECONDS) $(FUZZ)
 
-quick: $(STAMP) ## The tests that are not slow, on SQLite, without Airflow, Spark and Kafka
-	$(BIN)/python -m pytest -m "not slow and not postgres and not airflow and not spark and not kafka" -n $(JOBS) $(PYTEST_ARGS)
+quick: $(STAMP) ## The tests that are not slow, on SQLite, without kills, Airflow, Spark and Kafka, in two minutes
+	$(BIN)/python -m pytest -m "not slow and not crash and not postgres and not airflow and not spark and not kafka" -n $(JOBS) $(PYTEST_ARGS)
 
 bench: EXTRAS := $(EXTRAS),bench
 bench: $(STAMP) ## Run the benchmarks (BENCH="..." passes arguments on)

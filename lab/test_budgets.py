@@ -54,6 +54,7 @@ def test_an_excess_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert "| lines | 10 | 10 | 5 |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_each_budget_is_measured() -> None:
     figures = budgets.measure()
     assert set(figures) >= set(budgets.BUDGETS)

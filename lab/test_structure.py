@@ -77,6 +77,7 @@ def test_counts_of_a_small_folder(tmp_path: Path) -> None:
     assert folders == {"tests/queue": 3}
 
 
+@pytest.mark.slow
 def test_the_table_has_a_column_for_each_checkout(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     structure.main([str(checkout), str(checkout)])
     lines = capsys.readouterr().out.splitlines()

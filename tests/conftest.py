@@ -68,6 +68,8 @@ def _is_left_out(item: pytest.Item) -> bool:
         return True
     if item.get_closest_marker("sqlite_first") and "postgres" in item.nodeid and not SOAK:
         return True
+    if item.get_closest_marker("postgres_first") and "sqlite" in item.nodeid and not SOAK:
+        return True
     if "postgres-system" not in item.nodeid:
         return False
     return not item.nodeid.startswith(ON_EVERY_SERVER if SOAK else ON_EVERY_SERVER[-1])

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.audit import judge_page, judge_python
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +74,7 @@ def test_the_rules_find_what_they_forbid() -> None:
         assert not list(unsafe("queue/some.py", ast.parse(text))), text
 
 
+@pytest.mark.slow
 def test_only_dags_and_commands_name_code_to_load() -> None:
     """`airflow_mq.loading` imports by name. No module that reads stored data uses it."""
     users = set()

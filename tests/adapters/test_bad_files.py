@@ -118,6 +118,7 @@ def test_keys_as_long_as_they_may_be(quick: MessageQueue) -> None:
     files.rm(root, recursive=True)
 
 
+@pytest.mark.slow
 def test_folders_without_end(quick: MessageQueue, ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
     ground.drop("birch/1", b"one")
     ground.drop("/".join(["d"] * 128), b"deep")
@@ -136,6 +137,7 @@ def test_folders_without_end(quick: MessageQueue, ground: Ground, caplog: pytest
     assert "left alone 1 files or folders, more than 128 deep" in caplog.text
 
 
+@pytest.mark.slow
 def test_long_lines_are_never_whole_in_memory(quick: MessageQueue, folder: Ground) -> None:
     size = 16 << 20
     folder.drop("acme/1", b"short\n" + b"".join(b"%d" % number * size + b"\r\n" for number in range(4)) + b"\nlast")
@@ -159,6 +161,7 @@ def test_a_batch_has_so_many_bytes(ground: Ground) -> None:
     look.close()
 
 
+@pytest.mark.slow
 def test_bad_files_before_a_good_one(quick: MessageQueue, ground: Ground) -> None:
     for number in range(600):
         ground.drop(f"acme/{number:03}", b"")

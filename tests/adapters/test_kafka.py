@@ -84,6 +84,7 @@ def take(queue: MessageQueue, topics: KafkaTopics, **how: Any) -> Received:
         topics.close()
 
 
+@pytest.mark.sqlite_first
 def test_records_become_messages_once(queue: MessageQueue, cluster: Cluster) -> None:
     topic = cluster.make(partitions=3)
     records = [(f"o{number % 5}", b"%d" % number, [("trace", b"t-%d" % number)]) for number in range(60)]
@@ -160,6 +161,7 @@ with MessageQueue(os.environ["STORE"]) as queue:
 """
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.crash
 @pytest.mark.parametrize("where", ["claim_key", "commit", "after"])
 def test_killed_anywhere_nothing_is_lost_or_doubled(

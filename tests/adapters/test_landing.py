@@ -242,6 +242,8 @@ with MessageQueue(os.environ["STORE"]) as queue:
 """
 
 
+@pytest.mark.slow
+@pytest.mark.sqlite_first
 @pytest.mark.crash
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize("where", ["claim_key", "commit", "committed"])

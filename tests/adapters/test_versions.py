@@ -162,6 +162,7 @@ def s3(s3_endpoint: str) -> Any:
     return files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["move", "delete", "keep"])
 @pytest.mark.parametrize("bucket", ["plain", "versioned"])
 def test_s3_loses_no_version(
@@ -172,6 +173,7 @@ def test_s3_loses_no_version(
     assert not any(".probe" in path for path in s3.find(f"{bucket}/{after}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bucket", ["plain", "versioned"])
 def test_s3_that_cannot_delete_one_version(s3: Any, monkeypatch: pytest.MonkeyPatch, bucket: str) -> None:
     call = s3.call_s3

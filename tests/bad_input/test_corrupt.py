@@ -149,6 +149,7 @@ HARMLESS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite_first
 @pytest.mark.parametrize("place", BYTES)
 def test_damaged_bytes_are_noticed(fresh: Callable[[], MessageQueue], place: str) -> None:
@@ -163,6 +164,7 @@ def test_damaged_bytes_are_noticed(fresh: Callable[[], MessageQueue], place: str
     assert silent <= HARMLESS.get(place, set()), f"unnoticed damage {silent} in {place}"
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite_first
 @pytest.mark.parametrize("place", NUMBERS)
 def test_damaged_numbers_raise_named_errors(fresh: Callable[[], MessageQueue], place: str) -> None:
@@ -178,6 +180,7 @@ def test_damaged_numbers_raise_named_errors(fresh: Callable[[], MessageQueue], p
         is_noticed(queue, token, f"{place} = {value}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", TEXTS)
 def test_damaged_json_raises_named_errors(fresh: Callable[[], MessageQueue], place: str) -> None:
     values = [

@@ -219,6 +219,7 @@ WEIGHTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("weight", WEIGHTS, ids=lambda weight: without_address(weight)[:24])
 def test_invalid_weights_are_rejected(queue: MessageQueue, weight: Any) -> None:
     block = queue.blocks.plan()
@@ -266,6 +267,8 @@ def test_answer_with_invalid_weight_is_retried(queue: MessageQueue) -> None:
 # Numbers and times.
 
 
+@pytest.mark.slow
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     "number", [math.nan, math.inf, -math.inf, 1e308, "x", b"", (1,), True, object(), -1], ids=without_address
 )

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from airflow_mq import Block, Done, MessageQueue, Weight
 from tests.cli.conftest import Terminal
 
@@ -83,6 +85,7 @@ def test_the_latest_events_come_first(mq: Terminal) -> None:
         assert "--latest goes with" in mq("message", "events", "--latest", *more, code=2).err
 
 
+@pytest.mark.slow
 def test_events_are_followed(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
     with subprocess.Popen(
@@ -108,6 +111,7 @@ def test_who_follows_may_stop_after_so_many(mq: Terminal) -> None:
     assert len(mq("message", "events", "--follow", "--limit", "1", "--json").lines) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough(mq: Terminal) -> None:
     mq("enqueue", "acme", *map(str, range(3000)))
     mq("service", "--processor", "tests.cli.answers:whole_batch", "--batch")

@@ -283,6 +283,7 @@ def test_rights_that_are_wider_than_needed(postgres: Terminal) -> None:
                 connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
 
 
+@pytest.mark.slow
 def test_a_dag_that_stopped_planning(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "x")
     (never,) = [one for one in mq.json("doctor")["findings"] if "serviced" in one["what"]]

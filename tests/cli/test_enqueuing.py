@@ -40,6 +40,7 @@ def test_messages_from_files_and_their_lines(mq: Terminal, tmp_path: Path) -> No
     assert "cannot be read" in mq("enqueue", "acme", "--file", str(tmp_path / "none"), code=2).err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "expected"), [(["-"], ["x\ny\n"]), (["--lines", "-"], ["x", "y"])])
 def test_messages_from_standard_input(mq: Terminal, words: list[str], expected: list[str]) -> None:
     subprocess.run(

@@ -247,6 +247,7 @@ def test_words_may_follow_options(mq: Terminal) -> None:
     assert "more than a century" in mq("queue", "pause", "acme", "--until", "999999d", code=2).err
 
 
+@pytest.mark.slow
 def test_it_is_a_program(mq: Terminal, tmp_path: Path) -> None:
     for program in ([sys.executable, "-m", "airflow_mq"], [str(Path(sys.executable).parent / "airflow-mq")]):
         done = subprocess.run([*program, "queue", "footprint", "--json"], capture_output=True, text=True, cwd=tmp_path)

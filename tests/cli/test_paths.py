@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import Terminal
 
 HERE = "tests.cli.answers"
 
 
+@pytest.mark.slow
 def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
     for origin in ("acme/orders", "acme/mail", "birch"):
         mq("enqueue", origin, "x", "y")

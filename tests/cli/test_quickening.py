@@ -10,6 +10,7 @@ from airflow_mq.cli import main
 from airflow_mq.spark import local
 
 
+@pytest.mark.slow
 def test_an_archive_is_made_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

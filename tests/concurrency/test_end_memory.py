@@ -55,8 +55,17 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.sqlite_first
-@pytest.mark.parametrize("backoff", [0.0, 60.0], ids=["goes back", "waits aside"])
-@pytest.mark.parametrize("how", [end_at_once, apply_alone, apply_in_a_service])
+@pytest.mark.parametrize(
+    ("how", "backoff"),
+    [
+        pytest.param(end_at_once, 60.0, id="at once, waits aside"),
+        pytest.param(apply_alone, 0.0, id="alone, goes back"),
+        pytest.param(apply_in_a_service, 60.0, id="in a service, waits aside"),
+        pytest.param(end_at_once, 0.0, id="at once, goes back", marks=pytest.mark.soak),
+        pytest.param(apply_alone, 60.0, id="alone, waits aside", marks=pytest.mark.soak),
+        pytest.param(apply_in_a_service, 0.0, id="in a service, goes back", marks=pytest.mark.soak),
+    ],
+)
 def test_the_memory_of_an_end_does_not_grow_with_its_bytes(
     store_uri: str,
     how: Callable[[MessageQueue, MessageQueue, Block], int],

@@ -43,6 +43,7 @@ def verdicts(queue: MessageQueue) -> dict[str, Any]:
     return {"events": found["events"], "set_aside": found["set_aside"]}
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("kind", list(RINGS))
 @pytest.mark.parametrize("change", [*CHANGES, "time", "applied by a sender"])
 def test_verdicts_are_final(store_uri: str, kind: str, change: str, clock: Clock) -> None:

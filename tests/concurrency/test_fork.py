@@ -132,6 +132,7 @@ def refused_child(uri: str, queue: MessageQueue) -> None:
         MessageQueue(uri)
 
 
+@pytest.mark.slow
 def test_child_of_a_thread_that_stays_in_a_transaction_is_refused(
     sqlite_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,7 +139,9 @@ def assert_all_in_order(queue: MessageQueue, log: Log) -> int:
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.parametrize("reader", [False, True], ids=["alone", "beside-a-long-reader"])
+@pytest.mark.parametrize(
+    "reader", [pytest.param(False, id="alone", marks=pytest.mark.soak), pytest.param(True, id="beside-a-long-reader")]
+)
 def test_many_processes_lose_no_message_on_postgresql(pg_uri: str, tmp_path: Path, log: Log, reader: bool) -> None:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:

@@ -136,6 +136,7 @@ def run_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.xz"])
 def test_program_reads_plain_and_compressed_files(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"some.{ending}"

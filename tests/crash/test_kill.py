@@ -24,8 +24,7 @@ pytestmark = pytest.mark.crash
 
 #: Scenes of which each statement differs on a server. `make soak` runs the others there, too: they are variants of these.
 ON_BOTH = (
-    "enqueue many origins", "enqueue keyed", "enqueue and cut", "plan", "plan with a weigher", "report", "settle",
-    "settle urgent", "release", "service", "service transferred", "execute", "settle by hand", "requeue", "expire",
+    "enqueue keyed", "enqueue and cut", "plan", "report", "settle", "release", "service", "execute", "requeue",
     "complete", "transfer",
 )  # fmt: skip
 MARKED = [scene if scene.name in ON_BOTH else pytest.param(scene, marks=pytest.mark.sqlite_first) for scene in SCENES]
@@ -153,7 +152,7 @@ def test_scenes_cover_enough_points(tmp_path_factory: pytest.TempPathFactory) ->
     assert total >= 300
 
 
-@pytest.mark.parametrize("seed", [3, 14, 15, 92])
+@pytest.mark.parametrize("seed", [3, 14, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (15, 92))])
 def test_messages_survive_kills_at_random_moments(place: Place, seed: int) -> None:
     """A sender, a service and a planner are killed repeatedly at random moments."""
     rng = random.Random(seed)

@@ -7,6 +7,7 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
 import yaml
 
 from airflow_mq import __version__
@@ -85,6 +86,7 @@ def test_every_alarm_has_a_line_with_an_action() -> None:
     assert all("ring" in rule["expr"] and rule["annotations"]["summary"] for rule in rules)
 
 
+@pytest.mark.slow
 def test_the_reference_pages_are_current() -> None:
     """`make reference` writes them, and readers of the repository see them."""
     pages = runpy.run_path(str(DOCS / "hooks" / "reference.py"))["pages"]()

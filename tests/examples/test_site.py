@@ -80,6 +80,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
 
 
+@pytest.mark.slow
 def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
     pages = {path: Page(path.read_text("utf-8")) for path in site.rglob("*.html")}
     assert len(pages) > 40

@@ -7,6 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 from __future__ import annotations
@@ -37,6 +39,7 @@ wrong: str = RULES.route("acme/orders")
 """
 
 
+@pytest.mark.slow
 def test_a_program_of_a_user_is_checked_strictly(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(

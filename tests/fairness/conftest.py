@@ -16,9 +16,9 @@ def order(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.soak])])
 def store_uri(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Yield a new store; fairness does not depend on the store, so one PostgreSQL suffices."""
+    """Yield a new store. Fairness does not depend on the store, so `make test` measures it on one."""
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_uri")
         return

@@ -73,6 +73,7 @@ def test_q3_origin_beside_twenty_starts_within_three_blocks(store_uri: str, orde
         assert first <= 3
 
 
+@pytest.mark.slow
 def test_q4_equal_shares_get_equal_weight(store_uri: str, order: str, record: Record) -> None:
     """Ten origins with mixed costs always have waiting messages for 50 blocks."""
     rng, names = random.Random(4), [f"origin-{number}" for number in range(10)]
@@ -93,6 +94,7 @@ def test_q4_equal_shares_get_equal_weight(store_uri: str, order: str, record: Re
         assert early >= 0.99
 
 
+@pytest.mark.slow
 def test_q4_weighted_shares_get_their_weight(store_uri: str, order: str, record: Record) -> None:
     """With shares of 1 to 4, each origin gets its weight within two per cent."""
     shares, rng = {"one": 1, "two": 2, "three": 3, "four": 4}, random.Random(5)
@@ -112,6 +114,7 @@ def test_q4_weighted_shares_get_their_weight(store_uri: str, order: str, record:
         assert worst <= 0.02
 
 
+@pytest.mark.slow
 def test_q4_shares_get_the_same_number_of_rounds(store_uri: str, record: Record) -> None:
     """The granted and saved weight of each share is the same number of rounds, within one round."""
     shares, rng, quantum = {"one": 1, "two": 2, "three": 3, "four": 4}, random.Random(6), 10

@@ -44,6 +44,7 @@ def wait_served(world: World, numbers: range, timeout: float) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.postgres_first
 def test_fifty_events_while_a_block_runs(world: World) -> None:
     world.send("default", range(0, 3), origin="log/slow", seconds=3)
     wait_served(world, range(0, 1), 180)
@@ -57,6 +58,7 @@ def test_fifty_events_while_a_block_runs(world: World) -> None:
     assert all(count == 1 for count in world.processed("default").values())
 
 
+@pytest.mark.sqlite_first
 def test_all_events_lost(world: World) -> None:
     world.airflow.kill("triggerer")
     try:
@@ -68,6 +70,7 @@ def test_all_events_lost(world: World) -> None:
         assert_sound(queue)
 
 
+@pytest.mark.postgres_first
 def test_an_event_is_answered_soon(world: World) -> None:
     for number in range(300, 303):
         world.send("default", range(number, number + 1), origin="log/soon", seconds=0)

@@ -250,6 +250,7 @@ class Priorities(RuleBasedStateMachine):
             queue.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_random_priorities_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(25, 30), Priorities)

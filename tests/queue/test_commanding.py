@@ -621,6 +621,7 @@ def test_push_and_transfer_respect_max_origins(make_queue: Maker, caller: Caller
     assert payloads(queue, "a") == [b"1", b"2"] and token.fetch() == b"1"
 
 
+@pytest.mark.slow
 def test_a_command_that_is_never_executed_is_logged(
     caller: Caller, queue: MessageQueue, caplog: pytest.LogCaptureFixture
 ) -> None:

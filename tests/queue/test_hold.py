@@ -242,6 +242,7 @@ def test_a_copied_context_ends_with_the_processor(queue: MessageQueue) -> None:
     assert b"late" not in waiting(queue)
 
 
+@pytest.mark.slow
 def test_a_thread_that_outlives_its_processor_loses_nothing_acknowledged(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"%d" % number for number in range(30)])
     acknowledged: list[bytes] = []

@@ -61,6 +61,8 @@ def run_random_steps(queue: MessageQueue, rng: random.Random, at_once: list[int]
     return record
 
 
+@pytest.mark.slow
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("kind", KINDS)
 def test_newcomers_met_in_parts_get_the_same_turns(kind: str, make_queue: Maker, clock: Clock) -> None:
     for seed in range(2):

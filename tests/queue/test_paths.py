@@ -224,6 +224,7 @@ def make_random_tree(make_queue: Maker, number: int) -> MessageQueue:
     return queue
 
 
+@pytest.mark.slow
 def test_forecast_with_paths_equals_the_next_blocks(make_queue: Maker) -> None:
     for number in range(40):
         queue = make_random_tree(make_queue, number)
@@ -237,6 +238,7 @@ def test_forecast_with_paths_equals_the_next_blocks(make_queue: Maker) -> None:
             assert claims_of(queue.blocks.plan()) == []
 
 
+@pytest.mark.slow
 def test_explain_with_paths_names_the_block_of_a_message(make_queue: Maker) -> None:
     for number in range(100, 125):
         check_explanations(make_random_tree(make_queue, number), random.Random(number))

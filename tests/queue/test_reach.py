@@ -62,6 +62,8 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     return settings if "max_block_queues" in settings else {**settings, "max_block_queues": 100}
 
 
+@pytest.mark.slow
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("high", [False, True], ids=["regular", "high"])
 @pytest.mark.parametrize("how", ["plan", "weigher", "service"])
 def test_each_block_takes_a_message_behind_queues_it_cannot_serve(
@@ -81,6 +83,7 @@ def test_each_block_takes_a_message_behind_queues_it_cannot_serve(
             assert run_block(queue) == [f"light-{at}"]
 
 
+@pytest.mark.slow
 def test_a_quiet_queue_behind_many_heavy_ones_waits_a_few_blocks(make_queue: Maker) -> None:
     queue = make_queue(order="deficit", service_weight=BLOCK)
     fill(queue, 200, HEAVY, 3)
@@ -96,6 +99,7 @@ def test_a_quiet_queue_behind_many_heavy_ones_waits_a_few_blocks(make_queue: Mak
     assert len(set(done)) == 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["deficit", "paths", "rotation"])
 def test_no_transaction_looks_at_the_whole_ring(make_queue: Maker, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     queue = make_queue(**{**KINDS[kind], "max_block_queues": 50}, service_weight=RING)
@@ -218,6 +222,8 @@ def test_a_call_moves_the_head_of_a_rotation_once(make_queue: Maker, most: int) 
     assert served == dict.fromkeys("abcdef", 20)
 
 
+@pytest.mark.slow
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize("priority", ["regular", "high"])
 @pytest.mark.parametrize(("most", "cost"), [(2, 100), (4, 33), (5, 70), (4, 1_000)])
 @pytest.mark.parametrize("way", ["service", "block"])
@@ -338,8 +344,17 @@ def test_a_call_ends_when_another_process_takes_the_ring_between_two_parts(make_
 
 @pytest.mark.slow
 @pytest.mark.sqlite_first
-@pytest.mark.parametrize("kind", ["deficit", "paths", "rotation"])
-@pytest.mark.parametrize("serves", [True, False], ids=["served", "stuck"])
+@pytest.mark.parametrize(
+    ("kind", "serves"),
+    [
+        pytest.param("deficit", True, id="served deficit", marks=pytest.mark.soak),
+        pytest.param("deficit", False, id="stuck deficit", marks=pytest.mark.soak),
+        pytest.param("paths", True, id="served paths", marks=pytest.mark.soak),
+        pytest.param("paths", False, id="stuck paths"),
+        pytest.param("rotation", True, id="served rotation"),
+        pytest.param("rotation", False, id="stuck rotation", marks=pytest.mark.soak),
+    ],
+)
 def test_the_memory_of_a_call_does_not_grow_with_the_number_of_queues(
     make_queue: Maker, kind: str, monkeypatch: pytest.MonkeyPatch, serves: bool
 ) -> None:

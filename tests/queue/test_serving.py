@@ -35,8 +35,9 @@ from tests.model.clock import Clock
 from tests.queue.conftest import Maker, logged_events, serve
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite_first
-@pytest.mark.parametrize("size", [60_000, 1_900])
+@pytest.mark.parametrize("size", [60_000, pytest.param(1_900, marks=pytest.mark.soak)])
 def test_a_service_forgets_the_payloads_of_queues_that_went_back(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

@@ -36,6 +36,7 @@ def run_block(queue: MessageQueue, *origins: str, server: str = ORDERS, **option
     return complete_block(queue, queue.blocks.plan(origins=origins or None, server=in_airflow(server), **options))
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("order", "settings"),
     [("rotation", {}), ("deficit", {}), ("deficit", {"high": True}), ("deficit", {"paths": True}), ("shuffle", {})],

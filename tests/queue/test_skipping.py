@@ -191,6 +191,7 @@ def fairness_after_a_skip(queue: MessageQueue) -> Fairness:
     return queue.inspect.fairness()
 
 
+@pytest.mark.slow
 def test_fairness_does_not_count_skipped_queues_as_wanting(make_queue: Maker) -> None:
     settings = {"order": "deficit", "service_weight": Weight(400, 1 << 20), "weigher": UNIT, "rounds_per_block": 400}
     fairness = fairness_after_a_skip(make_queue("kept", **settings))

@@ -17,7 +17,7 @@ from .script import GUESTS, Fault, Script, Step, draw
 from .world import Stores, World
 
 #: Seeds on SQLite and on PostgreSQL, in pieces that run in parallel. `make soak` sets more.
-SEEDS = int(os.environ.get("MQ_SIMULATION_SEEDS", "280"))
+SEEDS = int(os.environ.get("MQ_SIMULATION_SEEDS", "160"))
 SERVER_SEEDS = int(os.environ.get("MQ_SIMULATION_SERVER_SEEDS", "20"))
 PIECE = 20
 
@@ -171,6 +171,7 @@ def test_a_step_that_is_cut_lets_others_run_between_its_statements(sqlite_stores
     assert outcome.figures.blocks >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["error", "busy", "cut", "lost", "gone", "gone after", "slow", "jump", "dst", "skew"])
 def test_each_fault_happens(sqlite_stores: Stores, kind: str) -> None:
     script = Script(2, [Step("sender-1", "send_many", 1, fault=Fault(kind, "commit")), Step("planner-1", "plan", 2)])
@@ -180,6 +181,7 @@ def test_each_fault_happens(sqlite_stores: Stores, kind: str) -> None:
     assert_survives(script, sqlite_stores)
 
 
+@pytest.mark.slow
 def test_the_command_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "2", "--first", "3"]) == 0
     printed = capsys.readouterr().out

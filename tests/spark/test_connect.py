@@ -21,6 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_job_on_a_warm_server(server: str, either_store: str, make_ring: MakeRing) -> None:

@@ -48,6 +48,7 @@ def processed(queue: MessageQueue) -> Counter[tuple[str, int, int]]:
     return Counter((e.origin, e.page, e.index) for e in queue.inspect.events() if e.name == "Processed")
 
 
+@pytest.mark.postgres_first
 def test_a_block_end_to_end(
     either_store: str, make_ring: MakeRing, tmp_path: Path, watch: Callable[..., Watched], tried_folder: Path
 ) -> None:

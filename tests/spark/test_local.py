@@ -26,6 +26,7 @@ def test_without_an_archive_it_only_compiles_less(cache: Path) -> None:
     assert "spark.driver.extraJavaOptions" not in local.local_conf(small=False)
 
 
+@pytest.mark.slow
 def test_an_archive_belongs_to_one_java_and_is_used_when_it_is_there(cache: Path) -> None:
     packaged = local.archive_path({"PATH": "/nonexistent"})
     assert packaged.is_relative_to(cache)

@@ -43,6 +43,7 @@ def try_block(queue: MessageQueue, function: str, shape: str, base: str) -> int 
     return worker.exitcode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "shape", "most", "way"),
     [

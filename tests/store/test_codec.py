@@ -159,6 +159,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON | st.dictionaries(st.sampled_from(["planned", "runs", "0", "page", "first"]), JSON))
 def test_any_json_is_notes_or_claims_or_raises(plain: object) -> None:
     data = codec.write_json(plain)
@@ -180,6 +181,7 @@ def _readable_or_told(data: bytes) -> None:
             unpack(data)
 
 
+@pytest.mark.slow
 @given(st.lists(JSON, min_size=1) | st.tuples(st.sampled_from(["done", "overweight", "bad", "yield"]), JSON))
 def test_any_json_is_an_outcome_or_raises(plain: list[object]) -> None:
     with suppress(StoreCorrupt):

@@ -331,6 +331,7 @@ def casts() -> Iterator[tuple[str, list[Actor]]]:
     yield "two rows of one sender", [Sender("s1", 2), Sender("s2", 1), Service("service")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "actors"), list(casts()), ids=lambda value: value if isinstance(value, str) else "")
 def test_no_row_is_stranded_in_any_interleaving(name: str, actors: list[Actor]) -> None:
     assert explore(actors) > 1_000
@@ -354,6 +355,7 @@ def test_a_number_after_the_id_is_found() -> None:
         explore([Sender("s1", 1, late_number=True), Service("service")])
 
 
+@pytest.mark.slow
 def test_a_look_that_begins_behind_what_was_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Inbox, "start", property(lambda inbox: inbox.after))
     with pytest.raises(Stranded, match="changed places"):

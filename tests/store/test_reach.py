@@ -89,6 +89,7 @@ def test_the_end_of_a_block_over_many_queues_does_not_look_at_each_one(
     assert sum(calls) <= 800 and len(calls) <= 30, calls
 
 
+@pytest.mark.slow
 def test_a_look_over_many_queues_reads_a_bounded_number_of_rows(queue: MessageQueue, fetched: list[int]) -> None:
     # More books than the reach that an operation near its limit has, each with more rows than it can take.
     many, each = 1_200, 40

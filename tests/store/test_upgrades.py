@@ -73,6 +73,7 @@ def test_an_upgraded_store_keeps_everything(store: Filled, clock: Clock) -> None
         upgrade(address)
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_is_killed_at_any_statement_runs_again(store: Filled, clock: Clock) -> None:
     address, token, payloads = store
     with next_version():

@@ -14,7 +14,7 @@ from .verdict import out_of_order
 pytestmark = pytest.mark.postgres
 
 #: Rows that take seconds each; `make soak` runs all of them.
-QUICK = ("task-planning", "task-settling", "stopped-processing")
+QUICK = ("task-planning", "task-settling")
 
 
 @pytest.fixture(scope="module")
