@@ -116,7 +116,7 @@ def books(queue: MessageQueue) -> dict[str, Any]:
             )
             for event in queue.inspect.events()
         ],
-        "aside": [(one.address, one.reason, one.weight) for one in queue.set_aside.list()],
+        "set_aside": [(one.address, one.reason, one.weight) for one in queue.set_aside.list()],
         **picture(queue),
     }
 

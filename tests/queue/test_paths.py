@@ -343,15 +343,15 @@ def test_overrun_is_charged_to_groups_during_a_service(queue: MessageQueue) -> N
 @pytest.mark.parametrize(
     ("change", "violation"),
     [
-        ("UPDATE {p}branch SET deficit = 5 WHERE path = 'a/'", "its deficit is 5 and its level"),
+        ("UPDATE {p}origin_group SET deficit = 5 WHERE path = 'a/'", "its deficit is 5 and its level"),
         ("UPDATE {p}book SET deficit = 7 WHERE origin = 'a/1'", "its deficit is 7, but paths=True allows none"),
-        ("UPDATE {p}branch SET path = 'z/' WHERE path = 'a/'", "no origin was ever in it"),
+        ("UPDATE {p}origin_group SET path = 'z/' WHERE path = 'a/'", "no origin was ever in it"),
         (
-            """UPDATE {p}branch SET owed = '{{"first": ["z"]}}' WHERE path = ''""",
+            """UPDATE {p}origin_group SET owed = '{{"first": ["z"]}}' WHERE path = ''""",
             "'z' is listed to come first, but does not exist",
         ),
         (
-            """UPDATE {p}branch SET owed = '{{"first": ["a/1", "a/2"]}}' WHERE path = ''""",
+            """UPDATE {p}origin_group SET owed = '{{"first": ["a/1", "a/2"]}}' WHERE path = ''""",
             "which comes first only once",
         ),
     ],
