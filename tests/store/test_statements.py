@@ -91,7 +91,7 @@ ONES = [1] * len(ORIGINS)
 BYTES = [b"x"] * len(ORIGINS)
 BOOK = {name: ONES for name in ("begin_page", "end_page", "pages", "messages", "size", "ticket", "deficit", "floor",
                                 "wake_at")}  # fmt: skip
-PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "kept", "first_row",
+PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "set_aside", "first_row",
                                 "last_row")}  # fmt: skip
 ASIDES = {"origin": "o00100", "page": 0, "item": -1, "last": "\U0010ffff", "reason": None, "before": LATE}
 TOKEN = b"\x00" * 16
@@ -232,7 +232,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
     "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
-    "save_state": {"ticket_floor": 0, "look_floor": 0, "look_place": 0, "high_place": 0, "marks": "[]"},
+    "save_state": {"ticket_floor": 0, "look_floor": 0, "look_place": 0, "high_place": 0, "debt": 0, "marks": "[]"},
     "next_block": {"id": LATE},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
     "renew_lease": {"token": TOKEN, "until": 1},
