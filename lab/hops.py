@@ -12,7 +12,7 @@ import contextlib
 import io
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -31,6 +31,8 @@ class Hops:
 
     def __init__(self) -> None:
         self.calls: Counter[CodeType] = Counter()
+        #: The functions within whose calls each function was called.
+        self.within: defaultdict[CodeType, set[CodeType]] = defaultdict(set)
 
     def __enter__(self) -> Hops:
         self._seen: set[FrameType] = set()
@@ -47,10 +49,23 @@ class Hops:
         if is_counted and frame not in self._seen:
             self._seen.add(frame)
             self.calls[code] += 1
+            above = frame.f_back
+            while above is not None:
+                self.within[code].add(above.f_code)
+                above = above.f_back
+
+    def places(self) -> list[str]:
+        """Return the functions in the order of their first calls, as `engine/queue/session.py:RingSession.config`."""
+        return list(map(place_of, self.calls))
 
     def row(self) -> tuple[int, int, int]:
         """Return the numbers of calls, functions and files."""
         return self.calls.total(), len(self.calls), len({code.co_filename for code in self.calls})
+
+
+def place_of(code: CodeType) -> str:
+    """Return the module and the name of a function."""
+    return f"{code.co_filename.removeprefix(PACKAGE)}:{getattr(code, 'co_qualname', code.co_name)}"
 
 
 def _plan_and_settle(queue: MessageQueue) -> None:
@@ -105,8 +120,7 @@ def main() -> None:
         found = measure()
     if wanted:
         for code, count in found[wanted].calls.items():
-            name = getattr(code, "co_qualname", code.co_name)
-            print(f"{count:5} {code.co_filename.removeprefix(PACKAGE)}:{name}")
+            print(f"{count:5} {place_of(code)}")
         return
     print("| way | calls | functions | files |\n| --- | --- | --- | --- |")
     for name, hops in found.items():

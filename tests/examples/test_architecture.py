@@ -1,8 +1,11 @@
-"""The picture of the architecture names modules that exist, and calls that the import contracts permit."""
+"""The page of the architecture: its picture, the modules that it names, and the calls of its four ways."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import grimp
 import pytest
 
 from docs.pictures.architecture import CALLS, MODULES
+from lab.hops import Hops, measure, place_of
 
 try:
     import tomllib
@@ -81,3 +85,40 @@ def test_the_page_names_modules_that_exist() -> None:
     named = set(re.findall(r"`((?:engine|operators|spark|api|cli)/[\w/.]*)`", PAGE))
     assert len(named) > 10
     assert [name for name in named if not (ROOT / PACKAGE / name).exists()] == []
+
+
+#: Each way of the page, and the way of `lab.hops` of which it is a part.
+WAYS = {"Enqueue": "enqueue_message", "Plan": "plan_settle", "Settle": "plan_settle", "Service": "service"}
+
+
+@pytest.fixture(scope="module")
+def hops() -> dict[str, Hops]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return measure()
+
+
+def listed(way: str) -> list[tuple[int, str]]:
+    """Return the calls of a way as the page lists them, each with its depth."""
+    section = PAGE.partition(f"\n### {way}\n")[2].partition("\n#")[0]
+    found = re.findall(r"^( *)- `([\w/]+\.py)` `([\w.]+)`", section, re.MULTILINE)
+    return [(len(indent) // 2, f"{module}:{name}") for indent, module, name in found]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions of Python do not know the class of a function")
+@pytest.mark.parametrize("way", WAYS)
+def test_the_calls_of_a_way_happen_in_this_order(way: str, hops: dict[str, Hops]) -> None:
+    calls, within = hops[WAYS[way]].places(), hops[WAYS[way]].within
+    above = {place_of(code): set(map(place_of, outer)) for code, outer in within.items()}
+    steps = listed(way)
+    assert len(steps) > 5
+    assert [place for _, place in steps if place not in calls] == []
+    assert [place for _, place in steps] == sorted((place for _, place in steps), key=calls.index)
+    path: list[str] = []
+    for depth, place in steps:
+        path[depth:] = [place]
+        assert len(path) == depth + 1, f"{place} is two levels below the call before it"
+        assert set(path[:-1]) <= above[place], f"{place} is not called within {path[-2]}"
+
+
+def test_the_page_has_four_ways() -> None:
+    assert re.findall(r"^### (.*)$", PAGE, re.MULTILINE) == list(WAYS)
