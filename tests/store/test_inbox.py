@@ -174,13 +174,10 @@ class Holder(Actor):
         db.end(self.who, self.number, commit=True)
         db.locked_by = ""
 
-    def look(self, db: Database, inbox: Inbox) -> None:
-        asked = inbox.look + len(inbox.read)
+    def look(self, db: Database, inbox: Inbox, new: int) -> None:
+        asked = max(new, 2 * len(inbox.read)) + len(inbox.read)
         found = [id_ for id_ in db.visible() if id_ > inbox.start][:asked]
-        look = inbox.look
-        if found:
-            inbox.add([InboxRow("a", id_, 1, 1, False, b"", b"") for id_ in found])
-        inbox.end_look(asked, len(found), look)
+        inbox.add([InboxRow("a", id_, 1, 1, False, b"", b"") for id_ in found], asked)
 
     def save(self, db: Database, inbox: Inbox, posted: int) -> Cut:
         ids = [db.draw(self.who) for _ in range(posted)]
@@ -207,9 +204,8 @@ class Settler(Holder):
             db.draw(self.who), db.draw(self.who)
             return
         inbox = Inbox(db.cut, self.horizon)
-        inbox.look = 2
         while not inbox.rows and not inbox.empty:
-            self.look(db, inbox)
+            self.look(db, inbox, 2)
         if inbox.rows:
             inbox.take(1)
             self.save(db, inbox, 2)
@@ -239,13 +235,11 @@ class Service(Holder):
         self._commit(db)
 
     def _fresh(self, cut: Cut) -> Inbox:
-        inbox = Inbox(cut, self.horizon)
-        inbox.look = 1
-        return inbox
+        return Inbox(cut, self.horizon)
 
     def _look(self, db: Database) -> None:
         if not self.inbox.rows and not self.inbox.empty:
-            self.look(db, self.inbox)
+            self.look(db, self.inbox, 1)
         if self.inbox.rows:
             self.inbox.take(1)
 
@@ -280,7 +274,6 @@ def key_of(db: Database, actors: list[Actor]) -> Any:
                     frozenset(inbox.read),
                     ids,
                     tuple(inbox.taken),
-                    inbox.look,
                     inbox.empty,
                 )
             )

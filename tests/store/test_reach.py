@@ -9,12 +9,12 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.engine.queue.values import Batch
+from airflow_mq.engine.rules.weight import Meter
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.inbox import Inbox
 from airflow_mq.engine.store.rows import InboxRow
-from airflow_mq.engine.store.working_set.inbox import Cut
-from airflow_mq.engine.store.working_set.inbox import Inbox as InboxRows
-from airflow_mq.engine.store.working_set.inboxes import MOST_ROWS, InboxLoader, PayloadCache
+from airflow_mq.engine.store.working_set.budget import MOST_ROWS, Budget
+from airflow_mq.engine.store.working_set.inboxes import InboxLoader, PayloadCache
 
 ORIGINS, EACH, LIMIT = 20, 50, 10
 
@@ -152,10 +152,24 @@ def test_visits_that_need_several_fetches_share_them(queue: MessageQueue, monkey
     assert len(calls) <= 3, calls
 
 
-def test_looks_that_bring_little_do_not_grow() -> None:
-    inbox = InboxRows(Cut(0, frozenset()), 100)
-    inbox.end_look(asked=8, brought=8, look=8)
-    assert inbox.look == 16 and not inbox.empty
-    # A larger look shares its statement with fewer other queues.
-    inbox.end_look(asked=16, brought=3, look=16)
-    assert inbox.look == 16 and inbox.empty
+def test_looks_that_bring_little_do_not_grow(queue: MessageQueue) -> None:
+    session = queue.session
+    with session.snapshot() as (_, working_set):
+        budget = Budget(working_set)
+        budget.note([InboxRow("a", number, 1, 1, False, b"", b"") for number in range(8)], asked=8)
+        assert budget.rows == 16
+        # A larger look takes longer, and shares its statement with fewer other queues.
+        budget.note([InboxRow("a", number, 1, 1, False, b"", b"") for number in range(3)], asked=16)
+        assert budget.rows == 16
+
+
+def test_a_budget_of_a_meter_is_what_it_can_pay(queue: MessageQueue) -> None:
+    with queue.session.snapshot() as (_, working_set):
+        budget = Budget(working_set)
+        budget.meter = Meter(Weight(100, 1 << 30))
+        assert budget.messages == 100
+        # Rows of ten messages each.
+        budget.note([InboxRow("a", number, 10, 10, False, b"", b"") for number in range(8)], asked=8)
+        assert budget.rows == 11
+        budget.meter.charge(Weight(90, 0))
+        assert (budget.messages, budget.rows) == (10, 8)

@@ -207,7 +207,7 @@ class Service:
         else:
             attempt = Calling(scales, self, self.processor)
         if scales.weigh is None and not isinstance(attempt, OneByOne):
-            working_set.loader.reach.meter = self.meter
+            working_set.loader.budget.meter = self.meter
         ladder = Ladder(working_set, self.meter, overweight_limit(working_set, self.meter.limit), attempt)
         ladder.most_queues, ladder.is_resumed = working_set.config.max_block_queues, not self.is_first
         ladder.has_parts = not self.lease.keeps

@@ -364,7 +364,7 @@ def _footprints_below(
 
 
 def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> list[tuple[str, Footprint]]:
-    working_set.loader.inboxes.look_at(list(names))
+    working_set.loader.inboxes.look_at(names)
     reports: dict[str, list[bytes]] = {}
     for name, data in unit.blocks.reports_on(working_set.ring_id, names):
         reports.setdefault(name, []).append(bytes(data))

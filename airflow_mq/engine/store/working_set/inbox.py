@@ -39,10 +39,8 @@ from typing import NamedTuple
 
 from ..rows import InboxRow
 
-#: How many rows the first look brings; each further one doubles it.
-FIRST_LOOK = 8
-#: A look never brings more new rows than this at once, however often it was doubled.
-LONGEST_LOOK = 4096
+#: Rows of a queue that a look brings at least, and at most.
+FIRST_LOOK, LONGEST_LOOK = 8, 4096
 
 
 class Cut(NamedTuple):
@@ -70,7 +68,6 @@ class Inbox:
         self.rows: deque[InboxRow] = deque()
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
-        self.look = FIRST_LOOK
         #: Number of rows that looks brought.
         self.brought = 0
         #: Whether the last look brought all there was.
@@ -84,22 +81,18 @@ class Inbox:
         """The id behind which the next look begins."""
         return min(self.after, self.horizon - 1)
 
-    def add(self, rows: Sequence[InboxRow]) -> list[InboxRow]:
-        """Take in rows that a look brought, in order; return those that are new and in no page."""
+    def add(self, rows: Sequence[InboxRow], asked: int) -> list[InboxRow]:
+        """Take in the rows that a look brought, in order; return those that are new and in no page.
+
+        :param asked: how many the look was to bring at most, those read before included
+        """
         fresh = [row for row in rows if row.id not in self.read and row.id not in self.cut.ahead]
-        self.after = max(self.after, rows[-1].id)
+        self.after = max([self.after, *(row.id for row in rows[-1:])])
         self.read.update(row.id for row in rows if row.id >= self.horizon)
         self.rows.extend(fresh)
+        self.brought += len(rows)
+        self.empty = len(rows) < asked
         return fresh
-
-    def end_look(self, asked: int, brought: int, look: int) -> None:
-        """Note how many rows a look asked for and brought, those read before included."""
-        self.empty = brought < asked
-        self.brought += brought
-        if not self.empty:
-            look *= 2
-        # What is read again is no more than half of what is new.
-        self.look = max(min(look, LONGEST_LOOK), 2 * len(self.read))
 
     def take(self, most: int) -> list[InboxRow]:
         """Take the next rows, to be cut: at least one, and none behind those with `most` messages."""

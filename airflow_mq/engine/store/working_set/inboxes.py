@@ -11,12 +11,10 @@ from ...rules.working_set import WorkingSet
 from ..inbox import HeapRow
 from ..rows import InboxRow, rows_of, split_heap
 from .books import BookLoader
+from .budget import MOST_ROWS, Budget
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
-from .reach import Reach
 from .source import Source
 
-#: Number of rows fetched at once for queues that are only likely to need them.
-MOST_ROWS = 8_192
 #: Rows of up to so many bytes are fetched together with their payloads, where these are wanted.
 INLINE = 2000
 #: Number of rows that one look at all inboxes of a ring brings.
@@ -87,7 +85,7 @@ class InboxLoader:
     """Loads inbox rows that lie in no page yet."""
 
     def __init__(
-        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, reach: Reach,
+        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, budget: Budget,
         horizon: int, *, with_payloads: bool, with_due: bool,
     ) -> None:  # fmt: skip
         """Begin without any inbox.
@@ -100,17 +98,13 @@ class InboxLoader:
         self.source = source
         self.books = books
         self.cache = cache
-        self.reach = reach
+        self.budget = budget
         self.horizon = horizon
         self.inline = INLINE if with_payloads else 0
         self.with_due = with_due
         self.inboxes: dict[str, Inbox] = {}
         #: Messages that this operation enqueued, in order, by origin.
         self._posted: dict[str, deque[Rows]] = {}
-        #: Rows that looks brought, their messages and bytes.
-        self._brought = [0, 0, 0]
-        #: Rows to read of a queue to come to its end, if it has as many as one of the last look.
-        self._depth = 0
 
     def inbox(self, origin: str) -> Inbox:
         """Return the inbox of an origin."""
@@ -148,22 +142,15 @@ class InboxLoader:
         self._posted.setdefault(posted.origin, deque()).append(posted.rows(id_))
         self.cache.payloads[id_] = [posted.payload]
 
-    def look_at(self, origins: list[str]) -> None:
-        """Fetch what looking at all of these queues will need, in a few statements."""
-        self.books.load(origins)
-        for origin in origins:
-            self.inbox(origin)
-        if origins:
-            self._fill(origins, max(min(MOST_ROWS // len(origins), LONGEST_LOOK), FIRST_LOOK))
-            self._add_due(origins)
-
-    def peek(self, origins: Iterable[str]) -> None:
-        """Fetch the first rows of queues that may soon have no page left."""
+    def look_at(self, origins: Iterable[str]) -> None:
+        """Read the first rows of queues that were not looked at: a few of each, or many for a mere reader."""
         fresh = sorted(set(origins).difference(self.inboxes))
-        for origin in fresh:
-            self.inbox(origin)
         if fresh:
-            self._fill(fresh, FIRST_LOOK)
+            self.books.load(fresh)
+            rows = MOST_ROWS if self.with_due else 0
+            self._fill(fresh, max(min(rows // len(fresh), LONGEST_LOOK), FIRST_LOOK))
+            if self.with_due:
+                self._add_due(fresh)
 
     def cut_everything(self) -> None:
         """Cut all inbox rows of the ring, in the order in which they were sent."""
@@ -189,55 +176,28 @@ class InboxLoader:
         self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if origin == current}
 
     def _fill_ahead(self, origin: str) -> None:
-        """Fetch for this queue, and for those the walk will come to that have nothing left either."""
+        """Read rows of this queue, and of those that the walk will come to and that brought no more rows so far."""
         inbox = self.inboxes[origin]
         while not inbox.rows and not inbox.empty:
-            self._fill(*self._hungry(origin))
+            rows, hungry = self.budget.rows, [origin]
+            for name in self.budget.upcoming(origin, rows):
+                other = self.inbox(name)
+                if not other.empty and other.brought <= inbox.brought:
+                    hungry.append(name)
+            # What is read again is no more than half of what is new.
+            self._fill(hungry, max(min(rows // len(hungry), LONGEST_LOOK), FIRST_LOOK, 2 * len(inbox.read)))
 
-    def _hungry(self, origin: str) -> tuple[list[str], int]:
-        """Return this queue and those the walk will come to that need rows, too, and how many rows to read of each."""
-        first, most, hungry = self.inboxes[origin], self._rows_left(), [origin]
-        look = min(max(first.look, self._depth - first.brought) if first.brought else first.look, most, LONGEST_LOOK)
-        for other in self.reach.upcoming(origin):
-            rows = look * (len(hungry) + 1)
-            if rows > MOST_ROWS or (rows > most and len(hungry) > self.reach.spare):
-                break
-            if not self.working_set.books[other].skipped:
-                inbox = self.inbox(other)
-                if inbox.look <= look and not inbox.empty:
-                    hungry.append(other)
-        if first.brought and self.reach.takes_many:
-            look = max(look, min(most // len(hungry), LONGEST_LOOK))
-        return hungry, look
-
-    def _rows_left(self) -> int:
-        """Return how many rows the operation can still take, if they are like those that looks brought."""
-        rows, messages, size = self._brought
-        room = self.reach.room
-        if not rows:
-            return max(min(room.messages, MOST_ROWS), FIRST_LOOK)
-        left = min(room.messages * rows // messages, room.size * rows // max(size, 1)) + 1
-        return max(min(left, MOST_ROWS), FIRST_LOOK)
-
-    def _fill(self, hungry: list[str], look: int) -> None:
-        """Look at inboxes.
-
-        :param look: new rows wanted of each.
-        """
-        most = look + max(len(self.inboxes[name].read) for name in hungry)
+    def _fill(self, hungry: Sequence[str], look: int) -> None:
+        """Read at most `look` new rows of each of these queues."""
+        inboxes = {name: self.inbox(name) for name in hungry}
+        most = look + max(len(inbox.read) for inbox in inboxes.values())
+        rows = self.source.inbox_rows([(name, one.start) for name, one in inboxes.items()], most, self.inline)
         found: dict[str, list[InboxRow]] = {name: [] for name in hungry}
-        for row in self.source.inbox_rows([(name, self.inboxes[name].start) for name in hungry], most, self.inline):
+        for row in rows:
             found[row.origin].append(row)
-        for name, rows in found.items():
-            inbox = self.inboxes[name]
-            if rows:
-                self._note_brought(len(rows), sum(row.items for row in rows), sum(row.size for row in rows))
-                self.cache.keep_rows(inbox.add(rows))
-            inbox.end_look(most, len(rows), look)
-        self._depth = max(self.inboxes[name].brought for name in hungry) + 1
-
-    def _note_brought(self, *counts: int) -> None:
-        self._brought = [before + more for before, more in zip(self._brought, counts)]
+        for name, inbox in inboxes.items():
+            self.cache.keep_rows(inbox.add(found[name], most))
+        self.budget.note(rows, most * len(hungry))
 
     def _add_due(self, origins: Sequence[str]) -> None:
         """Put rows that are due behind all others; the next operation that writes lets them join."""

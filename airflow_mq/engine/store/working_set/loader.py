@@ -17,11 +17,11 @@ from ...rules.working_set import WorkingSet
 from ..blobs import open_blob
 from ..rows import StateRow
 from .books import BookLoader, ticket_of
+from .budget import Budget
 from .groups import GroupLoader
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
 from .payloads import PayloadLoader
-from .reach import Reach
 from .ring import RingLoader
 from .source import Source
 
@@ -56,14 +56,14 @@ class StoreLoader:
         self.working_set = working_set
         self.groups = GroupLoader(working_set, source)
         self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
-        self.reach = Reach(working_set)
+        self.budget = Budget(working_set)
         self.pages = PageLoader(working_set, source, self.books)
         self.inboxes = InboxLoader(
             working_set,
             source,
             self.books,
             cache,
-            self.reach,
+            self.budget,
             self._horizon,
             with_payloads=options.with_payloads,
             with_due=options.with_due,
@@ -92,7 +92,7 @@ class StoreLoader:
             self.pages,
             self.inboxes,
             self.cache,
-            self.reach,
+            self.budget,
             with_payloads=self._options.with_payloads,
         )
 

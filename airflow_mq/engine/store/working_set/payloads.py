@@ -17,13 +17,11 @@ from ...rules.priority import told
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..rows import Heap, headers_of
+from .budget import MOST_BYTES, Budget
 from .inboxes import InboxLoader, PayloadCache
 from .pages import PageLoader
-from .reach import Reach
 from .source import Source
 
-#: Bytes of messages fetched at once for queues that are only likely to need them.
-MOST_BYTES = 4 << 20
 #: Number of messages whose headers are fetched together, where the caller asks for them one by one.
 HEADERS_AT_ONCE = 256
 
@@ -35,7 +33,7 @@ class PayloadLoader:
 
     def __init__(
         self, working_set: WorkingSet, source: Source, pages: PageLoader, inboxes: InboxLoader, cache: PayloadCache,
-        reach: Reach, *, with_payloads: bool,
+        budget: Budget, *, with_payloads: bool,
     ) -> None:  # fmt: skip
         """:param with_payloads: fetch payloads for the queues that the walk will come to, too."""
         self.working_set = working_set
@@ -43,7 +41,7 @@ class PayloadLoader:
         self.pages = pages
         self.inboxes = inboxes
         self.cache = cache
-        self.reach = reach
+        self.budget = budget
         self.with_payloads = with_payloads
         #: Headers of messages that this operation enqueued, as attributes of their rows.
         self._posted: dict[int, Mapping[str, Any]] = {}
@@ -119,30 +117,29 @@ class PayloadLoader:
         self.pages.fetch(keys)
         pages = self.working_set.pages
         self.fetch((key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known)
-        self.inboxes.peek({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
+        self.inboxes.look_at({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
     def _fetch_ahead(self, origin: str, needed: Slices) -> None:
-        """Fetch the payloads of some stretches, and those that the walk will come to as far as it may go."""
+        """Fetch the payloads of some stretches, and those that the walk will come to, as far as the budget goes.
+
+        Of each queue, these are the rows of a page, and of more pages once a visit needed several fetches.
+        """
+        messages, size = self.budget.messages, min(self.budget.size, MOST_BYTES)
         wanted = {origin: set(needed.row_ids)}
-        messages, size = self.reach.room
-        size = min(size, MOST_BYTES)
         self._most_fetches = max(self._most_fetches, self._fetches[origin] + 1)
-        for other in [origin, *self.reach.upcoming(origin)] if self.with_payloads else ():
-            own = wanted.setdefault(other, set())
-            for row_id, items, bytes_ in self._likely(other):
-                if messages <= 0 or size <= 0:
+        for name in [origin, *self.budget.upcoming(origin, messages)] if self.with_payloads else ():
+            own, left = wanted.setdefault(name, set()), self._most_fetches * self.working_set.config.heap_size
+            for row_id, items, bytes_ in self._first_rows(name):
+                if min(messages, size, left) <= 0:
                     break
-                if row_id not in self.cache.payloads:
-                    own.add(row_id)
-                messages, size = messages - items, size - bytes_
-        self._fetches.update(other for other, own in wanted.items() if own)
+                own.add(row_id)
+                messages, size, left = messages - items, size - bytes_, left - bytes_
+        self._fetches.update(name for name, own in wanted.items() if own.difference(self.cache.payloads))
+        self.budget.double()
         self._request(wanted)()
 
-    def _likely(self, origin: str) -> Iterator[tuple[int, int, int]]:
-        """Yield the rows that a visit to this queue begins with: id, messages, bytes.
-
-        These are at most two pages, and more once a visit to another queue needed more.
-        """
+    def _first_rows(self, origin: str) -> Iterator[tuple[int, int, int]]:
+        """Yield the rows that a visit to this queue begins with, as far as they are known: id, messages, bytes."""
         book = self.working_set.books[origin]
         page = self.working_set.pages.get((origin, book.begin)) if book.is_ready else None
         if page is not None and page.resolved < len(page.slices):
@@ -152,11 +149,7 @@ class PayloadLoader:
                 yield part.row_id, part.items, sum(page.lengths[at : at + part.items])
                 at += part.items
         inbox = self.inboxes.inboxes.get(origin)
-        own = 0
         for row in inbox.rows if inbox else ():
-            own += row.size
-            if own > self._most_fetches * self.working_set.config.heap_size:
-                break
             yield row.id, row.items, row.size
 
     def _request(self, wanted: Mapping[str, Iterable[int]]) -> Callable[[], None]:

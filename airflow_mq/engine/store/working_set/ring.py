@@ -309,7 +309,7 @@ class RingLoader:
         working_set, found = self.working_set, []
         fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
         self.books.load(origin for _, origin in fresh)
-        self.inboxes.peek(origin for _, origin in fresh)
+        self.inboxes.look_at(origin for _, origin in fresh)
         for id_, origin in fresh:
             book, ring = working_set.book(origin), working_set.circle(origin)
             if origin in ring.unknitted or not (book.is_ready or working_set.pull(book)) or origin in ring:
