@@ -158,7 +158,7 @@ def message_ids(payloads: Iterable[bytes]) -> list[bytes]:
 
 def key_digest(origin: str, payload: bytes) -> bytes:
     """Return the digest of a message with an idempotency key. PostgreSQL can compute it, too: `send` in SQL does."""
-    return b"\x01" + sha256(origin.encode() + b"\0" + payload).digest()
+    return sha256(origin.encode() + b"\0" + payload).digest()
 
 
 def check_origin(origin: object) -> str:

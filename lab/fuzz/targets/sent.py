@@ -78,7 +78,7 @@ def check_names(data: bytes) -> None:
         assert isinstance(found, Weight) and all(0 <= part <= LARGEST for part in found)
     if name in ("origin", "key") and isinstance(found, str):
         assert 1 <= len(found.encode()) <= 1_000 and "\0" not in found
-        assert len(key_digest(found, b"x")) == 33
+        assert len(key_digest(found, b"x")) == 32
     if name == "origin" and isinstance(found, str):
         for priority in ("regular", "high"):
             book = book_name(found, priority)

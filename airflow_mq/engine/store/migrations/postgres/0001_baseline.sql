@@ -694,7 +694,7 @@ BEGIN
     moment := trunc(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     FOR given IN
         SELECT k.key, k.origin, k.place,
-               '\x01'::bytea || sha256(convert_to(k.origin, 'UTF8') || '\x00'::bytea || k.payload) AS digest
+               sha256(convert_to(k.origin, 'UTF8') || '\x00'::bytea || k.payload) AS digest
         FROM unnest(origins, payloads, keys) WITH ORDINALITY k(origin, payload, key, place)
         WHERE k.key IS NOT NULL
         ORDER BY k.key COLLATE "C", k.origin COLLATE "C", k.place

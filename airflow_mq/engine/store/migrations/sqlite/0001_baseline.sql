@@ -71,7 +71,7 @@ CREATE TABLE {s}delayed (
 ) STRICT;
 CREATE INDEX {s}delayed_by_due ON {s}delayed (ring, due, id);
 -- A call with new origins asks whether one has delayed messages.
-CREATE INDEX delayed_by_origin ON {s}delayed (ring, origin);
+CREATE INDEX {s}delayed_by_origin ON {s}delayed (ring, origin);
 
 CREATE TABLE {s}book (
     ring INTEGER NOT NULL,
