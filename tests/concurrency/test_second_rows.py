@@ -37,7 +37,7 @@ def test_the_check_finds_second_rows(queue: MessageQueue) -> None:
         connection = unit.connection  # type: ignore[attr-defined]
         for table, row in (
             ("book", "(ring, origin, age) VALUES (1, 'a', 7)"),
-            ("state", "(ring, age) VALUES (1, 7)"),
+            ("ring_state", "(ring, age) VALUES (1, 7)"),
         ):
             connection.execute(f"ALTER TABLE {queue.store.prefix}{table} DISABLE TRIGGER one_row".encode())
             connection.execute(f"INSERT INTO {queue.store.prefix}{table} {row}".encode())

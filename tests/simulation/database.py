@@ -19,8 +19,7 @@ from unittest import mock
 import psycopg
 from psycopg import waiting
 
-from airflow_mq.engine.store.bounded import BoundedConnection
-from airflow_mq.engine.store.direct import DirectConnection
+from airflow_mq.engine.store.pipelined import PipelinedConnection
 
 from .clock import SECOND, Clock
 from .scheduler import Process, ProcessGone, Scheduler
@@ -206,10 +205,10 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
 # PostgreSQL.
 
 REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
-REAL_AWAIT = BoundedConnection.await_socket
-#: Statements that are sent without a cursor: a text, and what belongs to it.
-REAL_DIRECT = {name: getattr(DirectConnection, name) for name in ("rows", "run", "copy_in")}
-REAL_LATER = DirectConnection.later
+#: Statements that are sent together with those that were requested before: a text, and what belongs to it.
+REAL_PIPELINED = {name: getattr(PipelinedConnection, name) for name in ("rows", "run", "copy_in")}
+REAL_LATER, REAL_FLUSH = PipelinedConnection.later, PipelinedConnection.flush
+REAL_ROLLBACK = PipelinedConnection.rollback
 
 
 class Monitor:
@@ -257,10 +256,12 @@ class PostgresSeam(Seam):
         self.monitor = monitor
         #: Ids of the connections that are open, or were.
         self._known = {id(monitor.connection)}
+        #: Ids of the connections that send what was requested.
+        self._flushing: set[int] = set()
 
     def execute(self, cursor: Any, query: Any, values: Any = None, **options: Any) -> Any:
         """Run a statement for whichever process runs."""
-        if cursor.connection is self.monitor.connection:
+        if cursor.connection is self.monitor.connection or id(cursor.connection) in self._flushing:
             return REAL_EXECUTE(cursor, query, values, **options)
         return self.run(cursor.connection, query, lambda timed: REAL_EXECUTE(cursor, timed, values, **options))
 
@@ -287,6 +288,19 @@ class PostgresSeam(Seam):
     def later(self, connection: Any, query: bytes, values: Any = None) -> Any:
         """Request a statement: the border is before the one with which it is sent."""
         return REAL_LATER(connection, self.timed(query), values)
+
+    def flush(self, connection: Any) -> None:
+        """Run all statements that were requested."""
+        self._flushing.add(id(connection))
+        try:
+            REAL_FLUSH(connection)
+        finally:
+            self._flushing.discard(id(connection))
+
+    def rollback(self, connection: Any) -> None:
+        """Roll back, if there is a transaction."""
+        if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self.run(connection, b"ROLLBACK", lambda _: REAL_ROLLBACK(connection))
 
     def timed(self, query: Any) -> Any:
         """Return a statement that reads the simulated clock, and the transactions of this run alone."""
@@ -352,14 +366,6 @@ class PostgresSeam(Seam):
         except StopIteration as done:
             return done.value
 
-    def await_socket(self, connection: Any, events: int, until: float) -> int:
-        """Wait in the same way for a statement that was sent without a cursor."""
-        if (process := self.scheduler.running) is None:
-            return REAL_AWAIT(connection, events, until)
-        pairs = ((select.POLLIN, waiting.WAIT_R), (select.POLLOUT, waiting.WAIT_W))
-        ready = self._ready(process, connection, sum(wait for event, wait in pairs if events & event))
-        return sum(event for event, wait in pairs if ready & wait)
-
     def _ready(self, process: Process, connection: Any, wanted: int) -> int:
         if id(connection) not in self._known:
             # It is being opened.
@@ -400,10 +406,11 @@ def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator
         stack.callback(monitor.close)
         stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", lambda *a, **o: seam.execute(*a, **o)))
         stack.enter_context(mock.patch.object(psycopg.Connection, "wait", lambda *a, **o: seam.wait(*a, **o)))
-        stack.enter_context(mock.patch.object(BoundedConnection, "await_socket", lambda *a: seam.await_socket(*a)))
-        for name, real in REAL_DIRECT.items():
-            stack.enter_context(mock.patch.object(DirectConnection, name, _seamed(seam, real)))
-        stack.enter_context(mock.patch.object(DirectConnection, "later", lambda *a: seam.later(*a)))
+        for name, real in REAL_PIPELINED.items():
+            stack.enter_context(mock.patch.object(PipelinedConnection, name, _seamed(seam, real)))
+        stack.enter_context(mock.patch.object(PipelinedConnection, "later", lambda *a: seam.later(*a)))
+        stack.enter_context(mock.patch.object(PipelinedConnection, "flush", lambda *a: seam.flush(*a)))
+        stack.enter_context(mock.patch.object(PipelinedConnection, "rollback", lambda *a: seam.rollback(*a)))
         yield
 
 

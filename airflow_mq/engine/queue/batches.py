@@ -18,7 +18,7 @@ from ..store.working_set.payloads import times_by_item
 from .packed import Packed
 from .values import Batch, Facts
 
-#: Bytes of messages that are read at once, while batches of those before them are made.
+#: Bytes of messages that are read at once.
 AT_ONCE = 512 << 10
 
 
@@ -40,20 +40,14 @@ def load_batches(
 ) -> list[Batch]:
     """Return a batch for each range of messages.
 
-    The database reads the next messages while the batches of those before them are made.
-
     :param block: number of the block that holds the messages
     :param scales: predict the time of each message
     :param packed: return payloads as `Packed`, where inbox rows have several messages
     """
     found: list[Batch] = []
-    requested: Callable[[], list[Batch]] = list
     for group in grouped([one for one in wanted if one.runs], AT_ONCE, _size_of):
-        next_ = _request_batches(working_set, group, block, scales, packed=packed)
-        working_set.loader.source.start()
-        found += requested()
-        requested = next_
-    return found + requested()
+        found += _batches_of(working_set, group, block, scales, packed=packed)
+    return found
 
 
 def grouped(wanted: Iterable[PageRuns], most: int, size_of: Callable[[PageRuns], int]) -> Iterator[list[PageRuns]]:
@@ -75,35 +69,31 @@ def _size_of(wanted: PageRuns) -> int:
     return wanted.page.held(wanted.runs[0].start, wanted.runs[-1].stop)
 
 
-def _request_batches(
+def _batches_of(
     working_set: StoredSet, wanted: Sequence[PageRuns], block: int | None, scales: Scales | None, *, packed: bool
-) -> Callable[[], list[Batch]]:
-    """Request the rows of ranges of messages, and return what makes batches of them."""
+) -> list[Batch]:
+    """Read the rows of ranges of messages, and make batches of them."""
     loader = working_set.loader.payloads
     ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
     undivided = [packed and _is_packed(page) for _, page, _ in wanted]
     heaps_of = loader.heaps_between(list(compress(ranges, undivided)))
     add_payloads = loader.fetch_between(list(compress(ranges, map(not_, undivided))))
-
-    def batches() -> list[Batch]:
-        heaps = heaps_of()
-        add_payloads()
-        headers, found = loader.headers_of(ranges), []
-        sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
-        for (book, page, runs), texts, whole in zip(wanted, headers, undivided):
-            attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-            facts = partial(_facts, attempts, page.slices, sent)
-            headers_of = partial(dict[int, Mapping[str, str]], texts)
-            for run in runs:
-                weights = scales.weights(book, page, run.start, run.stop) if scales else ()
-                times = list(map(itemgetter(0), weights))
-                payloads = _packed(page, run, heaps) if whole else page.payloads[run.start : run.stop]
-                found.append(
-                    Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
-                )
-        return found
-
-    return batches
+    heaps = heaps_of()
+    add_payloads()
+    headers, found = loader.headers_of(ranges), []
+    sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
+    for (book, page, runs), texts, whole in zip(wanted, headers, undivided):
+        attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
+        facts = partial(_facts, attempts, page.slices, sent)
+        headers_of = partial(dict[int, Mapping[str, str]], texts)
+        for run in runs:
+            weights = scales.weights(book, page, run.start, run.stop) if scales else ()
+            times = list(map(itemgetter(0), weights))
+            payloads = _packed(page, run, heaps) if whole else page.payloads[run.start : run.stop]
+            found.append(
+                Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
+            )
+    return found
 
 
 def _is_packed(page: Page) -> bool:

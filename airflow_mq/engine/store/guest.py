@@ -10,7 +10,7 @@ import inspect
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from psycopg.rows import tuple_row
 
 from ..rules.errors import ConnectionUnfit
 from . import postgres, sqlite
+from .pipelined import copy_rows
 from .postgres import PostgresStore, PostgresUnit
 from .sqlite import SqliteStore, SqliteUnit
 from .store import AnyStore
@@ -98,19 +99,14 @@ class _PlainConnection:
         """Run a statement at once."""
         return _Answered(self.cursor().execute(query, values, binary=True))
 
-    def start(self) -> None:
-        """Do nothing: each statement has run."""
-
     def rows(self, query: bytes, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self.later(query, values).rows()
 
     def run(self, query: bytes, values: Mapping[str, Any]) -> int:
         return self.cursor().execute(query, values).rowcount
 
-    def copy_in(self, query: bytes, parts: Iterable[bytes]) -> None:
-        with self.cursor().copy(query) as copy:
-            for part in parts:
-                copy.write(part)
+    def copy_in(self, query: bytes, types: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        copy_rows(self.cursor(), query, types, rows)
 
 
 @contextmanager

@@ -22,12 +22,12 @@ from ..rules.errors import (
     StoreCorrupt,
     StoreUnreachable,
 )
-from . import inbox, wire
+from . import inbox
 from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, seconds_left
-from .direct import DirectConnection
 from .horizon import horizon_of
 from .notifications import Notifications
+from .pipelined import PipelinedConnection
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, plain, translating
 from .rows import InboxRow, Locked, StateRow
@@ -37,19 +37,25 @@ from .store import Store
 from .unit import Unit
 from .version import require_version
 
-Connection = DirectConnection
+Connection = PipelinedConnection
 AnyConnection = TypeVar("AnyConnection", bound=psycopg.Connection[tuple[Any, ...]])
 T = TypeVar("T")
 #: Seconds between two notifications by one process.
 WAKE_EVERY = 0.25
 #: Notifies without waiting for the disk: a commit that notifies holds up all others that do.
 WAKE = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, '')"
+#: Limits the wait for locks, of one transaction.
+PATIENCE = b"SELECT set_config('lock_timeout', %(lock_timeout)s, true)"
 #: Search path of unqualified names: functions and operators that another role created are never found.
 SEARCH_PATH = "pg_catalog, pg_temp"
 #: A statement that waited for the ring must see what its last holder wrote; a stricter level refuses it instead.
 ISOLATION = "read committed"
 #: The process that answers; a pooler names another one when it accepts a connection.
 BACKEND = "SELECT pg_backend_pid()"
+#: Executions of a statement before it is prepared, and the most statements that stay prepared.
+PREPARE_AFTER, MOST_PREPARED = 2, 200
+#: Types of the columns of an inbox row that is copied.
+COPIED = ("int2", "int4", "int4", "bool", "bool", "text", "bytea", "bytea", "bytea")
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
 #: its result takes time only.
@@ -97,9 +103,6 @@ class PostgresUnit(Unit):
 
     def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
         self.connection.later(self.store.text(statement), _with_columns(values, columns))
-
-    def start(self) -> None:
-        self.connection.start()
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the sequence."""
@@ -214,19 +217,19 @@ class PostgresStore(Store[Connection]):
     def writing(
         self, *, wait: bool = True, patience: float | None = None, at_once: bool = False
     ) -> AbstractContextManager[Unit]:
-        begin = [] if at_once else [b"BEGIN"]
+        begin: list[tuple[bytes, dict[str, Any]]] = [] if at_once else [(b"BEGIN", {})]
         if patience is not None and patience != self.busy_timeout:
-            begin.append(b"SET LOCAL lock_timeout = %d" % _milliseconds(patience))
+            begin.append((PATIENCE, {"lock_timeout": str(_milliseconds(patience))}))
         return self._connected(*begin, writes=True)
 
     def reading(self) -> AbstractContextManager[Unit]:
-        return self._connected(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return self._connected((b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {}))
 
     def loose(self) -> AbstractContextManager[Unit]:
         return self._connected()
 
     @contextmanager
-    def _connected(self, *begin: bytes, writes: bool = False) -> Iterator[Unit]:
+    def _connected(self, *begin: tuple[bytes, dict[str, Any]], writes: bool = False) -> Iterator[Unit]:
         """Yield a unit on this thread's connection: in a transaction that these statements begin, or outside of any.
 
         :param writes: a lost connection leaves in doubt whether the commit, or the statement outside of a transaction,
@@ -240,8 +243,8 @@ class PostgresStore(Store[Connection]):
                 if begin:
                     self.point("begin")
                     connection.flush()
-                    for text in begin:
-                        connection.later(text)
+                    for text, values in begin:
+                        connection.later(text, values)
                 yield PostgresUnit(self, connection)
                 if begin:
                     self.point("commit")
@@ -266,8 +269,7 @@ class PostgresStore(Store[Connection]):
     def _roll_back(self, connection: Connection) -> None:
         try:
             connection.forget()
-            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-                connection.run(b"ROLLBACK")
+            connection.rollback()
         except (psycopg.Error, MessageQueueError):
             self.drop(connection)
 
@@ -292,7 +294,7 @@ class PostgresStore(Store[Connection]):
         self._woken[ring] = now
         # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
-            self.connection().run(WAKE, {"channel": wake_channel(self.address.schema, ring)})
+            self.connection().execute(WAKE, {"channel": wake_channel(self.address.schema, ring)})
 
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address), wake_channel(self.address.schema, ring))
@@ -309,7 +311,11 @@ class PostgresStore(Store[Connection]):
         elif isinstance(rows, list) and len(rows) == 1:
             unit.connection.run(self.text("insert_inbox_row"), {"ring": ring, **rows[0]._asdict()})
         elif rows:
-            unit.connection.copy_in(self.text("copy_inbox_rows"), wire.copy_data(ring, rows))
+            copied = (
+                (ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b"")
+                for origin, _, size, items, more, lengths, attributes, heap in rows
+            )
+            unit.connection.copy_in(self.text("copy_inbox_rows"), COPIED, copied)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
@@ -330,7 +336,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
 
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
-    opened = _opened(DirectConnection, address, autocommit=True)
+    opened = _opened(PipelinedConnection, address, autocommit=True)
     opened.statement_timeout = address.statement_timeout
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
@@ -342,9 +348,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
                 continue
             # A pooler may give the next transaction another session, which has other statements by the same names.
             is_pooled = result.fetchone() != (opened.info.backend_pid,)
-            opened.prepares = not is_pooled
-            # The driver would at times deallocate all statements.
-            opened.prepare_threshold = None
+            opened.prepare_threshold, opened.prepared_max = None if is_pooled else PREPARE_AFTER, MOST_PREPARED
     except BaseException:
         opened.close()
         raise

@@ -65,13 +65,6 @@ class Primitives(ABC):
         self.run_for(statement, columns, **values)
 
     @abstractmethod
-    def start(self) -> None:
-        """Let the database begin with what was requested, where it can work beside this process.
-
-        What it returns has to be taken soon, so only code of this package may run until then.
-        """
-
-    @abstractmethod
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids above all ids drawn before."""
 

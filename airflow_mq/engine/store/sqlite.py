@@ -87,9 +87,6 @@ class SqliteUnit(Unit):
         with self._gate:
             return self.connection.executemany(text, rows).rowcount
 
-    def start(self) -> None:
-        """Do nothing: each statement has run."""
-
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the counter."""
         last: int = self.rows("fresh_ids", count=count)[0][0]

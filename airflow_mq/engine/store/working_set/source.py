@@ -201,10 +201,6 @@ class Source:
             rows += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return rows
 
-    def start(self) -> None:
-        """Let the database begin with what was requested: see `Unit.start`."""
-        self.unit.start()
-
     def facts(self, wanted: RowIds) -> list[FactsRow]:
         """Return when rows were sent, and what their senders set on them."""
         return self.unit.inbox.facts(self.ring_id, wanted)

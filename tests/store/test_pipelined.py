@@ -1,0 +1,180 @@
+"""Statements in pipelines: their answers, errors in them, and prepared statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.pq import TransactionStatus
+
+from airflow_mq.engine.store import parse, postgres
+from airflow_mq.engine.store.pipelined import PipelinedConnection
+
+pytestmark = pytest.mark.postgres
+
+ONE = b"SELECT %(n)s::int8"
+
+
+@pytest.fixture
+def connection(pg_uri: str) -> Iterator[PipelinedConnection]:
+    with postgres.connect(parse(pg_uri)) as opened:
+        opened.run(b"CREATE TEMP TABLE seen (n int)")
+        yield opened
+
+
+def prepared(connection: PipelinedConnection) -> int:
+    return int(connection.rows(b"SELECT count(*) FROM pg_prepared_statements")[0][0])
+
+
+def prepare_and_forget(connection: PipelinedConnection) -> None:
+    """Let the connection prepare a statement that its session then forgets."""
+    for _ in range(2 * postgres.PREPARE_AFTER):
+        connection.rows(ONE, {"n": 1})
+    connection.execute("DO 'BEGIN EXECUTE $a$ DEALLOCATE ALL $a$; END'")
+
+
+def test_each_statement_of_a_pipeline_has_its_own_answer(connection: PipelinedConnection) -> None:
+    for _ in range(2 * postgres.PREPARE_AFTER):
+        requests = [connection.later(ONE, {"n": n}) for n in range(20)]
+        written = connection.later(b"INSERT INTO seen SELECT unnest(%(n)b::int[])", {"n": [1, 2]})
+        assert connection.rows(b"SELECT %(t)s::text, %(b)s", {"t": "é", "b": b"\0"}) == [("é", b"\0")]
+        assert [request.rows() for request in requests] == [[(n,)] for n in range(20)]
+        assert written.count() == 2
+    assert prepared(connection) > 0
+
+
+def test_a_parameter_that_occurs_twice_is_sent_once(connection: PipelinedConnection) -> None:
+    assert connection.rows(b"SELECT %(a)s::int8 + %(b)s::int8 * %(a)s::int8", {"a": 3, "b": 5}) == [(18,)]
+
+
+def test_answers_larger_than_all_buffers_arrive_while_requests_are_sent(connection: PipelinedConnection) -> None:
+    data = bytes(3_000_000)
+    requests = [connection.later(b"SELECT %(data)s::bytea", {"data": data}) for _ in range(8)]
+    assert all(request.rows() == [(data,)] for request in requests)
+
+
+def test_a_cursor_runs_after_the_statements_that_were_requested(connection: PipelinedConnection) -> None:
+    connection.later(b"BEGIN")
+    connection.execute("INSERT INTO seen VALUES (1)")
+    connection.run(b"ROLLBACK")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_the_first_error_of_a_pipeline_is_raised_and_nothing_of_it_stays(connection: PipelinedConnection) -> None:
+    connection.later(b"INSERT INTO seen VALUES (1)")
+    connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
+    connection.later(b"SELECT nothing")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.run(b"INSERT INTO seen VALUES (2)")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_a_transaction_with_an_error_is_not_committed(connection: PipelinedConnection) -> None:
+    connection.later(b"BEGIN")
+    connection.later(b"INSERT INTO seen VALUES (1)")
+    connection.later(b"INSERT INTO seen VALUES (%(n)s)", {"n": 1 << 40})
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+        connection.run(b"COMMIT")
+    assert connection.pgconn.transaction_status == TransactionStatus.INERROR
+    connection.rollback()
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_statements_that_the_session_forgot_are_prepared_again(connection: PipelinedConnection) -> None:
+    prepare_and_forget(connection)
+    assert connection.rows(ONE, {"n": 2}) == [(2,)]
+    prepare_and_forget(connection)
+    connection.later(b"BEGIN")
+    connection.later(b"INSERT INTO seen VALUES (1)")
+    assert connection.rows(ONE, {"n": 3}) == [(3,)]
+    connection.run(b"COMMIT")
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(1,)]
+
+
+def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
+    connection.prepared_max = 5
+    for n in range(20):
+        for _ in range(2 * postgres.PREPARE_AFTER):
+            assert connection.rows(b"SELECT %d, %%(n)s::int8" % n, {"n": n}) == [(n, n)]
+    connection.execute("SELECT 'the next statement makes room for itself'")
+    assert prepared(connection) == 5
+
+
+def test_statements_that_were_dropped_are_not_sent(connection: PipelinedConnection) -> None:
+    connection.later(b"INSERT INTO seen VALUES (1)")
+    connection.forget()
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_any_use_of_the_connection_sends_what_was_requested_before(connection: PipelinedConnection) -> None:
+    for use in (
+        lambda: connection.execute("SELECT 1"),
+        lambda: connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", ["int4"], [(2,)]),
+        lambda: connection.run(b"INSERT INTO seen SELECT 3"),
+    ):
+        written = connection.later(b"INSERT INTO seen SELECT max(n) + 1 FROM (SELECT n FROM seen UNION SELECT 0) s (n)")
+        use()
+        assert written.count() == 1
+    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (2,), (2,), (3,), (3,)]
+
+
+def test_an_answer_of_a_pipeline_larger_than_all_buffers_arrives(connection: PipelinedConnection) -> None:
+    data = bytes(9_000_000)
+    large = connection.later(b"SELECT %(data)s::bytea || %(data)s::bytea", {"data": data})
+    assert connection.rows(ONE, {"n": 1}) == [(1,)]
+    assert large.rows() == [(data + data,)]
+
+
+def test_the_error_of_a_statement_in_a_pipeline_is_raised_whatever_follows(connection: PipelinedConnection) -> None:
+    for begin in (b"BEGIN", b"SELECT 1"):
+        connection.later(begin)
+        connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.run(b"INSERT INTO seen VALUES (1)")
+        connection.rollback()
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_statements_that_an_error_kept_from_being_prepared_are_prepared_later(connection: PipelinedConnection) -> None:
+    for _ in range(postgres.PREPARE_AFTER):
+        connection.rows(ONE, {"n": 1})
+    connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.rows(ONE, {"n": 1})
+    for n in range(2 * postgres.PREPARE_AFTER):
+        assert connection.rows(ONE, {"n": n}) == [(n,)]
+    assert prepared(connection) > 0
+
+
+def test_the_same_statement_twice_in_a_pipeline(connection: PipelinedConnection) -> None:
+    for _ in range(2 * postgres.PREPARE_AFTER):
+        first, second = connection.later(ONE, {"n": 1}), connection.later(ONE, {"n": 2})
+        third = connection.rows(ONE, {"n": 3})
+        assert (first.rows(), second.rows(), third) == ([(1,)], [(2,)], [(3,)])
+
+
+def test_an_error_among_the_rows_of_a_copy_is_raised_and_the_server_does_not_see_it(
+    connection: PipelinedConnection,
+) -> None:
+    def rows() -> Iterator[tuple[int]]:
+        yield (1,)
+        raise LookupError("a secret")
+
+    with pytest.raises(LookupError, match="a secret"):
+        connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", ["int4"], rows())
+    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+
+
+def test_a_connection_that_ends_with_one_statement_raises_its_reason(connection: PipelinedConnection) -> None:
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        connection.rows(b"SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+def test_a_connection_that_ends_in_a_pipeline_raises_its_reason(connection: PipelinedConnection) -> None:
+    connection.later(ONE, {"n": 1})
+    connection.later(b"SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        connection.rows(ONE, {"n": 2})
+    with pytest.raises(psycopg.OperationalError):
+        connection.rows(ONE, {"n": 3})
