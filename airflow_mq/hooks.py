@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from airflow_mq import MessageQueue
     from airflow_mq.engine.queue import Commands
-    from airflow_mq.engine.store.version import SchemaStatus
 
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4
@@ -227,8 +226,11 @@ def _look(address: StoreAddress, ring: str) -> tuple[bool, str]:
         if address.path is None or isinstance(error, (AddressRefused, NetworkFileSystem, StoreBusy)):
             raise
         return False, f"{address.safe}: {NO_FILE_STORE}"
-    if status.state != "current":
-        return False, f"{address.safe}: {_behind(address, status)}"
+    try:
+        status.require()
+    except StoreError as error:
+        is_missing = address.path is not None and status.state == "missing"
+        return False, f"{address.safe}: {NO_FILE_STORE if is_missing else error}"
     return True, f"{address.safe}: schema {status.version}; ring {ring!r} holds {_measured(hasty, ring)}"
 
 
@@ -241,16 +243,6 @@ def _measured(address: StoreAddress, ring: str) -> str:
     count, size, pages = (sum(getattr(footprint, part) for footprint in found) for part in ("count", "size", "pages"))
     most = "more than " if len(found) == MOST_QUEUES else ""
     return f"{most}{many(count, 'message')} of {size:,} bytes in {many(pages, 'page')} of {many(len(found), 'queue')}"
-
-
-def _behind(address: StoreAddress, status: SchemaStatus) -> str:
-    if status.state == "missing":
-        return NO_FILE_STORE if address.path else "there is no schema yet; make it with `airflow-mq store upgrade`"
-    if status.state == "unreleased":
-        return status.unreleased
-    if status.state == "older":
-        return f"schema {status.version} is older than {status.expected}; bring it up with `airflow-mq store upgrade`"
-    return f"schema {status.version} is newer than {status.expected}; install a newer airflow-mq here"
 
 
 def told_safely(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from ..engine.rules.errors import StoreError
 from .command import Group, command, option
 from .session import DEFAULT_RING, Session
 from .values import count
@@ -71,14 +72,12 @@ def version(session: Session, args: Namespace) -> bool:
     status = store.schema_status(address)
     facts = {"store": address.safe, "version": status.version, "expected": status.expected, "state": status.state}
     session.out.fields(facts)
-    if not session.out.as_json:
-        if status.state in ("missing", "older"):
-            session.out.remark(f"{f'{status.lacks}; ' if status.lacks else ''}run `airflow-mq store upgrade`")
-        elif status.state == "unreleased":
-            session.out.remark(status.unreleased)
-        elif status.state == "newer":
-            session.out.remark("install a newer airflow-mq here")
-    return status.state == "current"
+    try:
+        status.require()
+    except StoreError as error:
+        session.out.remark(str(error))
+        return False
+    return True
 
 
 @command(

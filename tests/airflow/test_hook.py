@@ -62,7 +62,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
         def schema_status(address: Any, timeout: float) -> Any:
             if isinstance(answer, Exception):
                 raise answer
-            return SimpleNamespace(version=3, expected=4, state=answer)
+            return store.SchemaStatus({"missing": None, "older": 3, "newer": 5}[answer], 4)
 
         monkeypatch.setattr(store, "schema_status", schema_status, raising=False)
 
@@ -276,9 +276,9 @@ def test_testing_does_not_distinguish_a_strange_file_from_a_missing_one(hook: Ho
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("missing", "there is no schema yet; make it with `airflow-mq store upgrade`"),
-        ("older", "schema 3 is older than 4; bring it up with `airflow-mq store upgrade`"),
-        ("newer", "schema 3 is newer than 4; install a newer airflow-mq here"),
+        ("missing", "The store has no schema yet; run `airflow-mq store upgrade`"),
+        ("older", "the store has schema version 3, this client expects 4; run `airflow-mq store upgrade`"),
+        ("newer", "the store has schema version 5, this client expects 4; upgrade airflow-mq here"),
         (StoreUnreachable(f"connection to u:{CANARY}@h failed"), "does not answer"),
         (UnknownRing(f"{CANARY}"), "no ring of this name"),
         (ValueError(f"password={CANARY}"), "it could not be looked at (ValueError)"),

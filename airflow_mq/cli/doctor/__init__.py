@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...engine.rules.errors import StoreError
 from ...words import span, when
 from ..command import command
 from ..session import Session, store_now
@@ -59,16 +60,12 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
 
 
 def _schema(status: SchemaStatus) -> Finding:
-    facts = f"the store has version {status.version}, this program expects {status.expected}"
-    if status.state == "current":
-        return fine("schema", f"version {status.version}, as expected")
-    if status.state == "missing":
-        return wrong("schema", status.lacks or "the store has no tables yet", "run `airflow-mq store upgrade`")
-    if status.state == "unreleased":
-        return wrong("schema", *status.unreleased.split("; "))
-    if status.state == "older":
-        return wrong("schema", facts, "run `airflow-mq store upgrade`")
-    return wrong("schema", facts, "install a newer airflow-mq here")
+    try:
+        status.require()
+    except StoreError as error:
+        what, _, do = str(error).partition("; ")
+        return wrong("schema", what, do)
+    return fine("schema", f"version {status.version}, as expected")
 
 
 def _clock(queue: MessageQueue) -> Finding:
