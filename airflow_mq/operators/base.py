@@ -67,8 +67,9 @@ class Observed(Starting):
     _observer: TaskObserver | None = None
 
     def observe(self, queue: MessageQueue) -> TaskObserver:
-        """Return the observer of this task."""
-        self._observer = self._observer or TaskObserver(queue)
+        """Return the observer of this task and its open queue."""
+        if self._observer is None or self._observer.queue is not queue:
+            self._observer = TaskObserver(queue)
         return self._observer
 
     def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:

@@ -57,6 +57,18 @@ def test_a_task_that_sends_writes_queues(sqlite_queue: MessageQueue, run: Run, o
     }  # fmt: skip
 
 
+def test_a_task_that_runs_again_reports_its_last_run(sqlite_queue: MessageQueue, run: Run, openlineage: Any) -> None:
+    from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+    operator = EnqueueMessagesOperator(task_id="send", mq_conn_id=CONN_ID, origin="acme", messages=["1", "2"])
+    run.execute(operator)
+    operator.messages = ["1", "2", "3"]
+    run.execute(operator)
+
+    (only,) = openlineage(operator).outputs
+    assert only.outputFacets["outputStatistics"].rowCount == 3
+
+
 @pytest.mark.parametrize("kind", ["operator", "decorator", "part"])
 def test_a_service_reads_queues(sqlite_queue: MessageQueue, run: Run, openlineage: Any, kind: str) -> None:
     from airflow_mq.decorators import MessageProcessorOperator
