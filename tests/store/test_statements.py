@@ -102,7 +102,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "news_by_id": {"start": 199_900, "below": LATE},
     "asides_by_queue": {"after": "o00100", "limit": 100},
     "ready_books": {"after": 100},
-    "stretch": {"after": 100, "limit": 1_024, "most": 128, "ordered": True, "any_order": False},
+    "serviceable_books": {"after": 100, "limit": 1_024, "most": 128, "ordered": True, "any_order": False},
     "turns_before": {"before": 1_000, "after": 100, "limit": 64},
     "first_pages": {"counted": 4_096},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},

@@ -79,8 +79,6 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
             _look_further(ladder, ledger, order, ring)
         return seed
     guaranteed: list[str] = []
-    if not working_set.config.paths:
-        working_set.loader.ring.expect_walk()
     if order == "deficit":
         names = working_set.loader.source.guaranteed()
         guaranteed = [name for name in names if working_set.takes(name) or working_set.config.paths]

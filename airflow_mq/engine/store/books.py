@@ -42,7 +42,7 @@ class SummaryRow(NamedTuple):
     first: int | None
 
 
-class Stretch(NamedTuple):
+class Serviceable(NamedTuple):
     """Names of the next ready books in ring order."""
 
     #: Tickets and names of those that can be serviced.
@@ -94,9 +94,9 @@ class Books(Repository):
         rows = self.unit.soon("ready_books", ring=ring, after=after, limit=limit, now=now)
         return lambda: [BookRow(*row) for row in rows()]
 
-    def stretch(
+    def serviceable(
         self, ring: int, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
-    ) -> Stretch:
+    ) -> Serviceable:
         """Return the names of ready books after a ticket, those of skipped ones apart.
 
         :param limit: number of books to look at.
@@ -108,14 +108,21 @@ class Books(Repository):
         skipped: dict[str, list[str]] = {}
         looked, last = 0, None
         for obstacle, count, ticket, names, tickets in self.unit.rows(
-            "stretch", ring=ring, after=after, limit=limit, most=most, now=now, ordered=ordered, any_order=any_order
+            "serviceable_books",
+            ring=ring,
+            after=after,
+            limit=limit,
+            most=most,
+            now=now,
+            ordered=ordered,
+            any_order=any_order,
         ):
             looked, last = looked + count, ticket if last is None else max(last, ticket)
             if obstacle:
                 skipped[obstacle] = listed(names)
             else:
                 turns += zip(map(int, listed(tickets)), listed(names))
-        return Stretch(turns, skipped, last, looked < limit and len(turns) < most)
+        return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
     def turns_before(self, ring: int, before: int, after: int, limit: int) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books between two tickets, the last ones first."""
@@ -140,12 +147,7 @@ class Books(Repository):
 
     def guaranteed(self, ring: int) -> list[str]:
         """Return origins with a guaranteed least, those with a ready book first."""
-        return self.guaranteed_soon(ring)()
-
-    def guaranteed_soon(self, ring: int) -> Callable[[], list[str]]:
-        """Request such origins."""
-        rows = self.unit.soon("guaranteed", ring=ring)
-        return lambda: [origin for (origin,) in rows()]
+        return [origin for (origin,) in self.unit.rows("guaranteed", ring=ring)]
 
     def turns(self, ring: int, limit: int) -> list[LineRow]:
         """Return ready books in ring order."""

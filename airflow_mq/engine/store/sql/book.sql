@@ -105,7 +105,7 @@ WITH judged AS MATERIALIZED (
         (SELECT k.ticket FROM judged k WHERE k.obstacle = '' ORDER BY k.ticket LIMIT 1 OFFSET :most - 1), j.ticket)
 )
 
--- name: stretch
+-- name: serviceable_books
 -- Return names and tickets of the next ready books: a row for each obstacle, with the number of its books, their last
 -- ticket and names. Tickets are returned of books without an obstacle.
 {part stretch}
@@ -114,7 +114,7 @@ SELECT q.obstacle, count(*), max(q.ticket), group_concat(q.origin, char(10)),
 FROM stretch q
 GROUP BY q.obstacle
 
--- name: stretch (postgres)
+-- name: serviceable_books (postgres)
 {part stretch}
 SELECT q.obstacle, count(*), max(q.ticket), string_agg(q.origin, E'\n'),
        string_agg(CASE WHEN q.obstacle = '' THEN q.ticket::text END, E'\n')

@@ -63,7 +63,6 @@ class StoredSet(WorkingSet):
         """Write all changes in another transaction than that which was read through, and go on reading there."""
         source = self.loader.source
         read_through, source.unit = source.unit, unit
-        source.forget_expected()
         self.loader.state = locked.state
         try:
             self.save()
@@ -85,7 +84,6 @@ class StoredSet(WorkingSet):
         """Read through another transaction that holds the ring, and let `save` write there."""
         source = self.loader.source
         read_through, source.unit = source.unit, unit
-        source.forget_expected()
         self.now, self.loader.state, self.loader.inboxes.horizon = locked.now, locked.state, locked.horizon
         try:
             yield

@@ -19,7 +19,7 @@ from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow, InFlightRow
-from ..books import LineRow, Stretch
+from ..books import LineRow, Serviceable
 from ..inbox import HeapRow, RowIds
 from ..origins import GroupRow
 from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row, settings_of
@@ -28,7 +28,7 @@ from ..store import AnyStore
 from ..unit import Unit
 from .books import StoredBook
 from .loader import StoreLoader
-from .source import Shift, Source
+from .source import Shift, Source, Stretch
 from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
@@ -87,11 +87,6 @@ class Overlay(Source):
         self._put_off: list[PutOff] = []
         if joins_due:
             self._join_due()
-
-    # Nothing is read ahead: most rows are in memory.
-
-    def expect_walk(self, after: int, limit: int, now: int, start: int, *, guaranteed: bool) -> None:
-        """Do nothing."""
 
     # Changes.
 
@@ -245,7 +240,12 @@ class Overlay(Source):
         found += [row for row in known if after < row[0] < before]
         return sorted(found, reverse=True)[:limit]
 
-    def stretch(self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool) -> Stretch:
+    def stretch(self, after: int, limit: int, now: int, start: int) -> Stretch:
+        return Stretch(self.ready_books(after, limit, now), start, None)
+
+    def serviceable(
+        self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
+    ) -> Serviceable:
         rows = self.ready_books(after, limit, now)
         last, ends = rows[-1].ticket if rows else None, len(rows) < limit
         turns, skipped = [], defaultdict[str, list[str]](list)
@@ -256,7 +256,7 @@ class Overlay(Source):
                 skipped[obstacle].append(row.origin)
             else:
                 turns.append((row.ticket or 0, row.origin))
-        return Stretch(turns, skipped, last, ends)
+        return Serviceable(turns, skipped, last, ends)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]

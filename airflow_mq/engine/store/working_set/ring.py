@@ -11,12 +11,12 @@ from ...rules.changes import POSTED
 from ...rules.priority import MARK, is_high
 from ...rules.working_set import WorkingSet
 from ..books import LineRow
-from ..rows import LAST_PLACE, StateRow
+from ..rows import LAST_PLACE, FirstRow, StateRow
 from . import books
 from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, level_of, ticket_of
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import Source
+from .source import Source, Stretch
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
 #: origins have rows instead: few origins may have all of them.
@@ -72,6 +72,8 @@ class RingLoader:
         self.places = {False: state.look_place, True: state.high_place}
         #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
         self._least_passed: int | None = None
+        #: The stretch that this step read, with newcomers that it did not look at yet.
+        self._stretch: Stretch | None = None
         #: Names of the skipped books that keep their places, by reason; None if the walk visits every book.
         self._kept: defaultdict[str, list[str]] | None = None
         #: Number of skipped books, visited ones included, and of books among which the next stretch is.
@@ -87,13 +89,6 @@ class RingLoader:
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
         self._whole: list[LineRow] | None = None
 
-    def expect_walk(self) -> None:
-        """Request what the first stretch needs: one round trip brings it together with the next read."""
-        is_deficit = self.working_set.config.order == "deficit"
-        self.source.expect_walk(
-            self._ticket_cursor, books.RING_SLICE, self.working_set.now, self.look_cursor, guaranteed=is_deficit
-        )
-
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
         coming = self._coming
@@ -108,6 +103,7 @@ class RingLoader:
             if looked_to_end and coming.is_empty:
                 break
             found = self._next_stretch(coming)
+        self._stretch = None
         return [origin for _, origin in sorted(found)]
 
     def more_high(self) -> list[str]:
@@ -182,7 +178,9 @@ class RingLoader:
 
     def _fetch_all(self) -> None:
         takes = self.working_set.takes
-        rows = self.source.ready_books(self._ticket_cursor, books.RING_SLICE, self.working_set.now)
+        now = self.working_set.now
+        self._stretch = self.source.stretch(self._ticket_cursor, books.RING_SLICE, now, self.look_cursor)
+        rows = self._stretch.books
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
         if len(mine) < len(rows) and self._least_passed is None:
             self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
@@ -196,7 +194,7 @@ class RingLoader:
     def _fetch_serviceable(self, kept: dict[str, list[str]]) -> None:
         """Load the next stretch without skipped books: they keep their places, and only their names are read."""
         takes = self.working_set.takes
-        stretch = self.source.stretch(
+        stretch = self.source.serviceable(
             self._ticket_cursor, self._look, books.RING_SLICE, self.working_set.now,
             ordered=self.working_set.config.ordered, any_order=self.books.skip_in_flight,
         )  # fmt: skip
@@ -263,17 +261,24 @@ class RingLoader:
         last, stop = self.source.last_id, self.look_cursor + SLICE_IDS
         self._look_ended = True
         if below is not None and below <= stop:
-            rows, reached = self.source.news_by_id(self.look_cursor, below), below
+            rows, reached = self._news_before(below), below
         elif below is None and last < stop:
-            rows, reached = self.source.news_by_id(self.look_cursor, POSTED), last + 1
+            rows, reached = self._news_before(POSTED), last + 1
         elif below is None and by_origin:
             rows, reached = self.source.news_by_origin(self._known()), last + 1
         else:
-            rows, reached, self._look_ended = self.source.news_by_id(self.look_cursor, stop), stop, False
+            rows, reached, self._look_ended = self._news_before(stop), stop, False
         self.look_cursor = reached
         fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
         self._found.update(origin for _, origin in fresh)
         self._coming.newcomers.extend(fresh)
+
+    def _news_before(self, below: int) -> list[FirstRow]:
+        """Return origins that are not ready and have inbox rows, from the last look's end to before an id."""
+        known, self._stretch = self._stretch, None
+        if known is not None and known.news is not None and known.start == self.look_cursor:
+            return [row for row in known.news if row.id < below]
+        return self.source.news_by_id(self.look_cursor, below)
 
     def _known(self) -> list[str]:
         """Return origins that no look needs to find, in ascending order, at most `MOST_KNOWN`.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...rules.changes import POSTED
 from ...rules.message import Address
 from ..blocks import ClaimRow
-from ..books import LineRow, Stretch
+from ..books import LineRow, Serviceable
 from ..inbox import FactsRow, HeapRow, RowIds
 from ..origins import GroupRow
 from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow
@@ -17,7 +17,7 @@ from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
 
-#: Number of ids of a look for newcomers that is requested before it is certain to be needed.
+#: A stretch of the ring comes with its newcomers if the ring has fewer ids than these to look at.
 FEW_ROWS = 1_000
 
 
@@ -40,6 +40,16 @@ class Shift(NamedTuple):
         return Shift(*map(sum, zip(self, other)))
 
 
+class Stretch(NamedTuple):
+    """The next part of a ring."""
+
+    #: Ready books in the ring's order.
+    books: list[BookRow]
+    #: An id, and the origins that are not ready and have inbox rows from there on; None if there may be many.
+    start: int
+    news: list[FirstRow] | None
+
+
 class Source:
     """Reads of one ring through a transaction, or through reads outside of one."""
 
@@ -48,39 +58,6 @@ class Source:
         self.ring_id = ring_id
         #: The transaction to read through. A service replaces it for the time of each commit.
         self.unit = unit
-        #: Ways to the rows of reads that were requested, by the read and its arguments.
-        self._expected: dict[tuple[object, ...], Callable[[], Any]] = {}
-
-    # Reads that are likely to follow: the database gets them together with the next one.
-
-    def expect_walk(self, after: int, limit: int, now: int, start: int, *, guaranteed: bool) -> None:
-        """Request what a walk reads first, unless it is requested already.
-
-        That is ready books behind a ticket, newcomers from an id on if they are few, and perhaps the origins with a
-        guaranteed least.
-        """
-        unit, ring = self.unit, self.ring_id
-        if not unit.pipelines:
-            return
-        self._expect(("ready", after, limit), lambda: unit.books.ready_soon(ring, after, limit, now))
-        if self.last_id < start + FEW_ROWS:
-            self._expect(("news", start), lambda: unit.inbox.unready_soon(ring, start, POSTED))
-        if guaranteed:
-            self._expect(("guaranteed",), lambda: unit.books.guaranteed_soon(ring))
-
-    def _expect(self, key: tuple[object, ...], request: Callable[[], Callable[[], Any]]) -> None:
-        """Request a read unless it is requested already; `key` is its name and its arguments."""
-        if key not in self._expected:
-            self._expected[key] = request()
-
-    def _answer(self, *key: object) -> Any | None:
-        """Return the rows of a read, if it was requested."""
-        expected = self._expected.pop(key, None)
-        return None if expected is None else expected()
-
-    def forget_expected(self) -> None:
-        """Drop requests whose answers were not used."""
-        self._expected.clear()
 
     @property
     def last_id(self) -> int:
@@ -89,15 +66,22 @@ class Source:
 
     # Books and the ring.
 
+    def stretch(self, after: int, limit: int, now: int, start: int) -> Stretch:
+        """Return ready books behind a ticket and, if few ids are left, newcomers from an id on: in one round trip."""
+        unit, ring = self.unit, self.ring_id
+        books = unit.books.ready_soon(ring, after, limit, now)
+        news = unit.inbox.unready_soon(ring, start, POSTED) if self.last_id < start + FEW_ROWS else None
+        return Stretch(books(), start, None if news is None else news())
+
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books in the ring's order, behind a ticket."""
-        if (rows := self._answer("ready", after, limit)) is not None:
-            return list(rows)
         return self.unit.books.ready(self.ring_id, after, limit, now)
 
-    def stretch(self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool) -> Stretch:
-        """Return names of ready books behind a ticket, those of skipped ones apart: see `Books.stretch`."""
-        return self.unit.books.stretch(self.ring_id, after, limit, most, now, ordered=ordered, any_order=any_order)
+    def serviceable(
+        self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
+    ) -> Serviceable:
+        """Return names of ready books behind a ticket, those of skipped ones apart: see `Books.serviceable`."""
+        return self.unit.books.serviceable(self.ring_id, after, limit, most, now, ordered=ordered, any_order=any_order)
 
     def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books between two tickets, the last ones first."""
@@ -109,14 +93,10 @@ class Source:
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
-        if (names := self._answer("guaranteed")) is not None:
-            return list(names)
         return self.unit.books.guaranteed(self.ring_id)
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        if (rows := self._answer("news", start)) is not None:
-            return [row for row in rows if row.id < below]
         return self.unit.inbox.unready_from(self.ring_id, start, below)
 
     def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
