@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..rules.page import PROCESSED, Page
 from . import codec
 from .primitives import Repository, listed
-from .rows import BookRow, PageRow
+from .rows import LATEST, BookRow, PageRow
 
 #: Columns of a book that belong to its own table.
 _COLUMNS = BookRow._fields[:11]
@@ -141,17 +141,13 @@ class Books(Repository):
         """Return the books with more than one row, and the number of their rows; None stands for the ring's state."""
         return [(origin, rows) for origin, rows in self.unit.rows("second_rows", ring=ring)]
 
-    def line(self, ring: int) -> list[LineRow]:
-        """Return all ready books, in ring order."""
-        return [LineRow(*row) for row in self.unit.rows("line", ring=ring)]
+    def line(self, ring: int, limit: int = LATEST) -> list[LineRow]:
+        """Return the first ready books, in ring order."""
+        return [LineRow(*row) for row in self.unit.rows("line", ring=ring, limit=limit)]
 
     def guaranteed(self, ring: int) -> list[str]:
         """Return origins with a guaranteed least, those with a ready book first."""
         return [origin for (origin,) in self.unit.rows("guaranteed", ring=ring)]
-
-    def turns(self, ring: int, limit: int) -> list[LineRow]:
-        """Return ready books in ring order."""
-        return [LineRow(*row) for row in self.unit.rows("turns", ring=ring, limit=limit)]
 
     def totals(self, ring: int, limit: int, *, oldest: bool) -> list[TotalsRow]:
         """Return the deepest or oldest queues, each with the totals of the ring."""

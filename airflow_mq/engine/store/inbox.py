@@ -234,10 +234,6 @@ class Inbox(Repository):
         """Return the queues of a bounded range of rows: the first row of one that is not ready, and its last one."""
         return self.unit.rows("newcomers", ring=ring, start=start, limit=limit)
 
-    def next_queues(self, ring: int, after: int, limit: int) -> list[FirstRow]:
-        """Return the queue of each row in a bounded range of ids."""
-        return [FirstRow(*row) for row in self.unit.rows("first_news", ring=ring, after=after, limit=limit)]
-
     def sizes(self, ring: int, after: int, limit: int) -> list[SizeRow]:
         """Return the sizes of rows in order of ids; some may be of other rings."""
         return [SizeRow(*row) for row in self.unit.rows("next_inbox_rows", ring=ring, after=after, limit=limit)]

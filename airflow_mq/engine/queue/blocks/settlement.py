@@ -457,7 +457,7 @@ class BlockSettler:
                 working_set.changes.block = row.number
                 working_set.save()
                 working_set.loader.keep_payloads(0, None)
-            working_set.loader.expect([piece.claim for piece in pieces], loads.known)
+            working_set.loader.load_claims([piece.claim for piece in pieces], loads.known)
             for at, claim, is_last in pieces:
                 settler.settle(claim, answers.get(claim.origin, Answers()), found[at], is_last=is_last)
                 if is_last and details["order"] == "deficit":

@@ -34,7 +34,7 @@ def by_turn(
 ) -> list[str]:
     """Return books by ticket, and newcomers by their first inbox row: one counter numbers both."""
     shown = working_set.loader.source.shown()
-    rows = unit.books.turns(working_set.ring_id, limit + len(shown))
+    rows = unit.books.line(working_set.ring_id, limit + len(shown))
     places: dict[str, int] = {row.origin: row.ticket for row in rows if row.origin not in shown}
     places |= {name: ticket for name, ticket in shown.items() if ticket is not None}
     below = max(places.values()) if len(places) >= limit else None

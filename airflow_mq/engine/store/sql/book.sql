@@ -202,8 +202,11 @@ UNION ALL
 SELECT NULL, count(*) FROM {s}ring_state s WHERE s.ring = :ring HAVING count(*) > 1
 
 -- name: line
--- Return ticket, name and deficit of all ready books, in ring order. Only rings with paths read it.
-SELECT b.ticket, b.origin, b.deficit FROM {s}book b WHERE b.ring = :ring AND b.ticket IS NOT NULL ORDER BY b.ticket
+-- Return ticket, name and deficit of the first ready books, in ring order.
+SELECT b.ticket, b.origin, b.deficit FROM {s}book b
+WHERE b.ring = :ring AND b.ticket IS NOT NULL
+ORDER BY b.ticket, b.origin
+LIMIT :limit
 
 -- name: guaranteed
 -- Return origins with a guaranteed least: first those with a ready book, in ring order, then the others, which may
@@ -215,13 +218,6 @@ SELECT g.origin FROM (
     WHERE t.ring = :ring AND t.guaranteed
 ) g
 ORDER BY g.ticket IS NULL, g.ticket, g.origin
-
--- name: turns
--- Return ready books in ring order.
-SELECT b.ticket, b.origin, b.deficit FROM {s}book b
-WHERE b.ring = :ring AND b.ticket IS NOT NULL
-ORDER BY b.ticket, b.origin
-LIMIT :limit
 
 -- name: count_before
 -- Return the number of ready books in a range of tickets that come before a ticket, the number of all in the

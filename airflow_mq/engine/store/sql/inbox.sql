@@ -245,22 +245,6 @@ LEFT JOIN LATERAL (
 ) b ON true
 GROUP BY s.origin
 
--- name: first_news
--- Return the queues of the ring's rows in a bounded range of ids.
--- The range contains rows of all rings, because SQLite keeps no index by ring and id.
-SELECT n.origin, n.id
-FROM (SELECT m.ring, m.origin, m.id FROM {s}inbox m WHERE m.id > :after ORDER BY m.id LIMIT :limit) n
-WHERE n.ring = :ring
-ORDER BY n.id
-
--- name: first_news (postgres)
--- The range contains rows of this ring only.
-SELECT m.origin, m.id
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.id > :after
-ORDER BY m.id
-LIMIT :limit
-
 -- name: next_inbox_rows
 -- Return the sizes of the next rows of all rings in order of ids.
 SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}inbox m WHERE m.id > :after ORDER BY m.id LIMIT :limit

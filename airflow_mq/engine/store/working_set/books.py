@@ -60,7 +60,7 @@ class BookLoader:
         wanted = [origin for origin in dict.fromkeys(origins) if origin not in books]
         if not wanted:
             return
-        self.groups.load_standings(wanted)
+        self.groups.load_settings(wanted)
         for row in self.source.books(wanted, self.working_set.now):
             self.take(row)
         for origin in wanted:

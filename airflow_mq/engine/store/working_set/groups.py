@@ -44,7 +44,7 @@ class GroupLoader:
             self._fetch([name])
         return self.known[name]
 
-    def load_standings(self, origins: Iterable[str]) -> None:
+    def load_settings(self, origins: Iterable[str]) -> None:
         """Load the settings of the groups that hold these queues; those of a queue come with its book."""
         if self.working_set.config.paths:
             names = {name for origin in map(origin_of, origins) for name in names_above(origin)}

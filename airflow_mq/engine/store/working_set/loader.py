@@ -11,7 +11,6 @@ from ...rules.blob import Reference
 from ...rules.changes import POSTED, Posted
 from ...rules.claims import Claim
 from ...rules.message import Address
-from ...rules.page import Page
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..blobs import open_blob
@@ -52,48 +51,32 @@ class StoreLoader:
         self._options = options
 
     def attach(self, working_set: WorkingSet) -> None:
-        source, options, cache = self.source, self._options, PayloadCache()
+        source, options = self.source, self._options
         self.working_set = working_set
+        self.cache, self.budget = PayloadCache(), Budget(working_set)
         self.groups = GroupLoader(working_set, source)
         self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
-        self.budget = Budget(working_set)
         self.pages = PageLoader(working_set, source, self.books)
         self.inboxes = InboxLoader(
-            working_set,
-            source,
-            self.books,
-            cache,
-            self.budget,
-            self._horizon,
-            with_payloads=options.with_payloads,
-            with_due=options.with_due,
-        )
-        self.cache = cache
-        self.load_books, self.load_page = self.books.load, self.pages.load
+            working_set, source, self.books, self.cache, self.budget, self._horizon,
+            with_payloads=options.with_payloads, with_due=options.with_due,
+        )  # fmt: skip
+        self.payloads = PayloadLoader(self.pages, self.inboxes, with_payloads=options.with_payloads)
+        # What the rules ask for.
+        self.load_books, self.load_page, self.next_rows = self.books.load, self.pages.load, self.inboxes.next_rows
         self.load_groups, self.settings = self.groups.load_groups, self.groups.settings
-        self.next_rows = self.inboxes.next_rows
-
-    # Parts that are made on first use, because many operations do not need them.
+        self.load_payloads, self.headers, self.sent_at = (
+            self.payloads.load,
+            self.payloads.headers,
+            self.payloads.sent_at,
+        )
 
     @cached_property
     def ring(self) -> RingLoader:
-        """The loader of the ring's order."""
+        """The loader of the ring's order, which many operations do not need."""
         looks_once = self._options.looks_once
         return RingLoader(
             self.working_set, self.source, self.books, self.pages, self.inboxes, self.state, looks_once=looks_once
-        )
-
-    @cached_property
-    def payloads(self) -> PayloadLoader:
-        """The loader of payloads and headers."""
-        return PayloadLoader(
-            self.working_set,
-            self.source,
-            self.pages,
-            self.inboxes,
-            self.cache,
-            self.budget,
-            with_payloads=self._options.with_payloads,
         )
 
     def more_ready(self) -> list[str]:
@@ -108,23 +91,18 @@ class StoreLoader:
     def line(self) -> list[tuple[str, int]]:
         return self.ring.line()
 
-    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
-        self.payloads.load(origin, page, stop)
-
-    def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
-        """Fetch the rows that settling these claims needs. Events contain message ids, which are hashes of payloads.
+    def load_claims(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
+        """Load the rows that settling these claims needs. Events contain message ids, which are hashes of payloads.
 
         :param known: pages whose ids are known.
         """
-        self.payloads.expect(claims, known)
-
-    def headers(
-        self, origin: str, page: Page, first: int = 0, stop: int | None = None
-    ) -> Mapping[int, Mapping[str, str]]:
-        return self.payloads.headers(origin, page, first, stop)
-
-    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
-        return self.payloads.sent_at(origin, page)
+        keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
+        self.pages.fetch(keys)
+        pages = self.working_set.pages
+        self.payloads.fetch(
+            (key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known
+        )
+        self.inboxes.look_at({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place in the order of arrivals; None (the last) for a row that this operation enqueued."""

@@ -382,10 +382,14 @@ def _holds(claim: InFlightRow) -> bool:
 class OverlayLoader(StoreLoader):
     """Loads from an overlay, without payloads: nothing that is foreseen depends on them."""
 
-    def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
+    def attach(self, working_set: WorkingSet) -> None:
+        super().attach(working_set)
+        self.load_payloads = self._load_no_payloads
+
+    def _load_no_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
         """Give a page as many empty payloads as it has messages."""
         page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
 
-    def expect(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
-        """Fetch the pages that settling these claims will need."""
+    def load_claims(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
+        """Load the pages that settling these claims needs."""
         self.pages.fetch((claim.origin, run.page) for claim in claims for run in claim.runs)

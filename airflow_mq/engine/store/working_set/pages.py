@@ -134,10 +134,17 @@ class PageLoader:
     # Arrivals of messages that lie in loaded pages.
 
     def arrivals(self, addresses: Iterable[Address]) -> dict[Address, Arrival]:
-        """Return when messages in loaded pages were sent, and the first block planned since."""
+        """Return when messages in loaded pages were sent, and the first block planned since.
+
+        A message that returned to its queue keeps the block of its first arrival.
+        """
         wanted = list(addresses)
         row_ids = self.row_ids_of(at for at in wanted if at not in self._arrivals)
-        self.note_arrivals(row_ids, self.source.arrivals(row_ids.values()))
+        found = self.source.arrivals(row_ids.values())
+        for at, row_id in row_ids.items():
+            page, arrival = self.working_set.page(at.book, at.page), found.get(row_id)
+            if arrival is not None and page is not None:
+                self._arrivals[at] = arrival._replace(block=page.note(at.index).arrived or arrival.block)
         return {at: self._arrivals[at] for at in wanted if at in self._arrivals}
 
     def row_ids_of(self, addresses: Iterable[Address]) -> dict[Address, tuple[str, int]]:
@@ -152,10 +159,3 @@ class PageLoader:
                 row_ids = page.row_ids_of(at.index for at in places)
                 found.update(zip(places, ((key[0], row_id) for row_id in row_ids)))
         return found
-
-    def note_arrivals(self, row_ids: dict[Address, tuple[str, int]], told: dict[tuple[str, int], Arrival]) -> None:
-        """Keep arrivals; a message that returned to its queue keeps the block of its first arrival."""
-        for at, row_id in row_ids.items():
-            page, arrival = self.working_set.pages[at.book, at.page], told.get(row_id)
-            if arrival is not None and page is not None:
-                self._arrivals[at] = arrival._replace(block=page.note(at.index).arrived or arrival.block)

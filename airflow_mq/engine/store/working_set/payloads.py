@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, cast
 
 from ...rules.blob import Reference
 from ...rules.changes import POSTED, Posted
-from ...rules.claims import Claim
 from ...rules.errors import StoreCorrupt
 from ...rules.page import Page, Slices
 from ...rules.priority import told
-from ...rules.working_set import WorkingSet
 from .. import codec
 from ..rows import Heap, headers_of
-from .budget import MOST_BYTES, Budget
-from .inboxes import InboxLoader, PayloadCache
+from .budget import MOST_BYTES
+from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import Source
 
 #: Number of messages whose headers are fetched together, where the caller asks for them one by one.
 HEADERS_AT_ONCE = 256
@@ -31,17 +28,10 @@ Key = tuple[str, int]
 class PayloadLoader:
     """Loads the contents of messages that lie in pages."""
 
-    def __init__(
-        self, working_set: WorkingSet, source: Source, pages: PageLoader, inboxes: InboxLoader, cache: PayloadCache,
-        budget: Budget, *, with_payloads: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, pages: PageLoader, inboxes: InboxLoader, *, with_payloads: bool) -> None:
         """:param with_payloads: fetch payloads for the queues that the walk will come to, too."""
-        self.working_set = working_set
-        self.source = source
-        self.pages = pages
-        self.inboxes = inboxes
-        self.cache = cache
-        self.budget = budget
+        self.working_set, self.source = pages.working_set, pages.source
+        self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
         self.with_payloads = with_payloads
         #: Headers of messages that this operation enqueued, as attributes of their rows.
         self._posted: dict[int, Mapping[str, Any]] = {}
@@ -107,17 +97,6 @@ class PayloadLoader:
             if note.blob and first <= item < len(page.payloads):
                 with codec.reading("a reference to an external payload"):
                     page.payloads[item] = Reference.read(page.payloads[item])
-
-    def expect(self, claims: Iterable[Claim], known: Container[Key] = ()) -> None:
-        """Fetch what settling these claims will need. Events name messages by their payloads.
-
-        :param known: pages of which settling needs no payloads.
-        """
-        keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
-        self.pages.fetch(keys)
-        pages = self.working_set.pages
-        self.fetch((key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known)
-        self.inboxes.look_at({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
     def _fetch_ahead(self, origin: str, needed: Slices) -> None:
         """Fetch the payloads of some stretches, and those that the walk will come to, as far as the budget goes.

@@ -31,19 +31,19 @@ VISITED, MOST_SKIPPED, GROWTH = 32, 16_384, 4
 MOST_KNOWN = 1_024
 
 
-class Coming:
+class NextBooks:
     """The next books of a ring: ready ones that are loaded, and newcomers that are not met yet."""
 
     def __init__(self) -> None:
         #: A heap of ready books, by ticket.
-        self.standing: list[tuple[int, str]] = []
+        self.ready: list[tuple[int, str]] = []
         #: Origins that are in no ring and have inbox rows, by the id of their first one.
         self.newcomers: deque[tuple[int, str]] = deque()
 
     @property
     def is_empty(self) -> bool:
         """Whether no book is known to come."""
-        return not (self.standing or self.newcomers)
+        return not (self.ready or self.newcomers)
 
 
 class RingLoader:
@@ -78,7 +78,7 @@ class RingLoader:
         self._kept: defaultdict[str, list[str]] | None = None
         #: Number of skipped books, visited ones included, and of books among which the next stretch is.
         self._skipped = self._look = 0
-        self._coming, self._coming_high = Coming(), Coming()
+        self._next, self._next_high = NextBooks(), NextBooks()
         #: Origins that a look has found.
         self._found: set[str] = set()
         #: Newcomers that entered their ring: their places are not stored yet.
@@ -91,29 +91,29 @@ class RingLoader:
 
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
-        coming = self._coming
+        following = self._next
         found: list[tuple[int, str]] = []
         looked_to_end = self._looks_once and self._rest_done and self._look_ended
         while not found:
-            if coming.is_empty and not self._rest_done:
+            if following.is_empty and not self._rest_done:
                 self._fetch_ready()
-            if not coming.newcomers and not looked_to_end:
+            if not following.newcomers and not looked_to_end:
                 self._look_for_news(None if self._rest_done else self._ticket_cursor)
                 looked_to_end = self._rest_done and self._look_ended
-            if looked_to_end and coming.is_empty:
+            if looked_to_end and following.is_empty:
                 break
-            found = self._next_stretch(coming)
+            found = self._next_stretch(following)
         self._stretch = None
         return [origin for _, origin in sorted(found)]
 
     def more_high(self) -> list[str]:
         """Return the next stretch of high books: they come before all regular ones, however late they were sent."""
-        coming = self._coming_high
+        following = self._next_high
         if not self._high_done:
             self._fetch_high()
         found: list[tuple[int, str]] = []
-        while not found and not coming.is_empty:
-            found = self._next_stretch(coming)
+        while not found and not following.is_empty:
+            found = self._next_stretch(following)
         return [origin for _, origin in sorted(found)]
 
     def line(self) -> list[tuple[str, int]]:
@@ -134,7 +134,7 @@ class RingLoader:
     def _meet_all(self) -> list[tuple[int, str]]:
         fresh: list[tuple[int, str]] = []
         self._look_ended = False
-        while not (self._coming.is_empty and self._look_ended):
+        while not (self._next.is_empty and self._look_ended):
             fresh += self._meet_more()
         fresh.sort()
         for _, origin in fresh:
@@ -145,22 +145,22 @@ class RingLoader:
         """Meet at most `most` newcomers of each priority, by their first row; return whether more wait."""
         if self.working_set.config.high:
             self._look_for_high_news()
-        for _ in range(0, min(most, len(self._coming_high.newcomers)), MEET_AT_ONCE):
-            self._next_stretch(self._coming_high)
+        for _ in range(0, min(most, len(self._next_high.newcomers)), MEET_AT_ONCE):
+            self._next_stretch(self._next_high)
         self._look_ended = False
         for _ in range(0, most, MEET_AT_ONCE):
             self._meet_more()
-        return bool(self._coming.newcomers or self._coming_high.newcomers) or not self._look_ended
+        return bool(self._next.newcomers or self._next_high.newcomers) or not self._look_ended
 
     def _meet_more(self) -> list[tuple[int, str]]:
         """Meet the next newcomers, after a look if none is known."""
-        if not (self._coming.newcomers or self._look_ended):
+        if not (self._next.newcomers or self._look_ended):
             self._look_for_news(None)
-        return self._next_stretch(self._coming)
+        return self._next_stretch(self._next)
 
     def news_left(self) -> bool:
         """Return whether origins that are not ready have inbox rows that no look came to."""
-        return bool(self._coming.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
+        return bool(self._next.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
 
     def keep_skipped(self) -> None:
         """Let skipped books keep their places, except the first few."""
@@ -184,7 +184,7 @@ class RingLoader:
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
         if len(mine) < len(rows) and self._least_passed is None:
             self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
-        self.books.groups.load_standings(row.origin for row in mine)
+        self.books.groups.load_settings(row.origin for row in mine)
         self._rest_done = len(rows) < books.RING_SLICE
         for row in mine:
             self._stand(row.ticket or 0, self.books.take(row))
@@ -215,7 +215,7 @@ class RingLoader:
     def _stand(self, ticket: int, origin: str) -> None:
         """Let a ready book take its turn, unless it is skipped and keeps its place."""
         if not self._keeps(origin):
-            heappush(self._coming.standing, (ticket, origin))
+            heappush(self._next.ready, (ticket, origin))
 
     def _keeps(self, origin: str) -> bool:
         """Return whether a book is skipped and keeps its place. The first few are visited, and so move to the end.
@@ -236,7 +236,7 @@ class RingLoader:
         rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now)
         high = [row for row in rows if is_high(row.origin)]
         for row in high:
-            heappush(self._coming_high.standing, (row.ticket or 0, self.books.take(row)))
+            heappush(self._next_high.ready, (row.ticket or 0, self.books.take(row)))
         if len(high) == books.RING_SLICE:
             self._high_cursor = high[-1].ticket or 0
         else:
@@ -253,7 +253,7 @@ class RingLoader:
             below = None
         self._look_ended = below is not None and below <= self.look_cursor
         slices = 0
-        while not (self._look_ended or self._coming.newcomers):
+        while not (self._look_ended or self._next.newcomers):
             slices += 1
             self._look_at_slice(below, by_origin=slices > MOST_SLICES)
 
@@ -271,7 +271,7 @@ class RingLoader:
         self.look_cursor = reached
         fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
         self._found.update(origin for _, origin in fresh)
-        self._coming.newcomers.extend(fresh)
+        self._next.newcomers.extend(fresh)
 
     def _news_before(self, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows, from the last look's end to before an id."""
@@ -290,24 +290,24 @@ class RingLoader:
         return sorted(islice(known, MOST_KNOWN))
 
     def _look_for_high_news(self) -> None:
-        self._coming_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))
+        self._next_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))
 
-    def _next_stretch(self, coming: Coming) -> list[tuple[int, str]]:
+    def _next_stretch(self, following: NextBooks) -> list[tuple[int, str]]:
         """Meet the next newcomers, and return all books before those that are still to be met."""
-        fresh = [coming.newcomers.popleft() for _ in range(min(MEET_AT_ONCE, len(coming.newcomers)))]
+        fresh = [following.newcomers.popleft() for _ in range(min(MEET_AT_ONCE, len(following.newcomers)))]
         for entry in self._meet(fresh):
-            heappush(coming.standing, entry)
+            heappush(following.ready, entry)
         found: list[tuple[int, str]] = []
-        reached = self._reached(coming)
-        while coming.standing and (reached is None or coming.standing[0][0] < reached):
-            found.append(heappop(coming.standing))
+        reached = self._reached(following)
+        while following.ready and (reached is None or following.ready[0][0] < reached):
+            found.append(heappop(following.ready))
         return found
 
-    def _reached(self, coming: Coming) -> int | None:
+    def _reached(self, following: NextBooks) -> int | None:
         """Return a ticket before which no newcomer takes its place; None if none is left."""
-        if coming.newcomers:
-            return ticket_of(coming.newcomers[0][1], coming.newcomers[0][0])
-        return self.look_cursor + 1 if coming is self._coming and not self._look_ended else None
+        if following.newcomers:
+            return ticket_of(following.newcomers[0][1], following.newcomers[0][0])
+        return self.look_cursor + 1 if following is self._next and not self._look_ended else None
 
     def _meet(self, rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
         """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
@@ -338,9 +338,9 @@ class RingLoader:
         """
         least, largest = level_of(MARK if high else "")
         if high:
-            if not self._coming_high.newcomers:
+            if not self._next_high.newcomers:
                 self._look_for_high_news()
-            self._next_stretch(self._coming_high)
+            self._next_stretch(self._next_high)
         else:
             self._look_ended = False
             self._meet_more()
@@ -374,10 +374,10 @@ class RingLoader:
         elif not self._rest_done:
             found.append(self._ticket_cursor + 1)
         # Newcomers take their places in the ring by their first row.
-        found += islice((id_ for id_, _ in self._coming.newcomers if id_ >= floor), 1)
+        found += islice((id_ for id_, _ in self._next.newcomers if id_ >= floor), 1)
         return found
 
     def look_floor(self, floor: int) -> int:
         """Return an id below which no row is of an origin that is still to be met."""
         floor = min(self.look_cursor, self._highest_floor, max(self._look_horizon, floor))
-        return min(floor, self._coming.newcomers[0][0]) if self._coming.newcomers else floor
+        return min(floor, self._next.newcomers[0][0]) if self._next.newcomers else floor
