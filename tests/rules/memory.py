@@ -37,10 +37,7 @@ class MemoryLoader:
     def attach(self, working_set: WorkingSet) -> None:
         self.working_set = working_set
 
-    def more_ready(self) -> list[str]:
-        return []
-
-    def more_high(self) -> list[str]:
+    def more(self, *, high: bool) -> list[str]:
         return []
 
     def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:

@@ -8,6 +8,7 @@ a ring is stored.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import IO, Any, Protocol
 
 from .blob import Reference
@@ -32,11 +33,8 @@ class Loader(Protocol):
     def attach(self, working_set: WorkingSet) -> None:
         """Load into this working set from now on."""
 
-    def more_ready(self) -> list[str]:
-        """Return the next ready regular books in the ring's order; an empty list after the last."""
-
-    def more_high(self) -> list[str]:
-        """Return the next ready high books; an empty list after the last."""
+    def more(self, *, high: bool) -> list[str]:
+        """Return the next ready books of one priority in the ring's order; an empty list after the last."""
 
     def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
         """Return books of one priority at a remembered place, and whether the look came to the head or to known ones.
@@ -142,8 +140,8 @@ class WorkingSet:
         self._next_posted = POSTED
         loader.attach(self)
         #: Regular books in the ring's order, and high books, which come first.
-        self.ring = Ring(loader.more_ready)
-        self.high = Ring(loader.more_high)
+        self.ring = Ring(partial(loader.more, high=False))
+        self.high = Ring(partial(loader.more, high=True))
 
     # Books and pages.
 

@@ -79,11 +79,8 @@ class StoreLoader:
             self.working_set, self.source, self.books, self.pages, self.inboxes, self.state, looks_once=looks_once
         )
 
-    def more_ready(self) -> list[str]:
-        return self.ring.more_ready()
-
-    def more_high(self) -> list[str]:
-        return self.ring.more_high()
+    def more(self, *, high: bool) -> list[str]:
+        return self.ring.more_high() if high else self.ring.more_ready()
 
     def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
         return self.ring.look_on(most, known, high=high)
