@@ -85,12 +85,8 @@ class Books(Repository):
 
     __slots__ = ()
 
-    def ready(self, ring: int, after: int, limit: int, now: int) -> list[BookRow]:
-        """Return ready books after a ticket, in ring order."""
-        return self.ready_soon(ring, after, limit, now)()
-
-    def ready_soon(self, ring: int, after: int, limit: int, now: int) -> Callable[[], list[BookRow]]:
-        """Request ready books after a ticket."""
+    def ready(self, ring: int, after: int, limit: int, now: int) -> Callable[[], list[BookRow]]:
+        """Request ready books after a ticket, in ring order."""
         rows = self.unit.soon("ready_books", ring=ring, after=after, limit=limit, now=now)
         return lambda: [BookRow(*row) for row in rows()]
 

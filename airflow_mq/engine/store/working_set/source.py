@@ -69,13 +69,13 @@ class Source:
     def stretch(self, after: int, limit: int, now: int, start: int) -> Stretch:
         """Return ready books behind a ticket and, if few ids are left, newcomers from an id on: in one round trip."""
         unit, ring = self.unit, self.ring_id
-        books = unit.books.ready_soon(ring, after, limit, now)
-        news = unit.inbox.unready_soon(ring, start, POSTED) if self.last_id < start + FEW_ROWS else None
+        books = unit.books.ready(ring, after, limit, now)
+        news = unit.inbox.unready_from(ring, start, POSTED) if self.last_id < start + FEW_ROWS else None
         return Stretch(books(), start, None if news is None else news())
 
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books in the ring's order, behind a ticket."""
-        return self.unit.books.ready(self.ring_id, after, limit, now)
+        return self.unit.books.ready(self.ring_id, after, limit, now)()
 
     def serviceable(
         self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
@@ -97,7 +97,7 @@ class Source:
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        return self.unit.inbox.unready_from(self.ring_id, start, below)
+        return self.unit.inbox.unready_from(self.ring_id, start, below)()
 
     def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows, with their first one, except known ones."""
