@@ -66,7 +66,6 @@ class PostgresUnit(Unit):
     """One transaction on PostgreSQL."""
 
     draws_ids = False
-    pipelines = True
     store: PostgresStore
 
     def __init__(self, store: PostgresStore, connection: Connection) -> None:

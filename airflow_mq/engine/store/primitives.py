@@ -18,8 +18,6 @@ class Primitives(ABC):
 
     #: Whether an INSERT takes ids that were drawn before; other databases draw them in the statement.
     draws_ids: ClassVar[bool]
-    #: Whether statements that do not wait for each other's answers take one round trip.
-    pipelines: ClassVar[bool]
 
     @abstractmethod
     def rows(self, statement: str, **values: object) -> list[Any]:

@@ -54,7 +54,6 @@ class SqliteUnit(Unit):
     """One transaction on a SQLite file."""
 
     draws_ids = True
-    pipelines = False
 
     def __init__(
         self, store: SqliteStore, connection: sqlite3.Connection, gate: AbstractContextManager[object] = GATE
