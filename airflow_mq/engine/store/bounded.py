@@ -50,7 +50,13 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for an answer of the server; raise `NoReply` when it is late."""
         try:
-            return super().wait(self._bounded(gen), *arguments, **options)
+            state = next(gen)
+        except StopIteration as done:
+            # Nothing was sent.
+            result: RV = done.value
+            return result
+        try:
+            return super().wait(self._bounded(gen, state), *arguments, **options)
         except NoReply:
             self._give_up()
             raise
@@ -62,10 +68,9 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
                 self._give_up()
             raise
 
-    def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+    def _bounded(self, gen: PQGen[RV], state: Any) -> Generator[Any, Any, RV]:
         until, overdue = min(time.monotonic() + self.patience, _until.get()), False
         try:
-            state = next(gen)
             while True:
                 ready = yield state
                 if (now := time.monotonic()) > until:
