@@ -33,11 +33,11 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_803),
+    "lines of rules": Budget(6_810),
     "lines of store": Budget(9_100),
     "lines of queue": Budget(11_290),
     "lines of the engine": Budget(27_150, 19_500),
-    "lines of the command line": Budget(5_791),
+    "lines of the command line": Budget(5_800),
     "lines of the package": Budget(49_450, 38_000),
     "lines of SQL without migrations": Budget(2_140, 1_700),
     "named statements": Budget(195, 140),
@@ -45,7 +45,7 @@ BUDGETS = {
     "statements that write the inbox": Budget(5, 4),
     "row types of the store": Budget(50, 30),
     "numeric constants of modules": Budget(192, 150),
-    "longest function": Budget(63),
+    "longest function": Budget(80),
     "calls of enqueue_message": Budget(42, 22),
     "files of enqueue_message": Budget(13, 6),
     "calls of plan_settle": Budget(1_030, 770),
