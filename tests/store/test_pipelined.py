@@ -142,6 +142,8 @@ def test_statements_that_an_error_kept_from_being_prepared_are_prepared_later(co
     connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
     with pytest.raises(psycopg.errors.DivisionByZero):
         connection.rows(ONE, {"n": 1})
+    # Within a transaction, nothing can be run again.
+    connection.run(b"BEGIN")
     for n in range(2 * postgres.PREPARE_AFTER):
         assert connection.rows(ONE, {"n": n}) == [(n,)]
     assert prepared(connection) > 0

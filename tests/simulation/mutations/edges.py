@@ -179,9 +179,20 @@ EDGES: Sequence[Mutation] = (
         test="tests/concurrency/test_long_transactions.py::test_rows_ahead_of_the_floor_are_forgotten_once_deleted",
     ),
     bug(
-        "requests that were not sent stay behind an error", "engine/store/direct.py",
+        "requests that were not sent stay behind an error", "engine/store/pipelined.py",
         '        """Drop the statements that were requested and not sent."""\n        self._unsent = []',
         '        """Drop the statements that were requested and not sent."""',
         test="tests/concurrency/test_settings.py::test_a_failed_read_leaves_no_request_behind",
+    ),
+    bug(
+        "error of a pipeline hidden by those that follow from it", "engine/store/pipelined.py",
+        "first = first or error", "first = error",
+        test="tests/store/test_pipelined.py::test_the_error_of_a_statement_in_a_pipeline_is_raised_whatever_follows",
+    ),
+    bug(
+        "statement used that an error kept from being prepared", "engine/store/pipelined.py",
+        "            self._conn._prepared.clear()\n            raise first", "            raise first",
+        test="tests/store/test_pipelined.py::"
+        "test_statements_that_an_error_kept_from_being_prepared_are_prepared_later",
     ),
 )  # fmt: skip
