@@ -204,27 +204,6 @@ def _forecast_fields(block: ForecastBlock) -> dict[str, object]:
     return {"block": value.pop("number"), **value}
 
 
-@command(example="$ block class-archive")
-def class_archive(session: Session, args: Namespace) -> None:
-    """Create an archive of Spark's classes, so that Spark jobs on this machine start sooner.
-
-    Without the search for Spark's classes, a job of seconds takes about a quarter less time. The archive, about
-    150 MB in your cache, is created once for this Java and this Spark. Each job with the master local[*] uses it. To
-    undo it, remove the file.
-    """
-    from ..spark.local import archive_path, make_archive
-
-    path = archive_path()
-    known = path.is_file()
-    if not known:
-        session.out.remark("starting Spark twice, to see which classes it loads; this takes about a minute")
-        make_archive()
-    size = path.stat().st_size
-    session.out.value({"archive": str(path), "bytes": size, "made": not known})
-    session.out.remark(f"{'found' if known else 'made'} {path} ({size / 2**20:,.0f} MiB)")
-    session.out.remark("jobs with the master local[*] use it from now on; for another Java or Spark make another one")
-
-
 def block_fields(block: Block, now: datetime) -> dict[str, object]:
     """Return a block as JSON shows it."""
     return record(block, overdue=block.state_at(now) == "overdue")
@@ -233,6 +212,6 @@ def block_fields(block: Block, now: datetime) -> dict[str, object]:
 BLOCK = Group(
     "block",
     "list and release blocks, and predict the next ones",
-    (list_blocks, show, release, dry_run, forecast, class_archive),
+    (list_blocks, show, release, dry_run, forecast),
     example="$ block list --state planned\n$ block dry-run",
 )

@@ -25,7 +25,7 @@ from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.spark import job
 from airflow_mq.spark.java import java_home, spark_environment
-from airflow_mq.spark.local import QUICK_JAVA, local_conf, make_archive
+from airflow_mq.spark.local import local_conf
 from airflow_mq.spark.store_side import run_in_place
 from lab.benchmarks.stats import Sample
 from tests.spark.connecting import bound, connect_server
@@ -147,7 +147,7 @@ def measure(ways: dict[str, Way], turns: int, folder: Path) -> dict[str, list[Ru
     return found
 
 
-def table(found: dict[str, list[Run]], turns: int, made: float) -> str:
+def table(found: dict[str, list[Run]], turns: int) -> str:
     """The report."""
     lines = [
         "## Where the seconds of a small block go",
@@ -164,8 +164,7 @@ def table(found: dict[str, list[Run]], turns: int, made: float) -> str:
         parts = [mid.began, mid.there, mid.tried - mid.there, mid.total - mid.began - mid.tried]
         shown = [f"{part:.1f}" if mid.tried else "" for part in parts]
         lines.append(f"| {name} | {mid.total:.1f} | {' | '.join(shown)} |")
-    lines += ["", f"Making the archive of classes, once: {made:.0f} s.", ""]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n\n"
 
 
 def startup(turns: int, folder: Path) -> tuple[str, list[Sample]]:
@@ -173,19 +172,11 @@ def startup(turns: int, folder: Path) -> tuple[str, list[Sample]]:
     os.environ["XDG_CACHE_HOME"] = str(folder)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.environ["JAVA_HOME"] = str(java_home())
-    quick = local_conf()
-    assert set(QUICK_JAVA) <= set(quick["spark.driver.extraJavaOptions"].split())
-    begun = time.monotonic()
-    make_archive()
-    made = time.monotonic() - begun
-    full, shared = local_conf(small=False), local_conf()
     with connect_server(folder, small=False) as port:
         ways = {
             "plain, a job for each of two processors": submit({}, ("first", "second")),
             "plain, a shared job": submit({}),
-            "C1 and serial collector": submit(quick),
-            "archive of classes": submit(full),
-            "archive, C1 and serial collector (the default, `local_conf`)": submit(shared),
+            "C1 and serial collector (the default, `local_conf`)": submit(local_conf()),
             "warm Spark Connect server": remote(port),
             "in place, without Spark": in_place,
         }
@@ -195,4 +186,4 @@ def startup(turns: int, folder: Path) -> tuple[str, list[Sample]]:
         for name, runs in found.items()
         for run in runs
     ]
-    return table(found, turns, made), samples
+    return table(found, turns), samples

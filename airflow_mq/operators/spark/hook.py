@@ -52,8 +52,7 @@ class MessageSparkHook(SparkSubmitHook):
         if self.master.startswith("local"):
             from airflow_mq.spark.local import local_conf
 
-            known = {**os.environ, **self.environment}
-            self._conf: dict[str, Any] = {**local_conf(known, small=small), **(self._conf or {})}
+            self._conf: dict[str, Any] = {**local_conf(small=small), **(self._conf or {})}
 
     @property
     def master(self) -> str:

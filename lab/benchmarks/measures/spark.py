@@ -13,7 +13,7 @@ from lab.benchmarks.stats import Sample, pick, values
 
 SAMPLES = Path(__file__).resolve().parents[1] / "report" / "spark.json"
 #: Largest number of seconds of a warm start.
-STARTS = {"warm Spark Connect server": 3.0, "archive, C1 and serial collector (the default, `local_conf`)": 5.0}
+STARTS = {"warm Spark Connect server": 3.0, "C1 and serial collector (the default, `local_conf`)": 5.0}
 
 
 def spark(lab: Lab, contenders: list[Contender]) -> None:
