@@ -422,7 +422,7 @@ def test_settling_a_processed_block_reads_no_payloads(
     fetched: list[object] = []
     heaps = Inbox.heaps
 
-    def counted(self: Inbox, ring: int, wanted: RowIds) -> Callable[[], list[HeapRow]]:
+    def counted(self: Inbox, ring: int, wanted: RowIds) -> list[HeapRow]:
         fetched.append(wanted)
         return heaps(self, ring, wanted)
 

@@ -35,7 +35,7 @@ def test_rows_that_are_wanted_are_read_and_no_others(queue: MessageQueue, step: 
     with queue.store.reading() as unit:
         ids = ids_of(unit, queue)[::step]
         wanted = {"acme": ids, "globex": ids_of(unit, queue, "globex")[:1]}
-        heaps = {row[0]: bytes(row[-1]) for row in unit.inbox.heaps(ring, wanted)()}
+        heaps = {row[0]: bytes(row[-1]) for row in unit.inbox.heaps(ring, wanted)}
         assert heaps == {
             **{row_id: b"%d" % (at * step) for at, row_id in enumerate(ids)},
             wanted["globex"][0]: b"of another queue",

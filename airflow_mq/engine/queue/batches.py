@@ -76,10 +76,8 @@ def _batches_of(
     loader = working_set.loader.payloads
     ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
     undivided = [packed and _is_packed(page) for _, page, _ in wanted]
-    heaps_of = loader.heaps_between(list(compress(ranges, undivided)))
-    add_payloads = loader.fetch_between(list(compress(ranges, map(not_, undivided))))
-    heaps = heaps_of()
-    add_payloads()
+    heaps = loader.heaps_between(list(compress(ranges, undivided)))
+    loader.fetch_between(list(compress(ranges, map(not_, undivided))))
     headers, found = loader.headers_of(ranges), []
     sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
     for (book, page, runs), texts, whole in zip(wanted, headers, undivided):

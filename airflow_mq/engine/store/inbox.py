@@ -145,8 +145,8 @@ class Inbox(Repository):
         rows = self._read_soon("inbox_between", ("origin", "first", "below"), requests, ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
-    def heaps(self, ring: int, wanted: RowIds) -> Callable[[], list[HeapRow]]:
-        """Request rows with their bytes."""
+    def heaps(self, ring: int, wanted: RowIds) -> list[HeapRow]:
+        """Return rows with their bytes."""
         return self._by_id("heaps", wanted, ring=ring)
 
     def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
@@ -158,10 +158,10 @@ class Inbox(Repository):
 
         :param with_blocks: return the first block planned after each, too
         """
-        return list(map(FactsRow._make, self._by_id("facts", wanted, ring=ring, with_blocks=with_blocks)()))
+        return list(map(FactsRow._make, self._by_id("facts", wanted, ring=ring, with_blocks=with_blocks)))
 
-    def _by_id(self, statement: str, wanted: RowIds, **values: object) -> Callable[[], list[Any]]:
-        """Request rows by id: a range of ids of each queue of which many are wanted.
+    def _by_id(self, statement: str, wanted: RowIds, **values: object) -> list[Any]:
+        """Return rows by id: read by a range of ids of each queue of which many are wanted.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
         """
@@ -171,19 +171,17 @@ class Inbox(Repository):
                 ranges.append(RowRange(origin, own[0], own[-1], len(own)))
             else:
                 ranges += [RowRange(origin, id_, id_, 1) for id_ in own]
-        rows = self._read_soon(statement, RowRange._fields, ranges, **values)
-
-        def found() -> list[Any]:
-            near, ids = rows(), list(chain.from_iterable(wanted.values()))
-            if [row[0] for row in near] == ids:
-                return near
-            missing = set(ids)
-            near = [row for row in near if row[0] in missing]
-            missing.difference_update(row[0] for row in near)
-            left = [(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
-            return near + self._read(statement, RowRange._fields, left, **values)
-
-        return found
+        rows, ids = (
+            self._read(statement, RowRange._fields, ranges, **values),
+            list(chain.from_iterable(wanted.values())),
+        )
+        if [row[0] for row in rows] == ids:
+            return rows
+        missing = set(ids)
+        found = [row for row in rows if row[0] in missing]
+        missing.difference_update(row[0] for row in found)
+        left = [(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
+        return found + self._read(statement, RowRange._fields, left, **values)
 
     def arrivals(self, ring: int, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""

@@ -6,7 +6,7 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import starmap
 from typing import Any, TypeAlias
@@ -351,13 +351,11 @@ class Overlay(Source):
             found += own[: limit - counts.get(origin, 0)]
         return found
 
-    def heaps(self, wanted: RowIds) -> Callable[[], list[HeapRow]]:
+    def heaps(self, wanted: RowIds) -> list[HeapRow]:
         own = self._payloads
         found = super().heaps({origin: [id_ for id_ in ids if id_ not in own] for origin, ids in wanted.items()})
-        sent = [
-            (id_, None, b"", len(own[id_]), 1, b"", own[id_]) for ids in wanted.values() for id_ in ids if id_ in own
-        ]
-        return lambda: found() + sent
+        sent = (id_ for ids in wanted.values() for id_ in ids if id_ in own)
+        return found + [(id_, None, b"", len(own[id_]), 1, b"", own[id_]) for id_ in sent]
 
     def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
         count, due = super().delayed_of(name, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, cast
 
@@ -60,33 +60,25 @@ class PayloadLoader:
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
         row_id, place = page.row_id_of(item), page.place_of(item)
-        self._request({origin: [row_id]})()
+        self._read({origin: [row_id]})
         (payload,) = self._stretches(origin, Slices([row_id], [place], [1]))
         return Reference.read(payload) if page.note(item).blob else payload
 
     def fetch(self, pages: Iterable[tuple[str, Page]]) -> None:
         """Complete the payloads of many pages at once."""
-        self._complete([(origin, page, None) for origin, page in pages])()
+        self._complete([(origin, page, None) for origin, page in pages])
 
-    def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], None]:
-        """Request the payloads of ranges of many pages, without the rows before and behind them; return what adds them.
-
-        Ranges of the same pages that were requested before are to be added before.
-        """
+    def fetch_between(self, wanted: Sequence[tuple[str, Page, range]]) -> None:
+        """Complete the payloads of ranges of many pages, without the rows before and behind them."""
         for _, page, items in wanted:
             _skip_gone(page, items.start)
-        return self._complete([(origin, page, items.stop) for origin, page, items in wanted])
+        self._complete([(origin, page, items.stop) for origin, page, items in wanted])
 
-    def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> Callable[[], None]:
-        """Request the messages of many pages before an item of each, or all; return what adds them."""
-        keep = self._request(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted))
-
-        def add() -> None:
-            keep()
-            for origin, page, stop in wanted:
-                self._resolve(origin, page, _unresolved(page, stop))
-
-        return add
+    def _complete(self, wanted: Sequence[tuple[str, Page, int | None]]) -> None:
+        """Read the messages of many pages before an item of each, or all."""
+        self._read(_rows_of((origin, _unresolved(page, stop)) for origin, page, stop in wanted))
+        for origin, page, stop in wanted:
+            self._resolve(origin, page, _unresolved(page, stop))
 
     def _resolve(self, origin: str, page: Page, parts: Slices) -> None:
         """Append the payloads of the next stretches of a page; their rows are in the cache."""
@@ -115,7 +107,7 @@ class PayloadLoader:
                 messages, size, left = messages - items, size - bytes_, left - bytes_
         self._fetches.update(name for name, own in wanted.items() if own.difference(self.cache.payloads))
         self.budget.double()
-        self._request(wanted)()
+        self._read(wanted)
 
     def _first_rows(self, origin: str) -> Iterator[tuple[int, int, int]]:
         """Yield the rows that a visit to this queue begins with, as far as they are known: id, messages, bytes."""
@@ -131,26 +123,19 @@ class PayloadLoader:
         for row in inbox.rows if inbox else ():
             yield row.id, row.items, row.size
 
-    def _request(self, wanted: Mapping[str, Iterable[int]]) -> Callable[[], None]:
-        """Request the rows that are not in the cache, and return what puts them there."""
+    def _read(self, wanted: Mapping[str, Iterable[int]]) -> None:
+        """Read the rows that are not in the cache."""
         cached = self.cache.payloads
         missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
-        found = self.source.heaps(missing)
-        return lambda: self.cache.keep_heaps(found())
+        self.cache.keep_heaps(self.source.heaps(missing))
 
-    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> Callable[[], dict[int, Heap]]:
-        """Request the rows of ranges of many pages, by id, their messages undivided; keep the rows' facts only."""
+    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> dict[int, Heap]:
+        """Return the rows of ranges of many pages, by id, their messages undivided; keep the rows' facts only."""
         parts = [(origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted]
-        requested = self.source.heaps({origin: sorted(own) for origin, own in _rows_of(parts).items()})
-
-        def undivided() -> dict[int, Heap]:
-            found: dict[int, Heap] = {}
-            for id_, sent_at, attributes, size, items, lengths, heap in requested():
-                found[id_] = Heap(heap, size, items, lengths)
-                self.cache.keep_facts(id_, sent_at, attributes)
-            return found
-
-        return undivided
+        rows = self.source.heaps({origin: sorted(own) for origin, own in _rows_of(parts).items()})
+        for id_, sent_at, attributes, *_ in rows:
+            self.cache.keep_facts(id_, sent_at, attributes)
+        return {id_: Heap(heap, size, items, lengths) for id_, _, _, size, items, lengths, heap in rows}
 
     def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
         """Return the messages of stretches of rows in the cache."""

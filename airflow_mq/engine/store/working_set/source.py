@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...rules.changes import POSTED
@@ -169,12 +168,9 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: RowIds) -> Callable[[], list[HeapRow]]:
-        """Request rows with their bytes."""
-        return partial(self._heaps_of, wanted, self.unit.inbox.heaps(self.ring_id, wanted))
-
-    def _heaps_of(self, wanted: RowIds, requested: Callable[[], list[HeapRow]]) -> list[HeapRow]:
-        rows = requested()
+    def heaps(self, wanted: RowIds) -> list[HeapRow]:
+        """Return rows with their bytes."""
+        rows = self.unit.inbox.heaps(self.ring_id, wanted)
         if len(rows) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
             found = {row[0] for row in rows}
