@@ -313,7 +313,6 @@ class RingLoader:
         """Let origins that are not ready and have inbox rows enter their ring; return their tickets."""
         working_set, found = self.working_set, []
         fresh = [(id_, origin) for id_, origin in rows if origin not in working_set.circle(origin)]
-        self.books.load(origin for _, origin in fresh)
         self.inboxes.look_at(origin for _, origin in fresh)
         for id_, origin in fresh:
             book, ring = working_set.book(origin), working_set.circle(origin)
