@@ -26,10 +26,7 @@ SEND = {"postgresql": "insert_inbox_row", "sqlite": "begin fresh_ids insert_inbo
 SEND_ROWS = {"postgresql": "copy_inbox_rows", "sqlite": SEND["sqlite"]}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
 #: PostgreSQL gets reads that are likely to follow together with the first one, and counts a round in one statement.
-WALK = {
-    "postgresql": "ready_books news_by_id guaranteed",
-    "sqlite": "guaranteed ready_books news_by_id",
-}
+WALK = "ready_books news_by_id guaranteed"
 ROUND = {"postgresql": "insert_round", "sqlite": "fresh_ids next_block insert_ledger"}
 LOOK = {"postgresql": "begin ring_by_name {} commit committed", "sqlite": "ring_by_name {}"}
 REPORT = {"postgresql": "now report", "sqlite": "now fresh_ids report"}
@@ -89,7 +86,7 @@ def test_a_send(queue: MessageQueue, kind: str) -> None:
 def test_a_service(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
     assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
-        HOLD[kind], "take_lease commit committed", WALK[kind], "books inbox_rows", "news_by_id",
+        HOLD[kind], "take_lease commit committed", WALK, "books inbox_rows", "news_by_id",
         HOLD[kind], "delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
         "save_state", ROUND[kind], "drop_lease commit committed",
     ])  # fmt: skip
@@ -148,7 +145,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     block = queue.blocks.plan()
     queue.blocks.release(block)
     assert statements(queue, queue.blocks.plan) == " ".join([
-        "now dead_blocks", HOLD[kind], WALK[kind], "pages inbox_heads news_by_id",
+        "now dead_blocks", HOLD[kind], WALK, "pages inbox_heads news_by_id",
         "fresh_ids next_block insert_block insert_claim insert_ledger fresh_ids inbox_between save_book save_state commit committed",
     ])  # fmt: skip
     block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)

@@ -141,9 +141,10 @@ class Books(Repository):
         """Return the first ready books, in ring order."""
         return [LineRow(*row) for row in self.unit.rows("line", ring=ring, limit=limit)]
 
-    def guaranteed(self, ring: int) -> list[str]:
-        """Return origins with a guaranteed least, those with a ready book first."""
-        return [origin for (origin,) in self.unit.rows("guaranteed", ring=ring)]
+    def guaranteed(self, ring: int) -> Callable[[], list[str]]:
+        """Request the origins with a guaranteed least, those with a ready book first."""
+        rows = self.unit.soon("guaranteed", ring=ring)
+        return lambda: [origin for (origin,) in rows()]
 
     def totals(self, ring: int, limit: int, *, oldest: bool) -> list[TotalsRow]:
         """Return the deepest or oldest queues, each with the totals of the ring."""

@@ -240,8 +240,8 @@ class Overlay(Source):
         found += [row for row in known if after < row[0] < before]
         return sorted(found, reverse=True)[:limit]
 
-    def stretch(self, after: int, limit: int, now: int, start: int) -> Stretch:
-        return Stretch(self.ready_books(after, limit, now), start, None)
+    def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
+        return Stretch(self.ready_books(after, limit, now), start, None, self.guaranteed() if is_first else ())
 
     def serviceable(
         self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -72,6 +72,8 @@ class RingLoader:
         self.places = {False: state.look_place, True: state.high_place}
         #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
         self._least_passed: int | None = None
+        #: The first stretch, until its turn comes.
+        self._first: Stretch | None = None
         #: The stretch that this step read, with newcomers that it did not look at yet.
         self._stretch: Stretch | None = None
         #: Names of the skipped books that keep their places, by reason; None if the walk visits every book.
@@ -162,6 +164,18 @@ class RingLoader:
         """Return whether origins that are not ready have inbox rows that no look came to."""
         return bool(self._next.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
 
+    def guaranteed(self) -> Sequence[str]:
+        """Return the origins with a guaranteed least, ready ones first; the first stretch comes with them."""
+        if self.working_set.config.paths or self.working_set.config.high:
+            # Groups need the whole line, and high books come before the first stretch.
+            return self.source.guaranteed()
+        self._first = self._read_stretch(is_first=True)
+        return self._first.guaranteed
+
+    def _read_stretch(self, *, is_first: bool = False) -> Stretch:
+        now = self.working_set.now
+        return self.source.stretch(self._ticket_cursor, books.RING_SLICE, now, self.look_cursor, is_first=is_first)
+
     def keep_skipped(self) -> None:
         """Let skipped books keep their places, except the first few."""
         self._kept, self._look = defaultdict(list), books.RING_SLICE
@@ -178,8 +192,7 @@ class RingLoader:
 
     def _fetch_all(self) -> None:
         takes = self.working_set.takes
-        now = self.working_set.now
-        self._stretch = self.source.stretch(self._ticket_cursor, books.RING_SLICE, now, self.look_cursor)
+        self._stretch, self._first = self._first or self._read_stretch(), None
         rows = self._stretch.books
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
         if len(mine) < len(rows) and self._least_passed is None:

@@ -47,6 +47,8 @@ class Stretch(NamedTuple):
     #: An id, and the origins that are not ready and have inbox rows from there on; None if there may be many.
     start: int
     news: list[FirstRow] | None
+    #: With the first stretch: origins with a guaranteed least, ready ones first.
+    guaranteed: Sequence[str] = ()
 
 
 class Source:
@@ -65,12 +67,13 @@ class Source:
 
     # Books and the ring.
 
-    def stretch(self, after: int, limit: int, now: int, start: int) -> Stretch:
+    def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
         """Return ready books behind a ticket and, if few ids are left, newcomers from an id on: in one round trip."""
         unit, ring = self.unit, self.ring_id
         books = unit.books.ready(ring, after, limit, now)
         news = unit.inbox.unready_from(ring, start, POSTED) if self.last_id < start + FEW_ROWS else None
-        return Stretch(books(), start, None if news is None else news())
+        guaranteed = unit.books.guaranteed(ring) if is_first else list
+        return Stretch(books(), start, None if news is None else news(), guaranteed())
 
     def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
         """Return ready books in the ring's order, behind a ticket."""
@@ -92,7 +95,7 @@ class Source:
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
-        return self.unit.books.guaranteed(self.ring_id)
+        return self.unit.books.guaranteed(self.ring_id)()
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
