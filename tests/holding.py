@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_mq.engine.queue.holding import SERVICE_LEASE, holder_name
+from airflow_mq.engine.queue.holding import RING_LEASE, holder_name
 from airflow_mq.engine.queue.session import RingSession
 
 
 def take_lease(session: RingSession, token: bytes) -> None:
     """Hold the ring as a service does, without a thread that renews the lease."""
     with session.hold.locked() as (unit, locked):
-        until = locked.now + int(SERVICE_LEASE * 1_000_000)
+        until = locked.now + int(RING_LEASE * 1_000_000)
         unit.rings.take_lease(session.ring_id, token, until, holder_name("serviced", session.actor))
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import psutil
 import psycopg
 
-from airflow_mq.engine.queue.holding import SERVICE_LEASE
+from airflow_mq.engine.queue.holding import RING_LEASE
 
 from .clocks import can_skew, skew
 from .database import DATABASE
@@ -111,7 +111,7 @@ class StoppedService(Scenario):
                     break
                 self.fleet.send_signal(("service",), signal.SIGCONT)
                 time.sleep(random.uniform(0, 0.05))
-            time.sleep(SERVICE_LEASE + 3)
+            time.sleep(RING_LEASE + 3)
             self.fleet.send_signal(("service",), signal.SIGCONT)
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import psutil
 
-from airflow_mq.engine.queue.holding import SERVICE_LEASE
+from airflow_mq.engine.queue.holding import RING_LEASE
 from lab.chaos.fleet import Fleet
 from lab.chaos.journal import read_journals
 from lab.chaos.verdict import Fault, Verdict, judge, recovery
@@ -83,7 +83,7 @@ class Scenario:
 
     def judged(self, stuck: int) -> list[Verdict]:
         # A killed service in place keeps the ring for its lease.
-        time.sleep(SERVICE_LEASE if self.fleet.deaths else 0.5)
+        time.sleep(RING_LEASE if self.fleet.deaths else 0.5)
         verdict = judge(self.journals, uri_of(self.folder), self.faults, stuck)
         strange = [name for name in verdict.errors if name.rpartition(" ")[2] not in EXPECTED | self.errors]
         verdict.findings += len(strange)
@@ -97,7 +97,7 @@ class Scenario:
             entries = read_journals(self.journals)
             return {entry.text("of") for entry in entries} >= PROGRESS and recovery(entries, faults) is not None
 
-        eventually(is_recovered, 4 * SERVICE_LEASE)
+        eventually(is_recovered, 4 * RING_LEASE)
 
     @contextmanager
     def fault(self) -> Iterator[None]:
@@ -134,7 +134,7 @@ class PowerLoss(Scenario):
             with recorded(self.environment):
                 self.load()
             # The lease of a service in place that lost its power ends meanwhile.
-            time.sleep(SERVICE_LEASE)
+            time.sleep(RING_LEASE)
             changes = list(self.recorder.changes())
             count = min(self.images_each, self.runs - len(verdicts))
             for moment in images(self.folder, changes, self.draw, count, self.lies):

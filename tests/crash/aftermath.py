@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from airflow_mq import Done, MessageQueue
-from airflow_mq.engine.queue.holding import SERVICE_LEASE
+from airflow_mq.engine.queue.holding import RING_LEASE
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
@@ -33,7 +33,7 @@ def child_of(payload: bytes) -> bytes:
 def finish(queue: MessageQueue) -> None:
     """Recover as an operator would, and service all remaining messages."""
     # A caller that waits for a dead holder of the ring gets Busy long before the dead lease expires.
-    assert queue.session.busy_timeout < SERVICE_LEASE / 2
+    assert queue.session.busy_timeout < RING_LEASE / 2
     for block in queue.blocks.list("planned"):
         queue.blocks.release(block)
     for paused in queue.admin.paused():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Done, LinearWeigher, Message, MessageQueue, Weight, Yield
+from airflow_mq import Delivery, Done, LinearWeigher, Message, MessageQueue, Weight, Yield
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidMessage
 from tests.queue.conftest import Maker
 
@@ -106,3 +106,23 @@ def test_block_reads_only_headers_within_its_limit(make_queue: Maker) -> None:
         tracemalloc.stop()
     assert read == [16_000] * 3
     assert peak < 12 << 20
+
+
+def test_headers_of_a_message_replace_those_of_the_call(queue: MessageQueue) -> None:
+    """In a call of a sender and in one of a processor."""
+
+    def send() -> None:
+        queue.enqueue_messages("out", [b"1", Message(b"2", headers={"own": "b"})], headers={"call": "a"})
+
+    def process(delivery: Delivery) -> None:
+        if delivery.origin == "acme":
+            send()
+        else:
+            seen.append(dict(delivery.headers))
+
+    seen: list[dict[str, str]] = []
+    send()
+    queue.enqueue_message("acme", b"x")
+    queue.service_queues(process, limit=Weight(1_000, 1_000))
+    queue.service_queues(process, limit=Weight(1_000, 1_000))
+    assert seen == [{"call": "a"}, {"own": "b"}] * 2

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from random import Random
 
 import pytest
 
 from airflow_mq import Block, Costs, LinearWeigher, MessageQueue, Weight
 from airflow_mq.engine.rules.fairness import Fairness
+from airflow_mq.engine.store.rows import settings_of
 from airflow_mq.engine.store.working_set import books
 from airflow_mq.engine.store.working_set import ring as ring_loader
 from tests.queue.conftest import Maker, serve
@@ -247,3 +249,37 @@ def test_no_queue_is_lost_whatever_ends_its_obstacle(
         serve(queue)
     assert sum(footprint.count for _, footprint in queue.footprints()) == 0
     assert sum(1 for event in queue.inspect.events() if event.name == "Processed") == sent
+
+
+@pytest.mark.parametrize(("ordered", "any_order"), [(True, False), (False, False), (False, True)])
+def test_both_judges_name_the_same_obstacle(make_queue: Maker, ordered: bool, any_order: bool) -> None:
+    """`BookRow.obstacle` judges loaded books, and a statement those that are not loaded."""
+    queue = make_queue(ordered=ordered, service_weight=Weight(1_000, 1 << 20), weigher=UNIT)
+    cases = list(product(("paused", ""), ("claimed", ""), ("waits", ""), (None, True, False)))
+    names = {f"q{number:02}": case for number, case in enumerate(cases)}
+    queue.enqueue_messages([(name, b"x") for name in names])
+    queue.blocks.release(queue.blocks.plan())
+    assert queue.blocks.plan(origins=[name for name, case in names.items() if case[1]])
+    with queue.store.reading() as unit:
+        now = unit.now()
+    for name, (paused, _, waits, own) in names.items():
+        queue.admin.set_origin(name, ordered=own)
+        if paused:
+            queue.admin.pause(name)
+        if waits:
+            with queue.store.writing() as unit:
+                unit.connection.execute(  # type: ignore[attr-defined]
+                    f"UPDATE {queue.store.prefix}book SET wake_at = {now + 10**9} WHERE origin = '{name}'"
+                )
+    with queue.store.reading() as unit:
+        rows = unit.books.ready(queue.session.ring_id, 0, 100, now)()
+        found = unit.books.serviceable(queue.session.ring_id, 0, 100, 100, now, ordered=ordered, any_order=any_order)
+    by_statement = {name: obstacle for obstacle, skipped in found.skipped.items() for name in skipped}
+    by_statement |= {name: "" for _, name in found.turns}
+    by_row = {}
+    for row in rows:
+        own = settings_of(row.settings).ordered
+        by_row[row.origin] = row.obstacle(now, ordered=any_order or (ordered if own is None else own))
+    assert by_row == by_statement
+    assert set(by_row) == set(names), "all queues are ready"
+    assert set(by_row.values()) == {"paused", "in flight", "backoff", ""}

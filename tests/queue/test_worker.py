@@ -122,7 +122,7 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
 
 
 def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "SERVICE_LEASE", 0.15)
+    monkeypatch.setattr(holding, "RING_LEASE", 0.15)
     monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
     started, renewed = [], []
     start, renew = Ticker.start, Rings.renew_lease

@@ -230,7 +230,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_posted": {
         "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
-    "save_branch": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
+    "save_group": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "look_place": 0, "high_place": 0, "debt": 0, "marks": "[]"},
     "next_block": {"id": LATE},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},

@@ -54,7 +54,7 @@ def test_threads_that_ended_leave_no_connection(queue: MessageQueue) -> None:
 def test_the_thread_that_renews_a_lease_leaves_no_connection(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "SERVICE_LEASE", 0.03)
+    monkeypatch.setattr(holding, "RING_LEASE", 0.03)
     seen: list[int] = []
 
     def slowly(delivery: object) -> None:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_mq.service")
 
-#: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews the lease.
-SERVICE_LEASE = 30.0
+#: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews the lease. Leases of
+#: blocks and of single messages are others.
+RING_LEASE = 30.0
 #: Seconds after the last mark of another process for which no lease is kept from call to call.
 SHARED = 1.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.05
@@ -115,7 +116,7 @@ class Hold:
         give_up = time.monotonic() + (self.session.busy_timeout if patience is None else patience)
         pause, left, applied = _FIRST_WAIT, patience, applies or token is not None
         if token is not None and patience is None:
-            left = max(SERVICE_LEASE, self.session.busy_timeout)
+            left = max(RING_LEASE, self.session.busy_timeout)
         while True:
             with self._locked_row(token, left, wait=wait) as ring:
                 if ring is None or (ring.holder is not None and records):
@@ -233,7 +234,7 @@ class Lease:
                 raise
             self.token, self.ring = token, locked._replace(state=locked.state._replace(lease_token=token))
             if self._renewal is None:
-                self._renewal = Ticker(self._renew, SERVICE_LEASE / 3, "airflow_mq lease")
+                self._renewal = Ticker(self._renew, _renews_after(), "airflow_mq lease")
                 self._renewal.start()
         return self.ring
 
@@ -259,9 +260,9 @@ class Lease:
                 raise self._lost() from None
 
     def extend(self, unit: Unit, locked: Locked) -> None:
-        """Extend the lease, in a transaction of it, if a third of it is over."""
+        """Extend the lease, in a transaction of it, if it is time to."""
         until, token = _lease_end(locked.now), locked.state.lease_token
-        if token and until - locked.state.lease_until >= SERVICE_LEASE * 1_000_000 / 3:
+        if token and until - locked.state.lease_until >= _renews_after() * 1_000_000:
             unit.rings.renew_lease(self.ring_id, token, until)
 
     def end_call(self, unit: Unit, ring: Locked, *, needed: bool) -> None:
@@ -328,7 +329,12 @@ class Lease:
                     unit.rings.renew_lease(self.ring_id, token, _lease_end(unit.now()))
             except Exception:
                 log.exception("the hold on ring %r could not be renewed; trying again", self.session.ring)
-        return SERVICE_LEASE / 3
+        return _renews_after()
+
+
+def _renews_after() -> float:
+    """Return the seconds after which a lease of a ring is renewed. Tests shorten the lease, so this is no constant."""
+    return RING_LEASE / 3
 
 
 def meets_apart(config: RingConfig) -> bool:
@@ -337,7 +343,7 @@ def meets_apart(config: RingConfig) -> bool:
 
 
 def _lease_end(now: int) -> int:
-    return now + int(SERVICE_LEASE * 1_000_000)
+    return now + int(RING_LEASE * 1_000_000)
 
 
 def holder_name(what: str, actor: str) -> str:

@@ -240,7 +240,8 @@ def parts_of(limit: Weight) -> Callable[[Weight], int]:
     return parts
 
 
-#: Reasons of a block to stop at a queue that would have taken more, and to skip one.
+#: Reasons of a block to stop at a queue that would have taken more, and to skip one. `BookRow.obstacle` and the
+#: statement `serviceable_books` decide for which of them a queue is skipped.
 STOPPED = ("limit", "spent")
 SKIPPED = ("paused", "in flight", "backoff")
 

@@ -61,7 +61,7 @@ class Origins(Repository):
 
     def lock_settings(self, ring: int, origin: str) -> Any:
         """Return the settings of an origin for a change in the same transaction."""
-        return self.unit.only("lock_standing", ring=ring, origin=origin)[0]
+        return self.unit.only("lock_setting", ring=ring, origin=origin)[0]
 
     def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool) -> None:
         """Write the settings of an origin."""
@@ -81,7 +81,7 @@ class Origins(Repository):
 
     def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
         """Write groups: path, deficit, change of the deficit, level, owed."""
-        self._put("save_branch", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
+        self._put("save_group", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
 
     def forget_groups(self, ring: int) -> None:
         """Delete the groups of a ring."""

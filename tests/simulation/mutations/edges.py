@@ -131,7 +131,7 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "service gives up the ring's lock before its lease ends", "engine/queue/holding.py",
-        "left = max(SERVICE_LEASE, self.session.busy_timeout)", "left = self.session.busy_timeout",
+        "left = max(RING_LEASE, self.session.busy_timeout)", "left = self.session.busy_timeout",
         test="tests/concurrency/test_ends.py::test_a_service_waits_for_the_lock_as_long_as_its_lease_lives",
     ),
     bug(

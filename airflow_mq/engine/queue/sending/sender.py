@@ -35,7 +35,7 @@ class SendOptions(TypedDict, total=False):
 
     #: The cost of each message, if the sender knows it.
     weight: Weight | None
-    #: Text sent alongside each payload.
+    #: Text sent alongside each payload without headers of its own.
     headers: Mapping[str, str] | None
     #: The messages join their queues at this time, or after this duration.
     not_before: When | None
@@ -252,14 +252,15 @@ class Sender:
         session, size = self.session, 0
         _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
         most = session.config.max_headers
-        common = check_headers(terms.headers or {}, most, traces.carrying() if session.traces else None)
+        carried = traces.carrying() if session.traces else None
+        common = check_headers(terms.headers or {}, most, carried)
         entries: list[tuple[Any, ...]] = []
         for sender, message in pairs:
             own = message if isinstance(message, Message) else Message(message)
             _refuse_for_processors(weight=own.weight, key=own.key)
             payload = check_payload(own.payload, session.config.max_message_len)
             priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
-            headers = check_headers(own.headers, most, common) if own.headers else common
+            headers = check_headers(own.headers, most, carried) if own.headers else common
             name = book_name(session.check_sender(sender), priority)
             entries.append((name, payload, headers) if headers else (name, payload))
             size += len(payload)

@@ -88,7 +88,8 @@ LIMIT :limit
 :any_order OR coalesce((({part own_settings}) ->> 'ordered')::boolean, :ordered)
 
 -- part: stretch
--- The next `limit` ready books after a ticket, or fewer up to the last of `most` that can be serviced.
+-- The next `limit` ready books after a ticket, or fewer up to the last of `most` that can be serviced. The obstacles are
+-- those of `BookRow.obstacle`; a test compares the two.
 WITH judged AS MATERIALIZED (
     SELECT o.origin, o.ticket, CASE
         WHEN {part is_paused} THEN 'paused'

@@ -21,7 +21,7 @@ ORDER BY p.origin
 -- Return groups that are paused with everything below them.
 SELECT p.origin FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
 
--- name: lock_standing
+-- name: lock_setting
 -- Return the settings of an origin, and let no other transaction change them.
 INSERT INTO {s}setting AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)
 ON CONFLICT (ring, origin) DO UPDATE SET settings = t.settings
@@ -47,7 +47,7 @@ SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring
 -- Return the groups of a ring with paths.
 SELECT g.path, g.deficit, g.level, g.owed FROM {s}origin_group g WHERE g.ring = :ring ORDER BY g.path
 
--- name: save_branch
+-- name: save_group
 -- Write groups; add to the stored deficit, which others may have charged since. Requires the ring lock.
 INSERT INTO {s}origin_group (ring, path, deficit, level, owed) VALUES (:ring, :path, :deficit, :level, :owed)
 ON CONFLICT (ring, path) DO UPDATE SET
@@ -55,7 +55,7 @@ ON CONFLICT (ring, path) DO UPDATE SET
     level = min(level, excluded.level),
     owed = excluded.owed
 
--- name: save_branch (postgres)
+-- name: save_group (postgres)
 INSERT INTO {s}origin_group AS g (ring, path, deficit, level, owed)
 SELECT :ring, w.path, w.deficit, w.level, w.owed
 FROM {each path text[], deficit bigint[], level bigint[], owed text[]}
