@@ -33,13 +33,13 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_810),
-    "lines of store": Budget(9_050),
-    "lines of queue": Budget(11_290),
-    "lines of the engine": Budget(27_150, 19_500),
+    "lines of rules": Budget(6_850),
+    "lines of store": Budget(9_090),
+    "lines of queue": Budget(11_330),
+    "lines of the engine": Budget(27_200, 19_500),
     "lines of the command line": Budget(5_800),
-    "lines of the package": Budget(49_450, 38_000),
-    "lines of SQL without migrations": Budget(2_140, 1_700),
+    "lines of the package": Budget(49_400, 38_000),
+    "lines of SQL without migrations": Budget(2_150, 1_700),
     "named statements": Budget(195, 140),
     "statements that read the inbox": Budget(24, 8),
     "statements that write the inbox": Budget(5, 4),
@@ -48,9 +48,9 @@ BUDGETS = {
     "longest function": Budget(80),
     "calls of enqueue_message": Budget(42, 22),
     "files of enqueue_message": Budget(13, 6),
-    "calls of plan_settle": Budget(1_023, 770),
+    "calls of plan_settle": Budget(1_030, 770),
     "files of plan_settle": Budget(61, 58),
-    "calls of service": Budget(692, 450),
+    "calls of service": Budget(700, 450),
     "files of service": Budget(57, 30),
 }
 
