@@ -199,7 +199,7 @@ def check_shown_ends(world: World, ends: Sequence[EndRow]) -> None:
 
 def _check_claim(working_set: StoredSet, claim: Claim, verdict: dict[str, int] | None, block: int) -> None:
     """Check the messages of a claim as readers see them; without a verdict, all are still in flight."""
-    left, decided, aside_from = 0, 0, working_set.loader.source.put_off_from
+    left, decided, aside_from = 0, 0, working_set.reading.put_off_from
     for run in claim.runs:
         page = working_set.page(claim.origin, run.page)
         for item in range(run.first, run.first + run.count):

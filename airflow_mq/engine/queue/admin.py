@@ -189,7 +189,7 @@ class Admin:
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:
                 # Messages sent before lie in pages of the old size, cut or not.
-                working_set.loader.inboxes.cut_everything()
+                working_set.loader.cut_everything()
             if config.paths != working_set.config.paths:
                 unit.rings.held_config(self.ring_id)
                 self._refuse_paused_groups(unit, working_set.now)

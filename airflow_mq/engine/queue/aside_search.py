@@ -145,7 +145,7 @@ class Search:
         wanted, found = self.wanted, list[SetAside]()
         start = after if after is not None and after.book >= first else Address(first, 0, -1)
         if wanted.reason != SWEPT:
-            shown = self.working_set.loader.source.shown_asides()
+            shown = self.working_set.reading.shown_asides()
             rows = self.unit.set_aside.after(
                 self.ring,
                 start,

@@ -54,7 +54,7 @@ class Execution:
             with lease.reading() as unit:
                 working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
                 if self.session.listeners:
-                    working_set.loader.inboxes.cut_everything()
+                    working_set.loader.cut_everything()
                 _, page = rules.find_set_aside(working_set, address)
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 meter = Meter(limit)

@@ -85,7 +85,7 @@ class Hold:
             options = LoadOptions(skip_in_flight=skip_in_flight)
             working_set = session.working_set(ring.unit, ring.locked, options, planning=planning)
             if session.listeners and not records:
-                working_set.loader.inboxes.cut_everything()
+                working_set.loader.cut_everything()
             yield ring._replace(working_set=working_set)
             working_set.save()
         if wait:

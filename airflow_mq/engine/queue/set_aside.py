@@ -89,7 +89,7 @@ class SetAsides:
             full, scales = self._full(working_set, limit), Scales(working_set)
             keys = dict.fromkeys((message.address.book, message.address.page) for message in messages)
             working_set.loader.load_books([name for name, _ in keys])
-            working_set.loader.pages.fetch(keys)
+            working_set.loader.load_pages(keys)
             found = []
             for message in messages:
                 address, page = message.address, working_set.page(message.address.book, message.address.page)
@@ -173,7 +173,7 @@ class SetAsides:
         chosen = _chosen(addresses)
         _check_why(why)
         with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
-            working_set.loader.pages.fetch((address.book, address.page) for address in chosen)
+            working_set.loader.load_pages((address.book, address.page) for address in chosen)
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 rules.discard(working_set, address, decided(why, self.session.actor))
@@ -225,7 +225,7 @@ class SetAsides:
         """Return the number of set-aside messages, at most `most`."""
         check_number(most, "a limit")
         with self.session.snapshot() as (unit, working_set):
-            shift = working_set.loader.source.shift().set_aside
+            shift = working_set.reading.shift().set_aside
             return min(max(unit.set_aside.count(self.ring_id, most + max(-shift, 0)) + shift, 0), most)
 
     def _drop(self, wanted: Wanted, fate: Fate, why: str, actor: str) -> int:
@@ -305,7 +305,7 @@ def _prefetch(working_set: StoredSet, addresses: Sequence[Address]) -> None:
     """Load what decisions about these messages need, in a few statements."""
     keys = list(dict.fromkeys((address.book, address.page) for address in addresses))
     loader = working_set.loader
-    loader.pages.fetch(keys)
+    loader.load_pages(keys)
     loader.payloads.fetch((origin, page) for origin, at in keys if (page := working_set.pages.get((origin, at))))
     loader.pages.arrivals(address for address in addresses if _is_there(working_set, address))
 

@@ -227,7 +227,7 @@ class _Reader:
     def _pages(self, working_set: StoredSet, name: str) -> Iterator[tuple[int, Page]]:
         """Return all pages of a queue, with those of messages that lie in no stored page yet."""
         book = working_set.book(name)
-        working_set.loader.pages.load_all(name)
+        working_set.loader.load_all_pages(name)
         working_set.pull_all(book)
         yield from ((index, page) for (_, index), page in sorted(working_set.pages.items()) if page is not None)
 
@@ -286,7 +286,7 @@ class _Reader:
             path.id = path.id or working_set.id_of(last.book, page, last.index)
             state = self._state(working_set, path, page)
         else:
-            due = working_set.loader.source.put_off_from(last.book, (last.page, last.index))
+            due = working_set.reading.put_off_from(last.book, (last.page, last.index))
             if due is not None:
                 path.due, state = moment(due), "waiting"
         if not path.steps and state == "gone" and arrival is None:

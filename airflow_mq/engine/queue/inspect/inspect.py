@@ -164,7 +164,7 @@ class Inspect:
         with self._session.snapshot() as (unit, working_set):
             state = unit.rings.state(self._ring_id)
             ready = unit.books.count(self._ring_id, 0, -LATEST, LATEST).total
-            if shown := working_set.loader.source.shown():
+            if shown := working_set.reading.shown():
                 stored = unit.books.named(self._ring_id, list(shown), working_set.now)
                 ready += sum((shown[row.origin] is not None) - (row.ticket is not None) for row in stored)
             in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
@@ -196,10 +196,10 @@ class Inspect:
         """Return whether a block would find messages, cheaply, for callers that ask repeatedly."""
         with self._session.snapshot() as (unit, working_set):
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
-            asides = working_set.loader.source.shown_asides().values()
+            asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
             paused = {row.origin for row in unit.origins.paused(self._ring_id, working_set.now)}
-            is_paused = working_set.loader.groups.is_paused_below
+            is_paused = working_set.loader.is_paused_below
             line = chain(working_set.high, working_set.ring)
             waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))

@@ -33,7 +33,7 @@ def by_turn(
     steps: int = STEPS,
 ) -> list[str]:
     """Return books by ticket, and newcomers by their first inbox row: one counter numbers both."""
-    shown = working_set.loader.source.shown()
+    shown = working_set.reading.shown()
     rows = unit.books.line(working_set.ring_id, limit + len(shown))
     places: dict[str, int] = {row.origin: row.ticket for row in rows if row.origin not in shown}
     places |= {name: ticket for name, ticket in shown.items() if ticket is not None}
@@ -103,7 +103,7 @@ def origins_from(unit: Unit, working_set: StoredSet, prefix: str, after: str, li
 def _names(unit: Unit, working_set: StoredSet, after: str, first: str, below: str, limit: int) -> set[str]:
     sources: tuple[Callable[[int, str, str, str, int], list[str]], ...] = (unit.books.origins, unit.inbox.origins)
     names = {name for source in sources for name in source(working_set.ring_id, after, first, below, limit)}
-    return names | {name for name in working_set.loader.source.shown() if name > after and first <= name < below}
+    return names | {name for name in working_set.reading.shown() if name > after and first <= name < below}
 
 
 def all_origins(unit: Unit, ring: int) -> Iterator[str]:

@@ -159,7 +159,7 @@ def queue_states(
     requests = [(name, working_set.stored[name].cut.floor, working_set.book(name).begin) for name in names]
     since = working_set.now - int(recent * 1_000_000)
     rows = unit.books.depths(working_set.ring_id, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
-    claims = working_set.loader.source.claims_of(names)
+    claims = working_set.reading.claims_of(names)
     in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data in claims)
     first = _first_sent(unit, working_set, names) if exact else {}
     states = []
@@ -168,7 +168,7 @@ def queue_states(
         ahead = sorted(working_set.stored[name].cut.ahead)
         for row in unit.inbox.facts(working_set.ring_id, {name: ahead}):
             items, size = items - row.items, size - row.size
-        shift = working_set.loader.source.shift(name)
+        shift = working_set.reading.shift(name)
         items, size, set_aside = items + shift.uncut, size + shift.uncut_size, set_aside + shift.set_aside
         if book.message_count + items <= 0:
             continue
@@ -209,7 +209,7 @@ def _age(sent: int | None, now: int) -> float | None:
 def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, int]:
     """Return the time of the first waiting message of each book that has pages."""
     books = [book for book in map(working_set.book, names) if book.is_ready]
-    working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
+    working_set.loader.load_pages((book.origin, book.begin) for book in books)
     firsts = {book.origin: [row_id] for book in books if (row_id := first_row_id(working_set, book)) is not None}
     return {row.origin: row.sent_at for row in unit.inbox.facts(working_set.ring_id, firsts)}
 
@@ -226,7 +226,7 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
     """
     ring, config, now = working_set.ring_id, working_set.config, working_set.now
     delayed, set_aside = unit.set_aside.beside(ring)
-    shift = working_set.loader.source.shift()
+    shift = working_set.reading.shift()
     delayed, set_aside = delayed + shift.delayed, set_aside + shift.set_aside
     in_flight = sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand)
     shown = _shown_states(unit, working_set)
@@ -259,7 +259,7 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
 
 def _shown_states(unit: Unit, working_set: StoredSet) -> dict[str, QueueState | None]:
     """Return the states of these queues by book; None for those that are empty."""
-    names = list(working_set.loader.source.shown())
+    names = list(working_set.reading.shown())
     found: dict[str, QueueState | None] = dict.fromkeys(names)
     for state in queue_states(unit, working_set, names, most=LATEST) if names else ():
         found[book_name(state.origin, state.priority)] = state
@@ -273,7 +273,7 @@ def _waiting(state: QueueState | None) -> int:
 def _change(working_set: StoredSet, name: str, state: QueueState | None) -> int:
     """Return by how much a queue changes the number of queues with messages."""
     waiting = _waiting(state)
-    return (waiting > 0) - (waiting - working_set.loader.source.shift(name).messages > 0)
+    return (waiting > 0) - (waiting - working_set.reading.shift(name).messages > 0)
 
 
 def by_depth(rows: Iterable[TotalsRow], shown: Mapping[str, QueueState | None]) -> list[str]:
@@ -308,7 +308,7 @@ def _weight(config: RingConfig, messages: int, size: int) -> Weight:
 def page_states(working_set: StoredSet, name: str, limit: int) -> list[PageState]:
     """Return the first stored pages of a book."""
     begin = working_set.book(name).begin
-    pages = [page_of(row) for row in working_set.loader.source.pages([(name, 0, LATEST)], limit)]
+    pages = [page_of(row) for row in working_set.reading.pages([(name, 0, LATEST)], limit)]
     head = next((page.index for page in pages if page.index >= begin), None)
     return [
         PageState(
@@ -344,7 +344,7 @@ def footprints(
         origins = origins_from(unit, working_set, prefix, after, limit)
         names = [name for origin in origins for name in books_of(origin)] if working_set.config.high else origins
         found = dict(_footprints(unit, working_set, names))
-        shown = working_set.loader.source.shown()
+        shown = working_set.reading.shown()
         pairs = [
             (origin, reduce(Footprint.plus, (found[name] for name in books_asked(working_set, origin))))
             for origin in origins
@@ -364,7 +364,7 @@ def _footprints_below(
 
 
 def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> list[tuple[str, Footprint]]:
-    working_set.loader.inboxes.look_at(names)
+    working_set.loader.look_at(names)
     reports: dict[str, list[bytes]] = {}
     for name, data in unit.blocks.reports_on(working_set.ring_id, names):
         reports.setdefault(name, []).append(bytes(data))
@@ -385,7 +385,7 @@ def _without(working_set: StoredSet, name: str, footprint: Footprint, items: set
     """Return a footprint without reported messages, which are gone for every reader."""
     if not items:
         return footprint
-    working_set.loader.pages.fetch((name, page) for page, _ in items)
+    working_set.loader.load_pages((name, page) for page, _ in items)
     sizes = [
         page.held_of(item) for index, item in items if (page := working_set.page(name, index)) and _is_there(page, item)
     ]
@@ -458,7 +458,7 @@ class Survey:
 
     def add_ends(self, working_set: StoredSet) -> None:
         """Add by what recorded ends change that are not applied yet."""
-        source = working_set.loader.source
+        source = working_set.reading
         for name in source.shown():
             shift, depth = source.shift(name), self.depths.setdefault(name, QueueDepth())
             before = replace(depth)

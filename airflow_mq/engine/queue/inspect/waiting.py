@@ -36,7 +36,7 @@ class Waiting:
         :param blocks: ids of the blocks of the ledger, oldest first
         """
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
-        self._is_paused_below = working_set.loader.groups.is_paused_below
+        self._is_paused_below = working_set.loader.is_paused_below
         self._scales = Scales(working_set)
 
     @cached_property

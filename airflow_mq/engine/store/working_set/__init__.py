@@ -44,9 +44,14 @@ class StoredSet(WorkingSet):
         self.written = loader.state
 
     @property
+    def reading(self) -> Source:
+        """What is read: the store, or an overlay that shows it otherwise."""
+        return self.loader.source
+
+    @property
     def unit(self) -> Unit:
         """The transaction to read through."""
-        return self.loader.source.unit
+        return self.reading.unit
 
     def save(self) -> None:
         """Write all changes, in a transaction that holds the ring; the operation may go on in it."""

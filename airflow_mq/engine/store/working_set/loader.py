@@ -62,6 +62,14 @@ class StoreLoader:
             with_payloads=options.with_payloads, with_due=options.with_due,
         )  # fmt: skip
         self.payloads = PayloadLoader(self.pages, self.inboxes, with_payloads=options.with_payloads)
+        # What readings ask for.
+        self.load_pages, self.load_all_pages, self.read_pages = (
+            self.pages.fetch,
+            self.pages.load_all,
+            self.pages.read_all,
+        )
+        self.look_at, self.look_far = self.inboxes.look_at, self.pages.look_far
+        self.cut_everything, self.is_paused_below = self.inboxes.cut_everything, self.groups.is_paused_below
         # What the rules ask for.
         self.load_books, self.load_page, self.next_rows = self.books.load, self.pages.load, self.inboxes.next_rows
         self.load_groups, self.settings = self.groups.load_groups, self.groups.settings
