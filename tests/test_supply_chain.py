@@ -60,6 +60,7 @@ def unsafe(place: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{place}:{node.lineno}: a shell"
 
 
+@pytest.mark.slow
 def test_no_data_becomes_code() -> None:
     assert [found for place, tree in modules() for found in unsafe(place, tree)] == []
 

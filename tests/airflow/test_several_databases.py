@@ -56,6 +56,7 @@ def serviced(queue: MessageQueue) -> list[bytes]:
     return [delivery.payload for delivery in found if delivery.origin == "acme"]
 
 
+@pytest.mark.slow
 def test_a_tenant_moves_by_the_steps_of_the_page(
     databases: dict[str, str], send: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

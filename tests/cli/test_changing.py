@@ -25,6 +25,7 @@ def test_a_setting_of_an_origin_stays_until_it_is_named(mq: Terminal) -> None:
     assert mq("queue", "set", "acme", "--defaults").out == "acme: most 10/10 → unset, ordered false → unset\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "error"),
     [

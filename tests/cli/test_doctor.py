@@ -66,6 +66,7 @@ def test_settings_of_a_ring_that_hurt(mq: Terminal) -> None:
     assert {one["check"] for one in bad(mq)} == {"ring hasty", "ring tight"}
 
 
+@pytest.mark.slow
 def test_a_block_past_its_deadline(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "x")
     block = queue.blocks.plan(lease=0.01)

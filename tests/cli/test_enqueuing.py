@@ -143,6 +143,7 @@ def test_an_invalid_command_is_an_error(mq: Terminal, words: list[str], reason: 
     assert said.err.count("\n") == 1 and "\x1b" not in said.err
 
 
+@pytest.mark.slow
 def test_a_message_is_the_very_bytes_that_were_typed(mq: Terminal) -> None:
     subprocess.run([sys.executable, "-m", "airflow_mq", "enqueue", "acme", b"\xff\xfe"], check=True, env=os.environ)
 

@@ -79,6 +79,7 @@ def test_a_forecast_names_the_first_queues(mq: Terminal) -> None:
     assert mq("block", "forecast").out.splitlines()[1].endswith("o0 1, o1 1, o2 1, o3 1, 2 more")
 
 
+@pytest.mark.slow
 def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     lines = mq("explain", "globex").out.splitlines()
     never = "No block has ever serviced this ring. "

@@ -63,6 +63,7 @@ def test_they_are_found_by_what_they_are(mq: Terminal, aside: list[str]) -> None
     )
 
 
+@pytest.mark.slow
 def test_they_are_requeued(mq: Terminal, aside: list[str]) -> None:
     stayed = mq.json("set-aside", "requeue", aside[0], code=1)
     assert stayed["moved"] == [] and "more than the 600,000" in stayed["stayed"][0]["why"]

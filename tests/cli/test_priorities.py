@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from airflow_mq import MessageQueue, Weight
 from tests.cli.conftest import Terminal
 
 
+@pytest.mark.slow
 def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "one", "two")
     assert mq.json("enqueue", "acme", "--priority", "high", "three")["count"] == 1
@@ -44,6 +47,7 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
     assert "fraction" in mq("ring", "change", "--set", "kept_for_regular=2", code=2).err
 
 
+@pytest.mark.slow
 def test_a_head_and_a_page_of_a_priority(mq: Terminal, queue: MessageQueue) -> None:
     for origin in ("a", "b"):
         mq("enqueue", origin, "--priority", "high", "x")
@@ -76,6 +80,7 @@ def test_what_is_set_aside_is_decided_by_its_address(mq: Terminal, queue: Messag
     assert mq.json("set-aside", "list") == []
 
 
+@pytest.mark.slow
 def test_an_order_follows_from_the_seed_of_a_block(mq: Terminal, queue: MessageQueue) -> None:
     mq("ring", "change", "--order", "shuffle")
     for number in range(9):

@@ -46,6 +46,7 @@ def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -
     assert [path.name for path in landing.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -68,6 +69,7 @@ def test_what_makes_no_sense(mq: Terminal, words: tuple[str, ...], says: str) ->
     assert says in mq(*words, code=2).err
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer(mq: Terminal, tmp_path: Path) -> None:
     settings = tmp_path / "kafka.json"
     settings.write_text(json.dumps({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))

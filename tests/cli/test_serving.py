@@ -76,6 +76,7 @@ def test_a_processor_that_raises_is_reported_in_one_line(mq: Terminal) -> None:
     assert mq.json("queue", "footprint", "acme")["count"] == 1
 
 
+@pytest.mark.slow
 def test_a_traceback_is_there_for_who_asks(mq: Terminal, tmp_path: Path) -> None:
     mq("enqueue", "acme", "one")
 
@@ -135,6 +136,7 @@ def test_a_processor_that_cannot_be_found(mq: Terminal) -> None:
         assert reason in said.err and said.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_processor_is_found_in_the_folder_one_is_in(mq: Terminal, tmp_path: Path) -> None:
     (tmp_path / "mine_for_the_test.py").write_text("def process(delivery):\n    print(delivery.origin)\n")
     mq("enqueue", "acme", "one")

@@ -25,6 +25,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(steps, name, number)
 
 
+@pytest.mark.slow
 def test_costs_are_printed_and_nothing_changes(mq: Terminal, queue: MessageQueue, tmp_path: Path) -> None:
     before = everything(queue)
     lines = mq("ring", "measure-costs", "--repeats", "3").out.splitlines()
@@ -62,6 +63,7 @@ def test_what_makes_no_sense(mq: Terminal) -> None:
     assert "3 to 1,000" in mq("ring", "measure-costs", "--repeats", "2", code=2).err
 
 
+@pytest.mark.slow
 def test_it_is_gone_when_it_is_terminated(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'store.db'}"
     program, environment = [sys.executable, "-m", "airflow_mq"], {**os.environ, "AIRFLOW_MQ_STORE": uri}

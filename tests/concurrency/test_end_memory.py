@@ -54,6 +54,7 @@ def peak_of(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("how", "backoff"),

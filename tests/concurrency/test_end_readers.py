@@ -142,6 +142,7 @@ def a_ring(uri: str, kind: str, clock: Clock) -> Iterator[tuple[MessageQueue, Me
         yield holder, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(RINGS))
 def test_readings_do_not_change_when_ends_are_applied(store_uri: str, kind: str, clock: Clock) -> None:
     upgrade(parse(store_uri))

@@ -135,6 +135,7 @@ def _deficits(queue: MessageQueue) -> dict[str, int]:
         return {row.origin: row.deficit for row in unit.books.named(queue.session.ring_id, ["a/b", "c"], unit.now())}
 
 
+@pytest.mark.slow
 def test_a_service_waits_for_the_lock_as_long_as_its_lease_lives(store_uri: str) -> None:
     """Another transaction holds the ring's lock for longer than the busy timeout: no finished work is thrown away."""
     ring_at(store_uri)

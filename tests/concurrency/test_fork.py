@@ -88,6 +88,7 @@ def test_parent_and_children_send_at_the_same_time(store_uri: str) -> None:
     assert_stored(store_uri, parent=31, child=90, grandchild=90)
 
 
+@pytest.mark.slow
 def test_child_of_a_service_that_holds_the_ring(store_uri: str) -> None:
     """A processor may fork: its thread uses the store, but no statement of it is running."""
     upgrade(parse(store_uri))

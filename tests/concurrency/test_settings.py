@@ -180,6 +180,7 @@ def test_a_failed_read_leaves_no_request_behind(pg_queues: tuple[MessageQueue, M
     assert queue.service_queues(lambda delivery: None).processed == 1
 
 
+@pytest.mark.slow
 def test_a_group_is_not_paused_while_the_ring_loses_its_paths(
     queues: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:

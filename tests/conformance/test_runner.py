@@ -147,6 +147,7 @@ def test_program_reads_plain_and_compressed_files(ending: str, tmp_path: Path) -
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 runs, 0 diverge")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--blocks"], ["--sparse", "7"]])
 def test_program_supports_blocks_and_sparse(options: list[str]) -> None:
     done = run_program("--limit", "3", *options, TRACES)

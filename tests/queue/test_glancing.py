@@ -92,6 +92,7 @@ def test_summary_of_a_long_queue_is_bounded_and_marked(store_uri: str, monkeypat
         assert queue.inspect.survey().messages == 16
 
 
+@pytest.mark.slow
 def test_latest_events_are_events_in_reverse(busy: MessageQueue) -> None:
     known = list(busy.inspect.events())[::-1]
     for limit in (7, 1_000_000):

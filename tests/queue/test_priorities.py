@@ -430,6 +430,7 @@ def test_reserve_is_kept_for_messages_of_any_weight(make_queue: MakeQueue, order
     assert got["high"] >= 100 * 24 * (1 - kept) * 0.5 and queue.check() == []
 
 
+@pytest.mark.slow
 def test_groups_share_regular_capacity(queue: MessageQueue) -> None:
     queue = ring(queue, paths=True)
     for origin in ("acme/1", "acme/2", "birch/1"):

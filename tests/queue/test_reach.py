@@ -148,6 +148,7 @@ def bounded_progress(queue: MessageQueue, rng: Random) -> None:
             assert waited <= count // orders.LOOK_PAST + 2, "a message that fits waited for more than a round of looks"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_progress_is_bounded_in_a_ring_of_many_queues(make_queue: Maker, seed: int) -> None:
     bounded_progress(make_queue(order="deficit", service_weight=RING), Random(seed))

@@ -270,6 +270,7 @@ def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
     assert len(seen) == len(set(seen)) == count + 1
 
 
+@pytest.mark.slow
 def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     locked, failures = Hold.locked, iter([CommitInDoubt("the answer was lost")])
 
@@ -287,6 +288,7 @@ def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatc
     assert worker.seen == [b"first"]
 
 
+@pytest.mark.slow
 def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

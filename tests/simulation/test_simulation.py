@@ -111,6 +111,7 @@ def test_seeds_that_the_simulation_judged_wrongly(sqlite_stores: Stores, seed: i
     assert_survives(draw(seed), sqlite_stores)
 
 
+@pytest.mark.slow
 def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores) -> None:
     first, again = (run(draw(7), sqlite_stores, observe=True) for _ in range(2))
     assert first.results == again.results
@@ -142,6 +143,7 @@ def test_a_schedule_without_cuts_gives_the_same_results_on_both_stores(both_stor
     assert sqlite.history == postgres.history
 
 
+@pytest.mark.slow
 def test_a_failing_run_shrinks_to_the_steps_that_matter(
     sqlite_stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

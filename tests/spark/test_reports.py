@@ -34,6 +34,7 @@ def share_of(queue: MessageQueue, block: Block) -> tuple[Processor, StoreSide, A
     return task.processor, StoreSide(queue, block.token, task.share, owned=False), terms
 
 
+@pytest.mark.slow
 def test_a_finished_message_is_reported_while_the_next_one_runs(either_store: str, make_ring: MakeRing) -> None:
     queue = make_ring(either_store)
     queue.enqueue_messages("a", [b"quick", SLOW])

@@ -200,6 +200,7 @@ def test_silence_and_nonsense_of_a_record_batch_are_no_outcome(make_ring: MakeRi
     assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["message", "arrow"])
 def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: MakeRing, shape: str) -> None:
     queue = make_ring(ordered=False)
@@ -304,6 +305,7 @@ def test_a_block_that_ended_is_refused(make_ring: MakeRing) -> None:
         run_in_place(queue, block.token, processors(), whole(processors()))
 
 
+@pytest.mark.slow
 def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_folder: Path) -> None:
     queue = make_ring()
     # Far more than are tried before a busy machine releases the block.
@@ -342,6 +344,7 @@ def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch)
     queue.blocks.release(block)
 
 
+@pytest.mark.slow
 def test_a_block_is_renewed_by_its_own_lease(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
     # A lease that outlives any pause of the machine, and is renewed after a second.
     monkeypatch.setattr(lease, "RENEWALS", 60)

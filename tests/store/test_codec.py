@@ -73,6 +73,7 @@ LATER = st.none() | st.integers(1, 1 << 62)
 NOTES = st.builds(Note, st.none() | WEIGHTS, SMALL, st.none() | st.integers(0, 1 << 62), LATER, LATER)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(SMALL, NOTES))
 def test_notes(notes: dict[int, Note]) -> None:
     assert codec.unpack_notes(codec.pack_notes(notes)) == {item: note for item, note in notes.items() if any(note)}
