@@ -45,7 +45,7 @@ class StoredSet(WorkingSet):
 
     @property
     def reading(self) -> Source:
-        """What is read: the store, or an overlay that shows it otherwise."""
+        """The source: the store, or an overlay that shows it otherwise."""
         return self.loader.source
 
     @property
