@@ -8,13 +8,13 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from ..engine.queue import Batch, Delivery
+from ..engine.queue.batches import grouped
 from ..engine.queue.context import ProcessorContext
 from ..engine.queue.values import Facts, moment
 from ..engine.rules.message import Address
 from ..engine.rules.page import Page
 from ..engine.rules.priority import HIGH, book_name, signed
 from ..engine.rules.weight import ZERO, Meter
-from .reports import chunks_of
 
 #: Messages, and bytes of payload, after which a group is full.
 GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20
@@ -104,7 +104,7 @@ def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Ite
 
 def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Yield messages in groups of at most `GROUP_MESSAGES` and about `GROUP_BYTES`."""
-    return chunks_of(items, lambda item: len(item.payload), GROUP_MESSAGES, GROUP_BYTES)
+    return grouped(items, GROUP_BYTES, lambda item: len(item.payload), most=GROUP_MESSAGES)
 
 
 def neighbours_of(rows: Iterable[Row]) -> Iterator[list[Row]]:

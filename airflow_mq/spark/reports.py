@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..engine.queue import Report
+from ..engine.queue.batches import grouped
 from ..engine.rules.errors import CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused, UnknownBlock
 from ..engine.rules.message import ID_BYTES, message_id
 from ..engine.rules.outcome import DONE, Done, Outcome
@@ -129,23 +130,9 @@ def flushed(reporter: Reporter) -> Ticker:
     return Ticker(flush, reporter.seconds, "airflow-mq-reports")
 
 
-def chunks_of(values: Iterable[T], size_of: Callable[[T], int], most: int, most_bytes: int) -> Iterator[list[T]]:
-    """Yield values in lists of at most `most` and about `most_bytes`."""
-    chunk: list[T] = []
-    size = 0
-    for value in values:
-        chunk.append(value)
-        size += size_of(value)
-        if len(chunk) >= most or size >= most_bytes:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
 def chunked(reports: Iterable[Report]) -> Iterator[list[Report]]:
     """Yield reports in chunks: each is a transaction, or a file."""
-    return chunks_of(reports, lambda report: len(report.ids), CHUNK_OUTCOMES, CHUNK_BYTES)
+    return grouped(reports, CHUNK_BYTES, lambda report: len(report.ids), most=CHUNK_OUTCOMES)
 
 
 def patiently(call: Callable[[], T], patience: float = PATIENCE) -> T:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, groupby
 from operator import itemgetter, not_
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..rules.claims import Scales
 from ..rules.errors import StoreCorrupt
@@ -18,6 +19,7 @@ from ..store.working_set.payloads import times_by_item
 from .packed import Packed
 from .values import Batch, Facts
 
+T = TypeVar("T")
 #: Bytes of messages that are read at once.
 AT_ONCE = 512 << 10
 
@@ -50,14 +52,16 @@ def load_batches(
     return found
 
 
-def grouped(wanted: Iterable[PageRuns], most: int, size_of: Callable[[PageRuns], int]) -> Iterator[list[PageRuns]]:
-    """Divide ranges of messages into groups of about `most` bytes, as they come."""
-    group: list[PageRuns] = []
+def grouped(
+    values: Iterable[T], most_bytes: int, size_of: Callable[[T], int], *, most: float = math.inf
+) -> Iterator[list[T]]:
+    """Divide values into groups of about `most_bytes`, and of at most `most`, as they come."""
+    group: list[T] = []
     size = 0
-    for one in wanted:
+    for one in values:
         group.append(one)
         size += size_of(one)
-        if size >= most:
+        if size >= most_bytes or len(group) >= most:
             yield group
             group, size = [], 0
     if group:
