@@ -193,6 +193,11 @@ class RingSession:
         loader = StoreLoader(Source(self.store, unit, self.ring_id), _UNKNOWN, 0, _READING)
         return StoredSet(self.remember_config(ring.config), ring.now, loader)
 
+    def rows_not_looked_at(self, unit: Unit, most: int) -> list[str]:
+        """Return the queue of each row behind the last look, in a range of at most so many rows."""
+        after = unit.rings.state(self.ring_id).look_floor - 1
+        return [row.origin for row in unit.inbox.sizes(self.ring_id, after, most) if row.ring == self.ring_id]
+
     def forget_old(self) -> None:
         """Delete some expired rows in a short transaction of their own, at most once per `FORGET_EVERY` seconds.
 

@@ -42,9 +42,7 @@ def meet_newcomers(session: RingSession) -> None:
 
 def _has_many_newcomers(session: RingSession) -> bool:
     with session.store.loose() as unit:
-        after = unit.rings.state(session.ring_id).look_floor - 1
-        rows = unit.inbox.sizes(session.ring_id, after, MEET_IN_ALL + 1)
-        return sum(row.ring == session.ring_id for row in rows) > MEET_IN_ALL
+        return len(session.rows_not_looked_at(unit, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
 
 class Walks:

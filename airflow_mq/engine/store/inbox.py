@@ -171,10 +171,8 @@ class Inbox(Repository):
                 ranges.append(RowRange(origin, own[0], own[-1], len(own)))
             else:
                 ranges += [RowRange(origin, id_, id_, 1) for id_ in own]
-        rows, ids = (
-            self._read(statement, RowRange._fields, ranges, **values),
-            list(chain.from_iterable(wanted.values())),
-        )
+        rows = self._read(statement, RowRange._fields, ranges, **values)
+        ids = list(chain.from_iterable(wanted.values()))
         if [row[0] for row in rows] == ids:
             return rows
         missing = set(ids)

@@ -212,9 +212,7 @@ class Inspect:
             return self._has_many_newcomers(unit, most)
 
     def _has_many_newcomers(self, unit: Unit, most: int = 500) -> bool:
-        after = unit.rings.state(self._ring_id).look_floor - 1
-        rows = unit.inbox.sizes(self._ring_id, after, 10 * most)
-        return len({row.origin for row in rows if row.ring == self._ring_id}) > most
+        return len(set(self._session.rows_not_looked_at(unit, 10 * most))) > most
 
     def max_message_weight(self) -> Weight | None:
         """Return the weight that a full block leaves for a message; None if each call sets its own limit."""
