@@ -185,4 +185,4 @@ def outcome_word(outcome: Outcome | None) -> tuple[str, str | None]:
     name = type(outcome).__name__
     if isinstance(outcome, (Yield, Overweight)):
         return name.lower(), None
-    return name.lower(), f"it failed for good: {name}"
+    return name.lower(), f"the message failed and is not tried again: {name}"

@@ -95,7 +95,7 @@ class Reported(Tally):
         self.refused = self.refused or other.refused
 
     def __str__(self) -> str:
-        text = f"{self.processed:,} done, {self.failed:,} failed for good, {self.went_back:,} yielded"
+        text = f"{self.processed:,} done, {self.failed:,} failed, {self.went_back:,} yielded"
         return f"{text}, {self.before:,} reported before" if self.before else text
 
 

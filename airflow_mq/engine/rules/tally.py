@@ -13,7 +13,7 @@ class Tally:
     """How many messages have each fate."""
 
     processed: int = 0
-    #: Failed for good.
+    #: Messages that failed and are not tried again.
     failed: int = 0
     set_aside: int = 0
     #: Attempts without an outcome; in a block also the untried messages behind them.

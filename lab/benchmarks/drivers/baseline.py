@@ -50,7 +50,7 @@ def read_and_walk(connection: psycopg.Connection[Any], ring: str, origins: list[
 
 
 def _tables(connection: psycopg.Connection[Any]) -> tuple[str, ...]:
-    """The tables of inbox rows and of rings, whatever schema they are in."""
+    """Return the tables of inbox rows and of rings, in any schema."""
     found = connection.execute(
         "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relkind = 'r' AND c.relname ~ '(^|_)(inbox|ring)$' ORDER BY c.relname"
