@@ -21,7 +21,7 @@ from ..store.blobs import sweep
 from ..store.payloads import ALL
 from ..store.rows import settings_of
 from ..store.unit import Unit
-from ..store.working_set import StoredSet, level_of, ticket_of
+from ..store.working_set import StoredSet
 from .blocks.settlement import BlockSettler
 from .session import RingSession
 from .set_aside import SetAsides, refuse_claimed_page
@@ -248,17 +248,15 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
 
     A book that is yet to enter the ring stands behind all others and cannot move: then those before the head move.
     """
-    ticket = working_set.stored[origin].ticket
-    low, top = level_of(origin)
-    before, count, lowest, highest = unit.books.count(ring, ticket, low, top)
-    if before <= count - before or (not is_high(origin) and working_set.loader.ring.news_left()):
-        moved = unit.books.before(ring, ticket, low)
+    ticket, high = working_set.stored[origin].ticket, is_high(origin)
+    before, count, lowest, highest = unit.books.count(ring, ticket, high=high)
+    if before <= count - before or (not high and working_set.loader.ring.news_left()):
+        moved = unit.books.before(ring, ticket, high=high)
         if moved:
-            tickets = [ticket_of(origin, id_) for id_ in unit.fresh_ids(len(moved))]
-            unit.books.set_tickets(ring, list(zip(moved, tickets)))
+            unit.books.set_tickets(ring, list(zip(moved, unit.fresh_ids(len(moved)))))
     else:
         assert ticket is not None and lowest is not None and highest is not None
         shift = highest - lowest + 1
-        unit.books.advance(ring, ticket, top, shift)
-        if not is_high(origin):
+        unit.books.advance(ring, ticket, shift, high=high)
+        if not high:
             unit.rings.lower_floor(ring, ticket - shift)

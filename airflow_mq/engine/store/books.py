@@ -85,15 +85,15 @@ class Books(Repository):
 
     __slots__ = ()
 
-    def ready(self, ring: int, after: int, limit: int, now: int) -> Callable[[], list[BookRow]]:
-        """Request ready books after a ticket, in ring order."""
-        rows = self.unit.soon("ready_books", ring=ring, after=after, limit=limit, now=now)
+    def ready(self, ring: int, after: int, limit: int, now: int, *, high: bool) -> Callable[[], list[BookRow]]:
+        """Request ready books of a priority after a ticket, in ring order."""
+        rows = self.unit.soon("ready_books", ring=ring, high=high, after=after, limit=limit, now=now)
         return lambda: [BookRow(*row) for row in rows()]
 
     def serviceable(
         self, ring: int, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
     ) -> Serviceable:
-        """Return the names of ready books after a ticket, those of skipped ones apart.
+        """Return the names of ready regular books after a ticket, those of skipped ones apart.
 
         :param limit: number of books to look at.
         :param most: number of books to return that can be serviced.
@@ -120,9 +120,9 @@ class Books(Repository):
                 turns += zip(map(int, listed(tickets)), listed(names))
         return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
-    def turns_before(self, ring: int, before: int, after: int, limit: int) -> list[tuple[int, str]]:
-        """Return ticket and name of the last ready books between two tickets, the last ones first."""
-        rows = self.unit.rows("turns_before", ring=ring, before=before, after=after, limit=limit)
+    def turns_before(self, ring: int, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
+        """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
+        rows = self.unit.rows("turns_before", ring=ring, high=high, before=before, limit=limit)
         return [(ticket, origin) for ticket, origin in rows]
 
     def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
@@ -138,7 +138,7 @@ class Books(Repository):
         return [(origin, rows) for origin, rows in self.unit.rows("second_rows", ring=ring)]
 
     def line(self, ring: int, limit: int = LATEST) -> list[LineRow]:
-        """Return the first ready books, in ring order."""
+        """Return the first ready books, high ones first, in ring order."""
         return [LineRow(*row) for row in self.unit.rows("line", ring=ring, limit=limit)]
 
     def guaranteed(self, ring: int) -> Callable[[], list[str]]:
@@ -163,17 +163,17 @@ class Books(Repository):
         rows = self._read("depths", names, requests, ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
 
-    def count(self, ring: int, ticket: int | None, low: int, top: int) -> TicketsRow:
-        """Count the tickets of a ring from `low` to `top`, and those before a ticket."""
-        return TicketsRow(*self.unit.rows("count_before", ring=ring, ticket=ticket, low=low, top=top)[0])
+    def count(self, ring: int, ticket: int | None, *, high: bool) -> TicketsRow:
+        """Count the tickets of a priority, and those before a ticket."""
+        return TicketsRow(*self.unit.rows("count_before", ring=ring, high=high, ticket=ticket)[0])
 
-    def before(self, ring: int, ticket: int | None, low: int) -> list[str]:
-        """Return ready books from ticket `low` to before `ticket`, in ring order."""
-        return [origin for (origin,) in self.unit.rows("tickets_before", ring=ring, ticket=ticket, low=low)]
+    def before(self, ring: int, ticket: int | None, *, high: bool) -> list[str]:
+        """Return ready books of a priority before a ticket, in ring order."""
+        return [origin for (origin,) in self.unit.rows("tickets_before", ring=ring, high=high, ticket=ticket)]
 
-    def advance(self, ring: int, ticket: int, top: int, shift: int) -> None:
-        """Lower the tickets from `ticket` to `top`."""
-        self.unit.run("advance_tickets", ring=ring, ticket=ticket, shift=shift, top=top)
+    def advance(self, ring: int, ticket: int, shift: int, *, high: bool) -> None:
+        """Lower the tickets of a priority from `ticket` on."""
+        self.unit.run("advance_tickets", ring=ring, high=high, ticket=ticket, shift=shift)
 
     def set_tickets(self, ring: int, tickets: Sequence[tuple[str, int]]) -> None:
         """Give ready books new tickets."""

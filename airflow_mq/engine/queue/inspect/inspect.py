@@ -163,7 +163,7 @@ class Inspect:
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
             state = unit.rings.state(self._ring_id)
-            ready = unit.books.count(self._ring_id, 0, -LATEST, LATEST).total
+            ready = sum(unit.books.count(self._ring_id, 0, high=high).total for high in (True, False))
             if shown := working_set.reading.shown():
                 stored = unit.books.named(self._ring_id, list(shown), working_set.now)
                 ready += sum((shown[row.origin] is not None) - (row.ticket is not None) for row in stored)

@@ -8,7 +8,7 @@ from itertools import chain
 from ...rules.priority import HIGH, LAST, MARK, PAST_HIGH, book_name, books_of, check_priority, is_high, origin_of
 from ...store.rows import LATEST
 from ...store.unit import Unit
-from ...store.working_set import LEAST_REGULAR, StoredSet, ticket_of
+from ...store.working_set import StoredSet
 
 #: Inbox rows that one step searches for queues without a place in the ring, and the number of steps.
 NEWS, STEPS = 5_000, 8
@@ -37,13 +37,14 @@ def by_turn(
     rows = unit.books.line(working_set.ring_id, limit + len(shown))
     places: dict[str, int] = {row.origin: row.ticket for row in rows if row.origin not in shown}
     places |= {name: ticket for name, ticket in shown.items() if ticket is not None}
-    below = max(places.values()) if len(places) >= limit else None
+    last = max((place for name, place in places.items() if not is_high(name)), default=0)
+    below = last if len(places) >= limit else None
     for id_, name in _newcomers(unit, working_set, limit, floor, below, news=news, steps=steps):
-        places.setdefault(name, ticket_of(name, id_))
+        places.setdefault(name, id_)
     if working_set.config.high:
         # High queues precede all others, however late their inbox rows are.
         for name in unit.inbox.origins(working_set.ring_id, MARK, MARK, MARK + LAST, limit):
-            places.setdefault(name, LEAST_REGULAR - 1)
+            places.setdefault(name, LATEST)
     for name in shown:
         # A queue that a recorded end fills stands behind all others.
         places.setdefault(name, LATEST)
@@ -51,7 +52,7 @@ def by_turn(
         # Rows of other rings may fill the searched part of the inbox.
         for name in origins_from(unit, working_set, "", "", limit):
             places.setdefault(name, LATEST)
-    return sorted(places, key=lambda name: (places[name], name))[:limit]
+    return sorted(places, key=lambda name: (not is_high(name), places[name], name))[:limit]
 
 
 def _newcomers(

@@ -71,12 +71,12 @@ CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
 {part own_settings} AS settings
 
 -- name: ready_books
--- Return ready books after a ticket, in ring order.
+-- Return ready books of a priority after a ticket, in ring order.
 SELECT o.origin, o.begin_page, o.end_page, o.pages, o.messages, o.size, o.ticket, o.deficit, o.floor, o.ahead,
        o.wake_at,
 {part in_the_way}
 FROM {s}book o
-WHERE o.ring = :ring AND o.ticket > :after
+WHERE o.ring = :ring AND o.high = :high AND o.ticket > :after
 ORDER BY o.ticket, o.origin
 LIMIT :limit
 
@@ -88,7 +88,7 @@ LIMIT :limit
 :any_order OR coalesce((({part own_settings}) ->> 'ordered')::boolean, :ordered)
 
 -- part: stretch
--- The next `limit` ready books after a ticket, or fewer up to the last of `most` that can be serviced. The obstacles are
+-- The next `limit` ready regular books after a ticket, or fewer up to the last of `most` that can be serviced. The obstacles are
 -- those of `BookRow.obstacle`; a test compares the two.
 WITH judged AS MATERIALIZED (
     SELECT o.origin, o.ticket, CASE
@@ -99,7 +99,7 @@ WITH judged AS MATERIALIZED (
     END AS obstacle
     FROM (
         SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
-        WHERE b.ring = :ring AND b.ticket > :after ORDER BY b.ticket, b.origin LIMIT :limit
+        WHERE b.ring = :ring AND b.high = false AND b.ticket > :after ORDER BY b.ticket, b.origin LIMIT :limit
     ) o
 ), stretch AS (
     SELECT j.* FROM judged j WHERE j.ticket <= coalesce(
@@ -123,9 +123,9 @@ FROM stretch q
 GROUP BY q.obstacle
 
 -- name: turns_before
--- Return names and tickets of the ready books between two tickets, the last ones first.
+-- Return names and tickets of the ready books of a priority before a ticket, the last ones first.
 SELECT b.ticket, b.origin FROM {s}book b
-WHERE b.ring = :ring AND b.ticket > :after AND b.ticket < :before ORDER BY b.ticket DESC LIMIT :limit
+WHERE b.ring = :ring AND b.high = :high AND b.ticket < :before ORDER BY b.ticket DESC LIMIT :limit
 
 -- name: books
 -- Return books by name; a queue that never had a book gets an empty one.
@@ -203,10 +203,10 @@ UNION ALL
 SELECT NULL, count(*) FROM {s}ring_state s WHERE s.ring = :ring HAVING count(*) > 1
 
 -- name: line
--- Return ticket, name and deficit of the first ready books, in ring order.
+-- Return ticket, name and deficit of the first ready books, high ones first, in ring order.
 SELECT b.ticket, b.origin, b.deficit FROM {s}book b
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
-ORDER BY b.ticket, b.origin
+ORDER BY b.high DESC, b.ticket, b.origin
 LIMIT :limit
 
 -- name: guaranteed
@@ -221,20 +221,20 @@ SELECT g.origin FROM (
 ORDER BY g.ticket IS NULL, g.ticket, g.origin
 
 -- name: count_before
--- Return the number of ready books in a range of tickets that come before a ticket, the number of all in the
--- range, and the lowest and highest ticket.
+-- Return the number of ready books of a priority that come before a ticket, the number of all, and the lowest and highest
+-- ticket.
 SELECT count(CASE WHEN b.ticket < :ticket THEN 1 END), count(*), min(b.ticket), max(b.ticket)
-FROM {s}book b WHERE b.ring = :ring AND b.ticket BETWEEN :low AND :top
+FROM {s}book b WHERE b.ring = :ring AND b.high = :high AND b.ticket IS NOT NULL
 
 -- name: tickets_before
--- Return ready books in a range of tickets that come before a ticket, in ring order.
+-- Return ready books of a priority that come before a ticket, in ring order.
 SELECT b.origin FROM {s}book b
-WHERE b.ring = :ring AND b.ticket < :ticket AND b.ticket >= :low
+WHERE b.ring = :ring AND b.high = :high AND b.ticket < :ticket
 ORDER BY b.ticket, b.origin
 
 -- name: advance_tickets
--- Move the books from a ticket on to the head of the ring. Requires the ring lock.
-UPDATE {s}book SET ticket = ticket - :shift WHERE ring = :ring AND ticket BETWEEN :ticket AND :top
+-- Move the books of a priority from a ticket on to the head of the ring. Requires the ring lock.
+UPDATE {s}book SET ticket = ticket - :shift WHERE ring = :ring AND high = :high AND ticket >= :ticket
 
 -- name: set_ticket
 -- Give ready books new tickets. Requires the ring lock.

@@ -82,7 +82,7 @@ FROM (
         ORDER BY q.page LIMIT 1
     )
     WHERE b.ring = :ring AND b.ticket IS NOT NULL
-    ORDER BY b.ticket
+    ORDER BY b.high DESC, b.ticket
     LIMIT :limit
 ) f
 {part first_pages_alike}
@@ -106,7 +106,7 @@ FROM (
         ORDER BY q.page LIMIT 1
     ) p
     WHERE b.ring = :ring AND b.ticket IS NOT NULL
-    ORDER BY b.ticket
+    ORDER BY b.high DESC, b.ticket
     LIMIT :limit
 ) f
 {part first_pages_alike}

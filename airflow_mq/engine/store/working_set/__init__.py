@@ -17,7 +17,6 @@ from ...rules.config import RingConfig
 from ...rules.working_set import WorkingSet
 from ..rows import Locked
 from ..unit import Unit
-from .books import LEAST_REGULAR, level_of, ticket_of
 from .loader import LoadOptions, StoreLoader
 from .overlay import Overlay, OverlayLoader
 from .ring import MEET_IN_ALL
@@ -113,7 +112,6 @@ class StoredSet(WorkingSet):
 
 
 __all__ = [
-    "LEAST_REGULAR",
     "MEET_IN_ALL",
     "LoadOptions",
     "Overlay",
@@ -121,6 +119,4 @@ __all__ = [
     "Source",
     "StoreLoader",
     "StoredSet",
-    "level_of",
-    "ticket_of",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...rules.book import Book
 from ...rules.errors import StoreCorrupt
-from ...rules.priority import is_high, origin_of, told
+from ...rules.priority import origin_of, told
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..rows import BookRow, settings_of
@@ -14,22 +14,8 @@ from .groups import GroupLoader
 from .inbox import Cut
 from .source import Source
 
-#: Tickets of high books are ids lowered by this much: below all others, in an order of their own.
-HIGH_DOWN = 1 << 62
-#: No regular book has a smaller ticket, no high one a larger, nor one below the least.
-LEAST_TICKET, LEAST_REGULAR = -(1 << 63) + 1, -(1 << 60)
 #: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
 RING_SLICE = 128
-
-
-def ticket_of(origin: str, id_: int) -> int:
-    """Return the place in its ring of a book that enters it by this id."""
-    return id_ - HIGH_DOWN if is_high(origin) else id_
-
-
-def level_of(origin: str) -> tuple[int, int]:
-    """Return the least and the largest ticket of books of this one's priority."""
-    return (LEAST_TICKET, LEAST_REGULAR - 1) if is_high(origin) else (LEAST_REGULAR, -LEAST_TICKET)
 
 
 class StoredBook:

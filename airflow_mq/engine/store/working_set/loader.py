@@ -15,7 +15,7 @@ from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..blobs import open_blob
 from ..rows import StateRow
-from .books import BookLoader, ticket_of
+from .books import BookLoader
 from .budget import Budget
 from .groups import GroupLoader
 from .inboxes import InboxLoader, PayloadCache
@@ -112,7 +112,7 @@ class StoreLoader:
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place in the order of arrivals; None (the last) for a row that this operation enqueued."""
         floor = 0 if is_high(origin) else self.state.ticket_floor
-        return ticket_of(origin, row_id) if floor <= row_id < POSTED else None
+        return row_id if floor <= row_id < POSTED else None
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         self.inboxes.keep_posted(id_, posted)

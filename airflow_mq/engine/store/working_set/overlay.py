@@ -217,36 +217,38 @@ class Overlay(Source):
     def last_id(self) -> int:
         return self._last_id
 
-    def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
+    def ready_books(self, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
         found: list[BookRow] = []
         at, more = after, True
         while more and len(found) < limit:
-            rows = super().ready_books(at, limit, now)
+            rows = super().ready_books(at, limit, now, high=high)
             found += [self._seen(row) for row in rows if row.origin not in self._books]
             more = len(rows) == limit
             at = rows[-1].ticket or 0 if rows else at
-        found += [row for row in self._books.values() if row.ticket is not None and row.ticket > after]
+        own = (row for row in self._books.values() if is_high(row.origin) == high)
+        found += [row for row in own if row.ticket is not None and row.ticket > after]
         return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
 
-    def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
+    def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []
         at, more = before, True
         while more and len(found) < limit:
-            rows = super().turns_before(at, after, limit)
+            rows = super().turns_before(at, limit, high=high)
             found += [row for row in rows if row[1] not in self._books]
             more = len(rows) == limit
             at = rows[-1][0] if rows else at
-        known = ((row.ticket, row.origin) for row in self._books.values() if row.ticket is not None)
-        found += [row for row in known if after < row[0] < before]
+        own = (row for row in self._books.values() if is_high(row.origin) == high)
+        found += [(row.ticket, row.origin) for row in own if row.ticket is not None and row.ticket < before]
         return sorted(found, reverse=True)[:limit]
 
     def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
-        return Stretch(self.ready_books(after, limit, now), start, None, self.guaranteed() if is_first else ())
+        books = self.ready_books(after, limit, now, high=False)
+        return Stretch(books, start, None, self.guaranteed() if is_first else ())
 
     def serviceable(
         self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
     ) -> Serviceable:
-        rows = self.ready_books(after, limit, now)
+        rows = self.ready_books(after, limit, now, high=False)
         last, ends = rows[-1].ticket if rows else None, len(rows) < limit
         turns, skipped = [], defaultdict[str, list[str]](list)
         for row in rows:

@@ -8,12 +8,12 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from ...rules.changes import POSTED
-from ...rules.priority import MARK, is_high
+from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..books import LineRow
 from ..rows import LAST_PLACE, FirstRow, StateRow
 from . import books
-from .books import LEAST_REGULAR, LEAST_TICKET, BookLoader, level_of, ticket_of
+from .books import BookLoader
 from .inboxes import InboxLoader
 from .pages import PageLoader
 from .source import Source, Stretch
@@ -64,9 +64,9 @@ class RingLoader:
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
         self._look_horizon = inboxes.horizon
-        self._ticket_cursor = max(state.ticket_floor, LEAST_REGULAR) - 1
+        self._ticket_cursor = state.ticket_floor - 1
         self._rest_done = False
-        self._high_cursor = LEAST_TICKET
+        self._high_cursor = -LAST_PLACE
         self._high_done = not working_set.config.high
         #: Where the next look goes on, of regular books and of high ones.
         self.places = {False: state.look_place, True: state.high_place}
@@ -246,12 +246,11 @@ class RingLoader:
         return True
 
     def _fetch_high(self) -> None:
-        rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now)
-        high = [row for row in rows if is_high(row.origin)]
-        for row in high:
+        rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now, high=True)
+        for row in rows:
             heappush(self._next_high.ready, (row.ticket or 0, self.books.take(row)))
-        if len(high) == books.RING_SLICE:
-            self._high_cursor = high[-1].ticket or 0
+        if len(rows) == books.RING_SLICE:
+            self._high_cursor = rows[-1].ticket or 0
         else:
             self._high_done = True
             self._look_for_high_news()
@@ -319,7 +318,7 @@ class RingLoader:
     def _reached(self, following: NextBooks) -> int | None:
         """Return a ticket before which no newcomer takes its place; None if none is left."""
         if following.newcomers:
-            return ticket_of(following.newcomers[0][1], following.newcomers[0][0])
+            return following.newcomers[0][0]
         return self.look_cursor + 1 if following is self._next and not self._look_ended else None
 
     def _meet(self, rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -333,7 +332,7 @@ class RingLoader:
                 continue
             self._met[origin] = None
             if not self._keeps(origin):
-                found.append((working_set.changes.tickets.get(origin, ticket_of(origin, id_)), origin))
+                found.append((working_set.changes.tickets.get(origin, id_), origin))
         return found
 
     def look_from(self, floor: int) -> None:
@@ -348,7 +347,6 @@ class RingLoader:
         A look goes from the end of the ring to its head, so books that enter meanwhile do not prolong it. It ends at
         known books, because a walk moves the head's again and again. Newcomers get their places first.
         """
-        least, largest = level_of(MARK if high else "")
         if high:
             if not self._next_high.newcomers:
                 self._look_for_high_news()
@@ -360,7 +358,7 @@ class RingLoader:
         fresh = [name for name in self._met if name not in known and is_high(name) == high and takes(name)]
         for origin in fresh[:most]:
             del self._met[origin]
-        rows = self.source.turns_before(min(self.places[high], largest), least, most)
+        rows = self.source.turns_before(self.places[high], most, high=high)
         ended = len(rows) < most or any(origin in known for _, origin in rows)
         self.places[high] = LAST_PLACE if ended else rows[-1][0]
         names = [*fresh[:most], *filter(takes, (origin for _, origin in rows))]

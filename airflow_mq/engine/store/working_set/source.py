@@ -68,26 +68,26 @@ class Source:
     # Books and the ring.
 
     def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
-        """Return ready books behind a ticket and, if few ids are left, newcomers from an id on: in one round trip."""
+        """Return ready regular books behind a ticket and, if few ids are left, newcomers from an id on."""
         unit, ring = self.unit, self.ring_id
-        books = unit.books.ready(ring, after, limit, now)
+        books = unit.books.ready(ring, after, limit, now, high=False)
         news = unit.inbox.unready_from(ring, start, POSTED) if self.last_id < start + FEW_ROWS else None
         guaranteed = unit.books.guaranteed(ring) if is_first else list
         return Stretch(books(), start, None if news is None else news(), guaranteed())
 
-    def ready_books(self, after: int, limit: int, now: int) -> list[BookRow]:
-        """Return ready books in the ring's order, behind a ticket."""
-        return self.unit.books.ready(self.ring_id, after, limit, now)()
+    def ready_books(self, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
+        """Return ready books of a priority in the ring's order, behind a ticket."""
+        return self.unit.books.ready(self.ring_id, after, limit, now, high=high)()
 
     def serviceable(
         self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
     ) -> Serviceable:
-        """Return names of ready books behind a ticket, those of skipped ones apart: see `Books.serviceable`."""
+        """Return names of ready regular books behind a ticket, those of skipped ones apart: see `Books.serviceable`."""
         return self.unit.books.serviceable(self.ring_id, after, limit, most, now, ordered=ordered, any_order=any_order)
 
-    def turns_before(self, before: int, after: int, limit: int) -> list[tuple[int, str]]:
-        """Return ticket and name of the last ready books between two tickets, the last ones first."""
-        return self.unit.books.turns_before(self.ring_id, before, after, limit)
+    def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
+        """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
+        return self.unit.books.turns_before(self.ring_id, before, limit, high=high)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name."""

@@ -21,7 +21,6 @@ from ..books import SavedPage, saved_page
 from ..inbox import RowRange
 from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, posted_row
 from ..unit import Unit
-from .books import ticket_of
 from .inbox import Cut
 from .loader import StoreLoader
 from .pages import NO_PAGE
@@ -187,7 +186,7 @@ class _Collector:
     def _places(self, moved: Iterable[str], ids: Iterable[int]) -> dict[str, int]:
         """Return the tickets of books that moved to the end of their ring, or before its head."""
         working_set = self.working_set
-        tickets = {origin: ticket_of(origin, id_) for origin, id_ in zip(moved, ids)}
+        tickets = dict(zip(moved, ids))
         for ring in (working_set.ring, working_set.high):
             if ring.favoured:
                 floor = self.loader.state.ticket_floor if ring is working_set.ring else self._high_floor(tickets)

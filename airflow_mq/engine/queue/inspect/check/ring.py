@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ....rules.book import Book
 from ....rules.claims import Claim
-from ....rules.config import BLOCK_PARTS, RingConfig
+from ....rules.config import BLOCK_PARTS
 from ....rules.invariants import Violation, check_asides, check_book, check_groups, check_slices
 from ....rules.message import Address
 from ....rules.priority import is_high, told
 from ....store import codec
 from ....store.rows import LATEST, PLANNED
 from ....store.unit import Unit
-from ....store.working_set import StoredSet, level_of
+from ....store.working_set import StoredSet
 from ...blocks.ends import Terms
 from ...session import RingSession
 from ..order import all_origins
@@ -50,8 +49,7 @@ def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
 
 
 def _check_state(unit: Unit, ring: int) -> Iterator[Violation]:
-    low, top = level_of("")
-    lowest, state = unit.books.count(ring, 0, low, top).lowest, unit.rings.state(ring)
+    lowest, state = unit.books.count(ring, 0, high=False).lowest, unit.rings.state(ring)
     if lowest is not None and lowest < state.ticket_floor:
         yield Violation(
             "ring",
@@ -67,7 +65,8 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBo
     book, known = working_set.book(origin), working_set.stored[origin]
     pages = dict(working_set.loader.read_pages(origin))
     found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
-    found += _check_level(session.config, book, known.ticket)
+    if is_high(origin) and not session.config.high:
+        found.append(Violation(f"book {told(origin)}", "the ring has high=False; this queue would never be serviced"))
     inbox_rows = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
@@ -84,14 +83,6 @@ def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Vi
     if working_set.groups and not working_set.config.paths:
         yield Violation("ring", "it stores groups of origins, but paths=False")
     yield from check_groups(working_set.groups.values(), working_set.owed, [one for one in origins if not is_high(one)])
-
-
-def _check_level(config: RingConfig, book: Book, ticket: int | None) -> Iterator[Violation]:
-    low, top = level_of(book.origin)
-    if ticket is not None and not low <= ticket <= top:
-        yield Violation(f"book {told(book.origin)}", f"its ticket {ticket} belongs to the other priority")
-    if is_high(book.origin) and not config.high:
-        yield Violation(f"book {told(book.origin)}", "the ring has high=False; this queue would never be serviced")
 
 
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:

@@ -102,7 +102,7 @@ CREATE TABLE {s}book (
     pages bigint NOT NULL DEFAULT 0 CHECK (pages >= 0),
     messages bigint NOT NULL DEFAULT 0 CHECK (messages >= 0),
     size bigint NOT NULL DEFAULT 0 CHECK (size >= 0),
-    -- The ring's order is the order of tickets; the head has the smallest.
+    -- The ring's order is the order of tickets, for high books and for regular ones; the head has the smallest.
     ticket bigint,
     deficit bigint NOT NULL DEFAULT 0,
     -- Inbox rows below the floor are in pages; so are those at or above it that `ahead` names.
@@ -110,11 +110,13 @@ CREATE TABLE {s}book (
     ahead bytea NOT NULL DEFAULT '',
     wake_at bigint NOT NULL DEFAULT 0,
     age bigint NOT NULL DEFAULT 0,
+    -- Whether messages of the book have high priority, which its name shows.
+    high boolean NOT NULL GENERATED ALWAYS AS (origin < E'\x02') STORED,
     PRIMARY KEY (ring, origin, age),
     CHECK (begin_page <= end_page),
     CHECK ((ticket IS NOT NULL) = (end_page > begin_page))
 ) WITH (fillfactor = 80);
-CREATE INDEX book_by_ticket ON {s}book (ring, ticket) WHERE ticket IS NOT NULL;
+CREATE INDEX book_by_ticket ON {s}book (ring, high DESC, ticket) WHERE ticket IS NOT NULL;
 
 CREATE TABLE {s}page (
     ring smallint NOT NULL,

@@ -81,18 +81,20 @@ CREATE TABLE {s}book (
     pages INTEGER NOT NULL DEFAULT 0 CHECK (pages >= 0),
     messages INTEGER NOT NULL DEFAULT 0 CHECK (messages >= 0),
     size INTEGER NOT NULL DEFAULT 0 CHECK (size >= 0),
-    -- The ring's order is the order of tickets; the head has the smallest.
+    -- The ring's order is the order of tickets, for high books and for regular ones; the head has the smallest.
     ticket INTEGER,
     deficit INTEGER NOT NULL DEFAULT 0,
     -- Inbox rows below the floor are in pages; so are those at or above it that `ahead` names.
     floor INTEGER NOT NULL DEFAULT 0,
     ahead BLOB NOT NULL DEFAULT x'',
     wake_at INTEGER NOT NULL DEFAULT 0,
+    -- Whether messages of the book have high priority, which its name shows.
+    high INTEGER NOT NULL AS (origin < char(2)),
     PRIMARY KEY (ring, origin),
     CHECK (begin_page <= end_page),
     CHECK ((ticket IS NOT NULL) = (end_page > begin_page))
 ) STRICT;
-CREATE INDEX {s}book_by_ticket ON {s}book (ring, ticket) WHERE ticket IS NOT NULL;
+CREATE INDEX {s}book_by_ticket ON {s}book (ring, high DESC, ticket) WHERE ticket IS NOT NULL;
 
 CREATE TABLE {s}page (
     ring INTEGER NOT NULL,
