@@ -16,10 +16,10 @@ Shapes of a function:
   receives (`engine.queue.calls`). An exception is a failed attempt: the message goes back, its neighbours are not
   affected. With a `codec` (`shop.orders:Order`) it takes a value; bytes that do not
   decode are permanently wrong and never passed to it.
-* `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, page, item, payload, headers, id,
-  address, attempt, sent_at and block. It yields batches with origin, page, item and outcome: `done` or null, `failed`,
-  `yield`, `overweight`, `bad`, `corrupt`, `unsupported` or `stack`. Optional columns: `reason` (of a yield), `time` and
-  `size` (the weight used, or the weight that an overweight message needs).
+* `arrow`: `f(batches)` takes an iterator of record batches with the columns origin, priority, page, item, payload,
+  headers, id, address, attempt, sent_at and block. It yields batches with origin, priority, page, item and outcome:
+  `done` or null, `failed`, `yield`, `overweight`, `bad`, `corrupt`, `unsupported` or `stack`. Optional columns:
+  `reason` (of a yield), `time` and `size` (the weight used, or the weight that an overweight message needs).
 * `dataframe`: `f(df)` takes a DataFrame of the same columns and returns one of the same outcomes, or None if all are
   done. If it raises, all of its messages go back and the job fails.
 

@@ -170,9 +170,9 @@ def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             convert(place, origin, payload)
             for origin, payload in zip(batch.column("origin").to_pylist(), batch.column("payload").to_pylist())
         ]
-        columns = [batch.column(name) for name in ("origin", "page", "item")]
+        columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
         yield pa.RecordBatch.from_arrays(
-            [*columns, pa.array(outcomes, pa.string())], ["origin", "page", "item", "outcome"]
+            [*columns, pa.array(outcomes, pa.string())], ["origin", "priority", "page", "item", "outcome"]
         )
 
 

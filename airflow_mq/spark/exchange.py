@@ -37,7 +37,7 @@ from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.outcome import BEGUN, DONE, Begun, Mark, Outcome
 from ..engine.rules.permit import Permit
-from ..engine.rules.priority import signed
+from ..engine.rules.priority import book_name
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import Weight
 from ..engine.store import codec
@@ -55,7 +55,7 @@ FILES = 16
 SECONDS = 10.0
 _OUTCOMES = pa.schema(
     {
-        "origin": pa.string(),
+        "book": pa.string(),
         "page": pa.int64(),
         "first": pa.int32(),
         "last": pa.int32(),
@@ -64,7 +64,7 @@ _OUTCOMES = pa.schema(
         "epoch": pa.int64(),
     }
 )
-_READ = ("origin", "page", "item", "payload", "headers", "attempt", "block")
+_READ = ("origin", "priority", "page", "item", "payload", "headers", "attempt", "block")
 _ROWS = 10_000
 
 
@@ -317,7 +317,8 @@ class FolderSide:
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
-        places: Iterator[Place] = zip(*(self._column(name) for name in ("origin", "page", "item")))
+        books = map(book_name, self._column("origin"), self._column("priority"))
+        places: Iterator[Place] = zip(books, self._column("page"), self._column("item"))
         reports = [Report(*run[0], run[-1][2], BEGUN) for run in neighbours_of(places)]
         if reports:
             self.report(reports)
@@ -332,22 +333,14 @@ class FolderSide:
             sent = table.column("sent_at").cast(pa.int64())
             rows = zip(*(column.to_pylist() for column in (*columns, sent)))
             items = (
-                Item(origin, page, at, data, dict(fields or ()), 0, attempt, sent_at, block)
-                for origin, page, at, data, fields, attempt, block, sent_at in rows
+                Item(book_name(origin, priority), page, at, data, dict(fields or ()), 0, attempt, sent_at, block)
+                for origin, priority, page, at, data, fields, attempt, block, sent_at in rows
             )
             yield from map(batch_of, neighbours_of(items))
 
     def report(self, reports: Sequence[Report]) -> None:
         rows = [
-            (
-                r.origin,
-                signed(r.page, r.priority),
-                r.first,
-                r.last,
-                json.dumps(codec.plain_outcome(r.outcome)),
-                r.ids,
-                self.epoch,
-            )
+            (r.book, r.page, r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)), r.ids, self.epoch)
             for r in reports
         ]
         arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
@@ -379,8 +372,8 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
                 yield _report(*row)
 
 
-def _report(origin: str, page: int, first: int, last: int, outcome: str, ids: bytes, epoch: int) -> Report:
-    report = Report(origin, page, first, last, _outcome(outcome), ids=ids, epoch=epoch)
+def _report(book: str, page: int, first: int, last: int, outcome: str, ids: bytes, epoch: int) -> Report:
+    report = Report(book, page, first, last, _outcome(outcome), ids=ids, epoch=epoch)
     # Without ids, settling reads the payloads.
     return report if ids_fit(report) else replace(report, ids=b"")
 

@@ -13,13 +13,13 @@ from ..engine.queue.context import ProcessorContext
 from ..engine.queue.values import Facts, moment
 from ..engine.rules.message import Address
 from ..engine.rules.page import Page
-from ..engine.rules.priority import HIGH, book_name, signed
+from ..engine.rules.priority import origin_of
 from ..engine.rules.weight import ZERO, Meter
 
 #: Messages, and bytes of payload, after which a group is full.
 GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20
 
-#: Origin, signed page and index of a message.
+#: Name of a message's book, its page and index.
 Place = tuple[str, int, int]
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -27,8 +27,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 class Item(NamedTuple):
     """A message on its way to a processor."""
 
-    origin: str
-    #: Below zero for a high message (`airflow_mq.engine.rules.priority.signed`), as in tables.
+    book: str
     page: int
     at: int
     payload: bytes
@@ -45,19 +44,17 @@ class Item(NamedTuple):
     @property
     def place(self) -> Place:
         """The place by which outcomes name the message."""
-        return self.origin, self.page, self.at
+        return self.book, self.page, self.at
 
     @property
     def address(self) -> Address:
         """The address that people see."""
-        if self.page < 0:
-            return Address(self.origin, signed(self.page, HIGH), self.at, HIGH)
-        return Address(self.origin, self.page, self.at)
+        return Address(self.book, self.page, self.at)
 
     @property
-    def book(self) -> str:
-        """The name of the message's book."""
-        return book_name(self.origin, HIGH) if self.page < 0 else self.origin
+    def origin(self) -> str:
+        """The message's origin."""
+        return origin_of(self.book)
 
 
 class ItemDelivery(Delivery):
@@ -66,7 +63,7 @@ class ItemDelivery(Delivery):
     __slots__ = ("_item",)
 
     def __init__(self, item: Item, context: ProcessorContext | None = None) -> None:
-        super().__init__(item.book, item.payload, Page(item.address.page), item.at, Meter(ZERO), context=context)
+        super().__init__(item.book, item.payload, Page(item.page), item.at, Meter(ZERO), context=context)
         self._item = item
 
     @property
@@ -98,8 +95,7 @@ def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Ite
         times = batch.times or (0,) * len(batch)
         for at, (payload, its_headers, time) in enumerate(zip(batch.payloads, headers, times), batch.first):
             attempt = facts.attempts.get(at, 0) + 1
-            page = signed(batch.page, batch.priority)
-            yield Item(batch.origin, page, at, payload, its_headers, time, attempt, facts.sent.get(at), id_)
+            yield Item(batch.book, batch.page, at, payload, its_headers, time, attempt, facts.sent.get(at), id_)
 
 
 def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -131,9 +127,9 @@ def stretches_of(items: Iterable[Item], is_alone: Callable[[int], bool]) -> Iter
 
 def batch_of(group: Sequence[Item]) -> Batch:
     """Return neighbours in one page as a batch."""
-    origin, page, first = group[0].place
+    book, page, first = group[0].place
     headers = {item.at: item.headers for item in group if item.headers}
     attempts = {item.at: item.attempt - 1 for item in group}
     facts = Facts(attempts, {item.at: item.sent for item in group if item.sent is not None})
     payloads = [item.payload for item in group]
-    return Batch(origin, payloads, page, first, lambda: headers, block=group[0].block, _facts=lambda: facts)
+    return Batch(book, payloads, page, first, lambda: headers, block=group[0].block, _facts=lambda: facts)

@@ -30,23 +30,23 @@ T = TypeVar("T")
 class _Run:
     """Neighbours with the same outcome, and their ids if they are known."""
 
-    origin: str
+    book: str
     page: int
     first: int
     last: int
     outcome: Outcome
     ids: list[bytes]
 
-    def goes_on(self, origin: str, page: int, index: int, outcome: Outcome, has_id: bool) -> bool:
+    def goes_on(self, book: str, page: int, index: int, outcome: Outcome, has_id: bool) -> bool:
         """Return whether a message is the next one of this run."""
         return (
             outcome == DONE == self.outcome
-            and (origin, page, index) == (self.origin, self.page, self.last + 1)
+            and (book, page, index) == (self.book, self.page, self.last + 1)
             and has_id == bool(self.ids)
         )
 
     def report(self) -> Report:
-        return Report(self.origin, self.page, self.first, self.last, self.outcome, ids=b"".join(self.ids))
+        return Report(self.book, self.page, self.first, self.last, self.outcome, ids=b"".join(self.ids))
 
 
 class Reporter:
@@ -66,7 +66,7 @@ class Reporter:
         # One chunk is sent at a time; outcomes are added meanwhile.
         self._sending, self._adding = threading.Lock(), threading.Lock()
 
-    def add(self, origin: str, page: int, index: int, outcome: Outcome, payload: bytes | None = None) -> None:
+    def add(self, book: str, page: int, index: int, outcome: Outcome, payload: bytes | None = None) -> None:
         """Add an outcome, and send the chunk if it is full or old enough.
 
         :param payload: the message, if it is at hand
@@ -74,11 +74,11 @@ class Reporter:
         ids = [message_id(payload)] if payload is not None and outcome == DONE else []
         with self._adding:
             last = self._runs[-1] if self._runs else None
-            if last and last.goes_on(origin, page, index, outcome, bool(ids)):
+            if last and last.goes_on(book, page, index, outcome, bool(ids)):
                 last.last = index
                 last.ids += ids
             else:
-                self._runs.append(_Run(origin, page, index, index, outcome, ids))
+                self._runs.append(_Run(book, page, index, index, outcome, ids))
             self._bytes += ID_BYTES * len(ids)
             if isinstance(outcome, Done):
                 self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)

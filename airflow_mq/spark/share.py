@@ -198,7 +198,7 @@ def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Te
     stopped: set[str] = set()
     for item in items_of(batches, terms.block):
         known = answered.get(item.book)
-        prior = known.get(item.address.page, item.at) if known else None
+        prior = known.get(item.page, item.at) if known else None
         if terms.stops(item.origin, prior):
             stopped.add(item.book)
         tally.before += prior is not None

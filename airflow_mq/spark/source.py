@@ -9,8 +9,8 @@
 The environment of the driver holds the store's address, `AIRFLOW_MQ_STORE`: plans and Spark's UI show options. `ring`
 names the ring (`default` if left out), `partitions` is the largest number of partitions.
 
-**Reading** returns the columns origin, page, item, payload, headers, id, address, attempt, sent_at and block. A schema
-with some of them (`spark.read.schema("origin STRING, payload BINARY")`) saves the time of the others. With
+**Reading** returns the columns origin, priority, page, item, payload, headers, id, address, attempt, sent_at and block.
+A schema with some of them (`spark.read.schema("origin STRING, payload BINARY")`) saves the time of the others. With
 `origins` it returns the waiting messages of all origins with that prefix, up to `limit` of each. With `block` it
 returns the messages that a block claimed, for `report`: the value is the block's token, or better `environment`, which
 reads the token from `AIRFLOW_MQ_BLOCK`.

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ..engine.queue import Batch
 from ..engine.queue.packed import lengths_of, pieces_of
 from ..engine.rules.errors import InvalidInput
+from ..engine.rules.message import check_origin
 from ..engine.rules.outcome import (
     DONE,
     BadFormat,
@@ -24,7 +25,7 @@ from ..engine.rules.outcome import (
     Unsupported,
     Yield,
 )
-from ..engine.rules.priority import HIGH, signed
+from ..engine.rules.priority import HIGH, book_name, check_priority
 from ..engine.rules.weight import Weight
 from .items import GROUP_MESSAGES, Item, Place, batch_of, neighbours_of
 
@@ -33,6 +34,7 @@ TABLE_BYTES = 1 << 20
 MESSAGES = pa.schema(
     {
         "origin": pa.string(),
+        "priority": pa.string(),
         "page": pa.int64(),
         "item": pa.int32(),
         "payload": pa.binary(),
@@ -44,12 +46,14 @@ MESSAGES = pa.schema(
         "block": pa.int64(),
     }
 )
-#: The same for Spark. The page of a high message is below zero: origin, page and item name a message.
+#: The same for Spark.
 MESSAGES_DDL = (
-    "origin STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>, "
+    "origin STRING, priority STRING, page BIGINT, item INT, payload BINARY, headers MAP<STRING, STRING>, "
     "id BINARY, address STRING, attempt INT, sent_at TIMESTAMP, block BIGINT"
 )
 
+#: The columns that a processor's record batch needs.
+_ANSWER = ("origin", "priority", "page", "item", "outcome")
 #: Outcomes without further columns.
 _PLAIN: dict[str, Outcome] = {
     "done": DONE,
@@ -139,20 +143,21 @@ def _sent(batch: Batch, _block: int | None) -> Iterable[int | None]:
     return [sent.get(item) for item in _items(batch)]
 
 
-def _origins(batch: Batch, _lengths: Sequence[int]) -> tuple[Sequence[int], Sequence[bytes]]:
-    origin = batch.origin.encode()
-    return [len(origin)] * len(batch), [origin * len(batch)]
+def _repeated(text: str, count: int) -> tuple[Sequence[int], Sequence[bytes]]:
+    data = text.encode()
+    return [len(data)] * count, [data * count]
 
 
 #: The lengths and the bytes of columns that are copied from pieces, for the messages of a batch.
 _BYTES: dict[str, Callable[[Batch, Sequence[int]], tuple[Sequence[int], Sequence[bytes | memoryview]]]] = {
-    "origin": _origins,
+    "origin": lambda batch, _: _repeated(batch.origin, len(batch)),
+    "priority": lambda batch, _: _repeated(batch.priority, len(batch)),
     "payload": lambda batch, lengths: (lengths, pieces_of(batch.payloads)),
 }
 
 #: The values of the other columns.
 _COLUMNS: dict[str, Callable[[Batch, int | None], Iterable[Any]]] = {
-    "page": lambda batch, _: [signed(batch.page, batch.priority)] * len(batch),
+    "page": lambda batch, _: [batch.page] * len(batch),
     "item": lambda batch, _: _items(batch),
     "headers": lambda batch, _: [list(texts.items()) for texts in batch.headers] or [()] * len(batch),
     "id": lambda batch, _: batch.ids,
@@ -185,15 +190,16 @@ def tables_of_items(items: Iterable[Item]) -> Iterator[pa.RecordBatch]:
 def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:
     """Yield the place of each message in a processor's record batch, with its outcome."""
     names = set(batch.schema.names)
-    missing = [name for name in ("origin", "page", "item", "outcome") if name not in names]
+    missing = [name for name in _ANSWER if name not in names]
     if missing:
-        raise InvalidInput(f"outcomes need the columns origin, page, item and outcome; {', '.join(missing)} is missing")
+        raise InvalidInput(f"outcomes need the columns {', '.join(_ANSWER)}; {', '.join(missing)} is missing")
     count = batch.num_rows
     empty = [None] * count
     further = [batch.column(name).to_pylist() if name in names else empty for name in ("reason", "time", "size")]
-    columns = [batch.column(name).to_pylist() for name in ("origin", "page", "item", "outcome")]
-    for origin, page, item, name, reason, time, size in zip(*columns, *further):
-        yield (origin, page, item), read_outcome(name, reason, time, size)
+    columns = [batch.column(name).to_pylist() for name in _ANSWER]
+    for origin, priority, page, item, name, reason, time, size in zip(*columns, *further):
+        book = book_name(check_origin(origin), check_priority(priority))
+        yield (book, page, item), read_outcome(name, reason, time, size)
 
 
 def _whole(value: object, column: str) -> int:

@@ -282,6 +282,7 @@ def test_invalid_numbers_and_times_are_rejected(queue: MessageQueue, number: Any
         lambda: queue.execute_overweight(Address("a", 0, number), print),
         lambda: queue.reap_page("a", number),
         lambda: queue.blocks.report(block, [Report("here", 0, number, 0)]),
+        lambda: queue.blocks.report(block, [Report("here", number, 0, 0)]),
         lambda: queue.admin.change_ring(heap_size=number),
         lambda: queue.admin.change_ring(lease=number),
         lambda: queue.admin.change_ring(order=number),
@@ -292,9 +293,8 @@ def test_invalid_numbers_and_times_are_rejected(queue: MessageQueue, number: Any
         lambda: queue.admin.change_ring(nonsense=number),
     ]
     if number != -1:
-        # Times may be in the past, and pages of high messages have negative numbers in tables.
+        # Times may be in the past.
         calls += [
-            lambda: queue.blocks.report(block, [Report("here", number, 0, 0)]),
             lambda: queue.enqueue_message("a", b"x", not_before=number),
             lambda: queue.enqueue_message("a", b"x", expires=number),
             lambda: queue.admin.pause("a", until=number),
@@ -402,7 +402,7 @@ def test_reports_on_unclaimed_messages_are_ignored(queue: MessageQueue) -> None:
         [
             Report("nobody", 0, 0, 60_000),
             Report("here", 7, 0, 5),
-            Report("here", -1, 0, 5),
+            Report("here", 0, 0, 5, priority="high"),
             Report("here", 0, 0, 60_000),
         ],
     )

@@ -22,7 +22,10 @@ def run(*messages: tuple[str, bytes]) -> list[str]:
     """Return the outcomes of the processor."""
     import pyarrow as pa
 
-    rows = [{"origin": origin, "page": 0, "item": n, "payload": data} for n, (origin, data) in enumerate(messages)]
+    rows = [
+        {"origin": origin, "priority": "regular", "page": 0, "item": n, "payload": data}
+        for n, (origin, data) in enumerate(messages)
+    ]
     (answer,) = orders.process([pa.RecordBatch.from_pylist(rows)])
     assert answer.column("item").to_pylist() == list(range(len(messages)))
     outcomes: list[str] = answer.column("outcome").to_pylist()

@@ -81,11 +81,14 @@ def arrow(batches: Iterable[Any]) -> Iterator[Any]:
         said = {b"bad": "bad", b"later": "yield", b"used": "done", b"odd": "odd"}
         kept = [place for place, word in enumerate(words) if word != b"silent"]
         columns = [
-            pa.array([batch.column(name)[place].as_py() for place in kept]) for name in ("origin", "page", "item")
+            pa.array([batch.column(name)[place].as_py() for place in kept])
+            for name in ("origin", "priority", "page", "item")
         ]
         outcomes = [pa.array([said.get(words[place]) for place in kept], pa.string())]
         used = [pa.array([50 if words[place] == b"used" else None for place in kept], pa.int64())]
-        yield pa.RecordBatch.from_arrays([*columns, *outcomes, *used], ["origin", "page", "item", "outcome", "time"])
+        yield pa.RecordBatch.from_arrays(
+            [*columns, *outcomes, *used], ["origin", "priority", "page", "item", "outcome", "time"]
+        )
 
 
 def frame(messages: Any) -> Any:
@@ -93,7 +96,7 @@ def frame(messages: Any) -> Any:
     from pyspark.sql import functions as f
 
     word = f.split(messages.payload.cast("string"), " ")[0]
-    return messages.select("origin", "page", "item", f.when(word == "bad", "bad").alias("outcome"))
+    return messages.select("origin", "priority", "page", "item", f.when(word == "bad", "bad").alias("outcome"))
 
 
 def frame_of_nothing(messages: Any) -> None:

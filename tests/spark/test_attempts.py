@@ -20,9 +20,9 @@ def test_messages_of_several_record_batches_are_one_call() -> None:
         calls.append([])
         for batch in batches:
             calls[-1].append(batch.num_rows)
-            columns = [batch.column(name) for name in ("origin", "page", "item")]
+            columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
             outcomes: Any = pa.nulls(batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([*columns, outcomes], ["origin", "page", "item", "outcome"])
+            yield pa.RecordBatch.from_arrays([*columns, outcomes], ["origin", "priority", "page", "item", "outcome"])
 
     outcomes = list(ArrowAttempts(process, Terms(ordered=False, most=1 << 20)).outcomes(iter(items), run_here))
 

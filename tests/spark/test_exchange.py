@@ -243,7 +243,8 @@ def _fail(*_: Any) -> None:
 
 def frame_of(*rows: tuple[Any, ...]) -> list[pa.RecordBatch]:
     """Return the outcomes of a function that takes a DataFrame, as Spark passes them on."""
-    return [pa.RecordBatch.from_pylist([dict(zip(("origin", "page", "item", "outcome"), row)) for row in rows])]
+    names = ("origin", "page", "item", "outcome")
+    return [pa.RecordBatch.from_pylist([dict(zip(names, row), priority="regular") for row in rows])]
 
 
 @pytest.mark.parametrize("way", ["store", "exchange"])

@@ -59,9 +59,9 @@ def by_arrow(batches: Iterable[Any]) -> Iterator[Any]:
 
     for batch in batches:
         see_rows(batch)
-        columns = [batch.column(name) for name in ("origin", "page", "item")]
+        columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
         nothing = pa.nulls(batch.num_rows, pa.string())
-        yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "page", "item", "outcome"])
+        yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "priority", "page", "item", "outcome"])
 
 
 def see_rows(batch: Any) -> None:

@@ -46,9 +46,9 @@ def odd_arrow(batches: Iterable[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
     for batch in batches:
-        columns = [batch.column(name) for name in ("origin", "page", "item")]
+        columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
         said = pa.array([payload.decode() for payload in batch.column("payload").to_pylist()])
-        yield pa.RecordBatch.from_arrays([*columns, said], ["origin", "page", "item", "outcome"])
+        yield pa.RecordBatch.from_arrays([*columns, said], ["origin", "priority", "page", "item", "outcome"])
 
 
 def leaky_frame(messages: Any) -> None:

@@ -39,9 +39,9 @@ def keep(messages: Any) -> None:
 def keep_unless_told(messages: Any) -> Any:
     """Write each message down, and leave out the ones that the environment names: they are for later."""
     told = os.environ.get(LATER, "")
-    rows = messages.selectExpr("origin", "page", "item", "CAST(payload AS STRING) AS text")
+    rows = messages.selectExpr("origin", "priority", "page", "item", "CAST(payload AS STRING) AS text")
     write_block(rows.where(rows.text != told).select("text"), os.environ[TARGET])
-    return rows.selectExpr("origin", "page", "item", f"IF(text = '{told}', 'yield', 'done') AS outcome")
+    return rows.selectExpr("origin", "priority", "page", "item", f"IF(text = '{told}', 'yield', 'done') AS outcome")
 
 
 ROUTES = Processors([Processor("orders", "tests.spark.test_output:keep", shape="dataframe", split=3)])

@@ -28,9 +28,10 @@ def test_rows_are_written_and_read_with_a_priority(
         (b"1", "high"),
         (b"2", "regular"),
     ]
-    reader = source.WaitingReader(source.Options({"ring": queue.ring}), ["origin", "page"])
+    reader = source.WaitingReader(source.Options({"ring": queue.ring}), ["origin", "priority", "page"])
     (share,) = reader.partitions()
     (found,) = reader.read(share)
-    assert found.column("page").to_pylist() == [-1, 0], "a high message's page is below zero"
+    assert found.column("priority").to_pylist() == ["high", "regular"]
+    assert found.column("page").to_pylist() == [0, 0]
     with pytest.raises(InvalidInput, match="invalid priority"):
         source.Options({"priority": "urgent"})

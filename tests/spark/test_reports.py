@@ -114,9 +114,9 @@ def test_before_a_message_that_takes_long_all_is_reported(
         for batch in batches:
             if SLOW in batch.column("payload").to_pylist():
                 seen.append(answered(queue, block))
-            columns = [batch.column(name) for name in ("origin", "page", "item")]
+            columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
             nothing = pa.nulls(batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "page", "item", "outcome"])
+            yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "priority", "page", "item", "outcome"])
 
     if shape == "arrow":
         monkeypatch.setattr("airflow_mq.spark.share.load_function", lambda name: process_arrow)

@@ -17,7 +17,7 @@ from ..rules.message import Address, check_origin, message_id, message_ids
 from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import Page
-from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of, signed
+from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
 from ..rules.taking import OriginPatterns
 from ..rules.tally import Tally
 from ..rules.weight import ZERO, Meter, Weight, total_weight
@@ -218,7 +218,7 @@ def deliveries_of(page: OpenPage, payloads: Iterable[bytes], first: int) -> Iter
 
 
 class _OfBook:
-    """Messages of one book. The name of a book, or a page below zero, sets the origin and the priority."""
+    """Messages of one book. The name of a book sets the origin and the priority."""
 
     origin: str
     page: int
@@ -226,13 +226,9 @@ class _OfBook:
 
     def __post_init__(self) -> None:
         name: object = self.origin
-        page: object = self.page
         if isinstance(name, str) and name.startswith(MARK):
             object.__setattr__(self, "priority", HIGH)
             object.__setattr__(self, "origin", origin_of(name))
-        elif isinstance(page, int) and page < 0:
-            object.__setattr__(self, "priority", HIGH)
-            object.__setattr__(self, "page", signed(page, HIGH))
 
     @property
     def book(self) -> str:

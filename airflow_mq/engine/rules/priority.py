@@ -46,11 +46,6 @@ def priority_of(name: str) -> str:
     return HIGH if name.startswith(MARK) else REGULAR
 
 
-def signed(page: int, priority: str) -> int:
-    """Return the index of a page as tables store it: pages of high books are negative."""
-    return -1 - page if priority == HIGH else page
-
-
 def queue_name(origin: str, priority: str) -> str:
     """Return the name of a queue for display; the priority is appended unless it is regular."""
     return origin if priority == REGULAR else f"{origin} ({priority})"

@@ -117,10 +117,8 @@ def _check_messages(draw: Draw) -> None:
     items = []
     for at in range(draw.byte() % 5):
         headers = {draw.binary().decode("utf-8", "replace"): "v"} if draw.byte() % 2 else {}
-        origin = draw.pick(("acme", "bolt", "\U0001f600"))
-        items.append(
-            Item(origin, draw.pick((0, -1, 5)), at, draw.binary(), headers, 0, draw.byte() + 1, draw.whole(6), 17)
-        )
+        book = draw.pick(("acme", "\x01acme", "bolt", "\U0001f600"))
+        items.append(Item(book, draw.pick((0, 5)), at, draw.binary(), headers, 0, draw.byte() + 1, draw.whole(6), 17))
     Folder(str(folder() / "messages")).write_table(
         "000000.parquet", pa.Table.from_batches(tables_of_items(items), schema=MESSAGES)
     )
@@ -149,7 +147,8 @@ def _check_batch(draw: Draw) -> None:
         1 << 62,
     )
     columns = {
-        name: [draw.pick(values)] for name in ("origin", "page", "item", "outcome", "reason", "time", "size", "x")
+        name: [draw.pick(values)]
+        for name in ("origin", "priority", "page", "item", "outcome", "reason", "time", "size", "x")
     }
     left_out = draw.byte()
     chosen = {name: column for at, (name, column) in enumerate(columns.items()) if not left_out >> at & 1}
