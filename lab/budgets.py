@@ -33,18 +33,18 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_850),
-    "lines of store": Budget(9_090),
+    "lines of rules": Budget(6_810),
+    "lines of store": Budget(9_060),
     "lines of queue": Budget(11_330),
     "lines of the engine": Budget(27_200, 19_500),
     "lines of the command line": Budget(5_800),
     "lines of the package": Budget(49_400, 38_000),
-    "lines of SQL without migrations": Budget(2_150, 1_700),
+    "lines of SQL without migrations": Budget(2_145, 1_700),
     "named statements": Budget(195, 140),
     "statements that read the inbox": Budget(24, 8),
     "statements that write the inbox": Budget(5, 4),
     "row types of the store": Budget(50, 30),
-    "numeric constants of modules": Budget(192, 150),
+    "numeric constants of modules": Budget(190, 150),
     "longest function": Budget(80),
     "calls of enqueue_message": Budget(42, 22),
     "files of enqueue_message": Budget(13, 6),
