@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Event, Lock, Thread
 
-from airflow_mq.engine.queue import MessageQueue, Survey
-from airflow_mq.engine.rules.errors import MessageQueueError
+from airflow_mq.engine.queue import MessageQueue, QueueDepth
 
 from .stores import target
 
@@ -18,49 +18,57 @@ log = logging.getLogger("airflow_mq.api")
 PART, LEAST = 10, 1.0
 #: Unused counts are dropped after `IDLE` seconds; at most `MOST` are kept.
 IDLE, MOST = 120.0, 8
+#: Queues that a count keeps at most.
+MOST_QUEUES = 250_000
+
+
+@dataclass
+class Counted:
+    """Depths of the queues of a ring, by the names of their books; `done` once all queues are counted."""
+
+    depths: dict[str, QueueDepth] = field(default_factory=dict)
+    done: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether no queue is missing."""
+        return self.done and len(self.depths) < MOST_QUEUES
 
 
 @dataclass
 class Count:
     """The latest finished count of a ring, and the running one."""
 
-    survey: Survey = field(default_factory=Survey)
+    finished: Counted = field(default_factory=Counted)
     state: tuple[int, int] | None = None
     taken_at: float = 0.0
     took: float = 0.0
-    running: Survey | None = None
+    running: Counted | None = None
     done: Event = field(default_factory=Event)
     asked_at: float = 0.0
-
-    @property
-    def best(self) -> Survey:
-        """Return the finished count, or what the running one has so far."""
-        return self.survey if self.survey.done or self.running is None else self.running
 
 
 _counts: dict[tuple[str, str], Count] = {}
 _lock = Lock()
 
 
-def counted(conn_id: str, queue: MessageQueue, wait: float) -> Survey:
+def counted(conn_id: str, queue: MessageQueue, wait: float) -> Counted:
     """Return a count of a ring: finished if it takes less than `wait` seconds, else what is counted so far."""
     state = queue.inspect.ring_version()
     with _lock:
         count = _known(conn_id, queue.ring)
         if count is None:
-            return Survey()
-        fresh = count.survey.done and (
+            return Counted()
+        fresh = count.finished.done and (
             count.state == state or time.monotonic() - count.taken_at < max(LEAST, PART * count.took)
         )
         if not fresh and count.running is None:
-            count.running, count.done = Survey(), Event()
-            Thread(
-                target=_take, args=(conn_id, queue.ring, count, state), name="airflow-mq-survey", daemon=True
-            ).start()
+            count.running, count.done = Counted(), Event()
+            Thread(target=_take, args=(conn_id, queue.ring, count, state), name="airflow-mq-count", daemon=True).start()
         done = count.done
     if not fresh:
         done.wait(wait)
-    return count.best
+    return count.finished if count.finished.done or count.running is None else count.running
 
 
 def _known(conn_id: str, ring: str) -> Count | None:
@@ -84,14 +92,14 @@ def _take(conn_id: str, ring: str, count: Count, state: tuple[int, int]) -> None
     assert running is not None
     try:
         with MessageQueue(target(conn_id).address, ring) as queue:
-            queue.inspect.survey(running)
+            running.depths.update((depth.name, depth) for depth in islice(queue.inspect.depths(), MOST_QUEUES))
+            running.done = True
     except Exception as error:
         # The next request to the store reports the cause.
         log.warning("A ring of %s could not be counted (%s).", conn_id, type(error).__name__)
-        running = None if isinstance(error, MessageQueueError) else running
     with _lock:
-        if running is not None and running.done:
-            count.survey, count.state = running, state
+        if running.done:
+            count.finished, count.state = running, state
         count.taken_at = time.monotonic()
         count.took, count.running = count.taken_at - began, None
     count.done.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from threading import Lock
 from typing import Annotated, Literal, NamedTuple
 
@@ -138,13 +139,14 @@ def queues(
             following = f"{cursor}:{origins[limit - 1]}" if len(origins) > limit else None
             rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], shares, service)
             return Queues(rows=rows, next=following, total=None, counted=True)
-        survey = counted(conn_id, queue, WAIT)
-        names = _chosen(dict(survey.depths), shares, prefix, search, sort)
+        count = counted(conn_id, queue, WAIT)
+        depths = dict(count.depths)
+        names = _chosen(depths, shares, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, service, survey.depths)
+        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, service, depths)
     following = f"{cursor}:{start + limit}" if start + limit < len(names) else None
-    return Queues(rows=rows, next=following, total=len(names), counted=survey.done)
+    return Queues(rows=rows, next=following, total=len(names), counted=count.done)
 
 
 def _place(after: str, cursor: str) -> str:
@@ -166,7 +168,7 @@ def _chosen(depths: Mapping[str, QueueDepth], shares: Shares, prefix: str, searc
         "origin": lambda name: 0,
         "messages": lambda name: -depths[name].messages,
         "bytes": lambda name: -depths[name].size,
-        "oldest": lambda name: depths[name].first,
+        "oldest": lambda name: inf if (sent := depths[name].sent) is None else sent,
         "received": lambda name: -(shares.get((origin_of(name), priority_of(name)), nothing).received or 0),
     }
     return sorted(names, key=ranks[sort])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from threading import Lock
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 
-from airflow_mq.engine.queue import MessageQueue, QueueDepth, QueueState, Survey
+from airflow_mq.engine.queue import MessageQueue, QueueDepth, QueueState
 from airflow_mq.engine.rules.priority import book_name
 
 from .access import Reader, Writer
@@ -137,17 +138,18 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
     """
     with opened(conn_id, ring) as queue:
         state, config = queue.inspect.ring(60), queue.config
-        survey = counted(conn_id, queue, WAIT)
+        count = counted(conn_id, queue, WAIT)
         paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(10_000)
         latest = queue.blocks.list(limit=1, entries=True)
         overdue = queue.inspect.servicing().of_queues(state.queues, paused_by(user))
-    arcs = [_arc(arc, survey, is_head=place == 0) for place, arc in enumerate(state.queues)]
+    depths = dict(count.depths)
+    waiting = [depth for depth in depths.values() if depth.waiting]
+    arcs = [_arc(arc, depths, is_head=place == 0) for place, arc in enumerate(state.queues)]
     drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.bytes for arc in arcs)
-    messages = max(survey.messages - survey.set_aside, drawn_messages)
-    size = max(survey.size - survey.set_aside_size, drawn_bytes)
-    queues = max(len(survey.depths), len(arcs))
+    messages = max(sum(depth.waiting for depth in waiting), drawn_messages)
+    size = max(sum(depth.size - depth.set_aside_size for depth in waiting), drawn_bytes)
     # The ring itself lacks the queues that no block has loaded yet.
-    ready = max(queues - survey.set_aside_queues if survey.done else state.ready, len(arcs))
+    ready = max(len(waiting) if count.done else state.ready, len(arcs))
     return Overview.of(
         state,
         ring=ring,
@@ -156,10 +158,10 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         high=config.high,
         paths=config.paths,
         ready=ready,
-        queues=queues,
+        queues=max(len(depths), len(arcs)),
         waiting_messages=messages,
         waiting_bytes=size,
-        exact=survey.done and not survey.cut_short,
+        exact=count.exact,
         set_aside=set_aside,
         paused=paused,
         oldest=min((arc.oldest for arc in state.queues if arc.oldest), default=None),
@@ -172,13 +174,14 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
     )
 
 
-def _arc(state: QueueState, survey: Survey, *, is_head: bool) -> Arc:
+def _arc(state: QueueState, depths: Mapping[str, QueueDepth], *, is_head: bool) -> Arc:
     """Return the drawn part of a queue, without its set-aside messages."""
-    depth = survey.depths.get(book_name(state.origin, state.priority), QueueDepth())
+    depth = depths.get(book_name(state.origin, state.priority))
+    aside_size = 0 if depth is None else depth.set_aside_size
     return Arc.of(
         state,
         messages=max(state.messages - state.set_aside, 0),
-        bytes=max(state.size - depth.set_aside_size, 0),
+        bytes=max(state.size - aside_size, 0),
         is_head=is_head,
     )
 

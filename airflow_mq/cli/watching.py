@@ -96,7 +96,6 @@ class Watcher:
         state = inspect.ring(self.limit)
         if time.monotonic() >= self._rested_at:
             self._count(queue, state.now)
-        queues = state.queues if self.sort == "turn" else self._backlog.deepest
         running = queue.blocks.list("planned", limit=BLOCKS)
         ids = {block.id for block in running}
         servicing = inspect.servicing()
@@ -106,7 +105,7 @@ class Watcher:
             order=queue.config.order,
             limit=queue.config.service_weight,
             sort=self.sort,
-            queues=inspect.oldest(self.limit) if self.sort == "oldest" else queues,
+            queues={"turn": state.queues, "backlog": self._backlog.deepest, "oldest": self._backlog.oldest}[self.sort],
             in_flight=state.in_flight,
             backlog=self._backlog,
             paused=len(queue.admin.paused()),
@@ -120,7 +119,9 @@ class Watcher:
     def _count(self, queue: MessageQueue, now: datetime) -> None:
         """Count the totals, and compute the rates of the last minute."""
         began = time.monotonic()
-        self._backlog = queue.inspect.backlog(self.limit if self.sort == "backlog" else 0)
+        self._backlog = queue.inspect.backlog(
+            deepest=self.limit * (self.sort == "backlog"), oldest=self.limit * (self.sort == "oldest")
+        )
         ended, self._ended_at = queue.inspect.ended(self._ended_at)
         counts = self._counts
         if not counts:

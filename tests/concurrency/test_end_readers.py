@@ -45,7 +45,7 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
     "queues after": lambda queue: states(queue.inspect.queues(after="b", limit=2)),
     "oldest": lambda queue: [states(queue.inspect.oldest(limit)) for limit in (1, 2, 10)],
     "backlog": lambda queue: [backlog(queue, deepest) for deepest in (0, 10)],
-    "survey": lambda queue: surveyed(queue),
+    "depths": lambda queue: depths(queue),
     "pages": lambda queue: [queue.inspect.pages(origin) for origin in ORIGINS],
     "ring": lambda queue: ring(queue),
     "ring order": lambda queue: queue.inspect.ring_order(),
@@ -88,12 +88,10 @@ def backlog(queue: MessageQueue, deepest: int) -> Any:
     return replace(found, deepest=sorted(states(found.deepest), key=lambda state: state.origin))
 
 
-def surveyed(queue: MessageQueue) -> Any:
-    survey = queue.inspect.survey()
-    return {
-        **{name: replace(depth, first=0) for name, depth in survey.depths.items()},
-        "": (survey.messages, survey.size, survey.set_aside, survey.set_aside_size, survey.set_aside_queues),
-    }
+def depths(queue: MessageQueue) -> Any:
+    """Return what each queue holds. Only an end that is applied dates the messages that it sends."""
+    found = [one._replace(sent=None) if one.name == "sent" else one for one in queue.inspect.depths()]
+    return {one.name: one._replace(ahead=None) for one in found}
 
 
 def one_by_one(queue: MessageQueue) -> list[Any]:

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.queue.inspect import queues
-from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.rules.priority import book_name
+from airflow_mq.engine.store import books, parse, upgrade
 
 
 @pytest.fixture
@@ -62,15 +63,22 @@ def test_ring_summary_starts_at_the_head(busy: MessageQueue) -> None:
     )
 
 
-def test_survey_counts_each_message_once(busy: MessageQueue) -> None:
-    survey = busy.inspect.survey()
-    summaries = busy.inspect.queues(limit=1_000)
-    assert survey.done and not survey.cut_short
-    assert survey.messages == sum(summary.messages for summary in summaries) == len(busy)
-    assert survey.size == sum(summary.size for summary in summaries)
-    assert sorted(depth.messages for depth in survey.depths.values()) == sorted(
-        summary.messages for summary in summaries
-    )
+def test_a_count_of_all_queues_counts_each_message_once(busy: MessageQueue) -> None:
+    depths = {depth.name: depth for depth in busy.inspect.depths()}
+    summaries = {book_name(one.origin, one.priority): one for one in busy.inspect.queues(limit=1_000)}
+    figures = ("messages", "size", "set_aside")
+    assert depths.keys() == summaries.keys()
+    for name, depth in depths.items():
+        assert [getattr(depth, one) for one in figures] == [getattr(summaries[name], one) for one in figures]
+    assert sum(depth.messages for depth in depths.values()) == len(busy)
+
+
+def test_a_count_goes_on_behind_each_step(busy: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(busy.inspect.depths())
+    for most_books, most_rows in ((1, 1), (2, 10_000), (2_000, 3)):
+        monkeypatch.setattr(books, "_BOOKS", most_books)
+        monkeypatch.setattr(books, "_ROWS", most_rows)
+        assert list(busy.inspect.depths()) == whole
 
 
 def test_ring_version_changes_only_with_the_ring(busy: MessageQueue) -> None:
@@ -89,7 +97,7 @@ def test_summary_of_a_long_queue_is_bounded_and_marked(store_uri: str, monkeypat
         queue.enqueue_message("quiet", b"x")
         loud, quiet = queue.inspect.queues()
         assert (loud.messages, loud.more) == (10, True) and (quiet.messages, quiet.more) == (1, False)
-        assert queue.inspect.survey().messages == 16
+        assert sum(depth.messages for depth in queue.inspect.depths()) == 16
 
 
 @pytest.mark.slow

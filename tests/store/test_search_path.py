@@ -227,7 +227,7 @@ def _look_at(queue: MessageQueue) -> None:
         queue.admin.paused,
         queue.inspect.latest_events,
         queue.inspect.shares,
-        queue.inspect.survey,
+        lambda: list(queue.inspect.depths()),
         queue.inspect.backlog,
         queue.inspect.pulse,
         queue.inspect.forecast,

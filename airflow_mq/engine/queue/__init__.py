@@ -21,6 +21,7 @@ from ..rules.message import Address, Footprint, Message
 from ..rules.overweight import Judged
 from ..rules.weight import UNLIMITED, Weight
 from ..store import Store, StoreAddress
+from ..store.books import QueueDepth
 from .admin import Admin
 from .attempts import BatchProcessor, Processor, batch_processor
 from .blocks.block import Block
@@ -34,7 +35,7 @@ from .inspect.forecast import ForecastBlock, ForecastQueue
 from .inspect.history import History, Step
 from .inspect.inspect import Inspect
 from .inspect.messages import MessageHeaders
-from .inspect.queues import Backlog, PageState, QueueDepth, QueueState, RingState, Survey, footprint, footprints
+from .inspect.queues import Backlog, PageState, QueueState, RingState, footprint, footprints
 from .inspect.reasons import Explanation
 from .leases import Leases, View
 from .payloads import Held, Payloads, StoredBlob
@@ -333,7 +334,6 @@ __all__ = [
     "SetAside",
     "Step",
     "StoredBlob",
-    "Survey",
     "TransferToken",
     "TypedBatch",
     "TypedDelivery",

@@ -196,7 +196,7 @@ class RingSession:
     def rows_not_looked_at(self, unit: Unit, most: int) -> list[str]:
         """Return the queue of each row behind the last look, in a range of at most so many rows."""
         after = unit.rings.state(self.ring_id).look_floor - 1
-        return [row.origin for row in unit.inbox.sizes(self.ring_id, after, most) if row.ring == self.ring_id]
+        return [row.origin for row in unit.inbox.uncut(self.ring_id, after, most)]
 
     def forget_old(self) -> None:
         """Delete some expired rows in a short transaction of their own, at most once per `FORGET_EVERY` seconds.

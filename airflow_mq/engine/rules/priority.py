@@ -15,8 +15,9 @@ PRIORITIES = (REGULAR, HIGH)
 MARK = "\x01"
 #: Upper bound of the names of high books, below every regular one.
 PAST_HIGH = "\x02"
-#: Upper bound of all origins.
+#: Upper bound of origins in ranges of their characters, and a name above all, which have at most 255 bytes.
 LAST = "\U0010ffff"
+PAST_ALL = LAST * 64
 
 
 def check_priority(priority: object) -> str:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..rules.page import PROCESSED, Page
+from ..rules.priority import PAST_ALL
 from . import codec
 from .primitives import Repository, listed
 from .rows import LATEST, BookRow, PageRow
 
+#: Books, and inbox rows, that one step of a count reads.
+_BOOKS, _ROWS = 1_000, 5_000
 #: Columns of a book that belong to its own table.
 _COLUMNS = BookRow._fields[:11]
 
@@ -29,17 +32,6 @@ class TicketsRow(NamedTuple):
     total: int
     lowest: int | None
     highest: int | None
-
-
-class SummaryRow(NamedTuple):
-    """Figures of a book; `first` is the oldest inbox row of its first waiting page."""
-
-    origin: str
-    messages: int
-    size: int
-    floor: int
-    ahead: bytes
-    first: int | None
 
 
 class Serviceable(NamedTuple):
@@ -67,17 +59,22 @@ class DepthRow(NamedTuple):
     set_aside: int
 
 
-class TotalsRow(NamedTuple):
-    """Depth of a queue, and of all queues of its ring."""
+class QueueDepth(NamedTuple):
+    """All that a queue holds, and when its first waiting message was sent; the ids of `ahead` are cut already."""
 
-    origin: str
-    messages: int
-    size: int
-    sent: int | None
-    all_messages: int
-    all_size: int
-    all_sent: int | None
-    queues: int
+    #: The name of its book.
+    name: str
+    messages: int = 0
+    size: int = 0
+    sent: int | None = None
+    set_aside: int = 0
+    set_aside_size: int = 0
+    ahead: bytes | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Messages that have a turn or are in flight."""
+        return self.messages - self.set_aside
 
 
 class Books(Repository):
@@ -146,9 +143,10 @@ class Books(Repository):
         rows = self.unit.soon("guaranteed", ring=ring)
         return lambda: [origin for (origin,) in rows()]
 
-    def totals(self, ring: int, limit: int, *, oldest: bool) -> list[TotalsRow]:
-        """Return the deepest or oldest queues, each with the totals of the ring."""
-        return [TotalsRow(*row) for row in self.unit.rows("totals", ring=ring, oldest=oldest, limit=limit)]
+    def counts(self, ring: int, after: str) -> list[QueueDepth]:
+        """Return what the next queues hold, after a name; nothing behind the last one."""
+        rows = self.unit.rows("counts", ring=ring, after=after, end=PAST_ALL, books=_BOOKS, rows=_ROWS)
+        return [QueueDepth(*row) for row in rows]
 
     def depths(
         self, ring: int, requests: Sequence[tuple[str, int, int]], *, most: int, latest: int, since: int
@@ -195,14 +193,6 @@ class Books(Repository):
     def known(self, ring: int, origins: Sequence[str]) -> list[str]:
         """Return which of these queues have a book, an inbox row or a delayed row."""
         return [origin for (origin,) in self.unit.rows_for("known_origins", {"origin": origins}, ring=ring)]
-
-    def summaries(self, ring: int, after: str, limit: int) -> list[SummaryRow]:
-        """Return the figures of all books, after a name."""
-        return [SummaryRow(*row) for row in self.unit.rows("all_books", ring=ring, after=after, limit=limit)]
-
-    def overtaken(self, ring: int) -> dict[str, bytes]:
-        """Return by book the packed ids of inbox rows that were cut before rows with smaller ids."""
-        return {origin: bytes(ids) for origin, ids in self.unit.rows("books_ahead", ring=ring)}
 
 
 class FirstPages(NamedTuple):

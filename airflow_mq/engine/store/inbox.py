@@ -10,7 +10,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from ..rules.priority import LAST, MARK, PAST_HIGH
+from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
 from .primitives import Repository, listed
 from .rows import (
     Arrival,
@@ -28,8 +28,6 @@ _DELAYED = "id", "due", "origin", "size", "items", "more", "lengths", "attribute
 MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
 #: The beginning of the year 2000 in microseconds since 1970.
 _YEAR_2000 = 946_684_800_000_000
-#: Above every name of an origin, which has at most 255 bytes.
-_PAST_ALL = LAST * 64
 
 
 #: An inbox row with its bytes: id, time of sending, attributes, size, number of messages, their lengths, and bytes. A
@@ -61,16 +59,6 @@ class AttributesRow(NamedTuple):
     origin: str
     id: int
     attributes: bytes
-
-
-class SizeRow(NamedTuple):
-    """Number of messages and bytes of an inbox row of any ring."""
-
-    id: int
-    ring: int
-    origin: str
-    items: int
-    size: int
 
 
 class StoredBytes(NamedTuple):
@@ -212,7 +200,7 @@ class Inbox(Repository):
         :param known: queues to leave out, in ascending order. Their rows are not visited, deleted ones included.
         """
         names = list(known)
-        return self._unready_between(ring, zip(["", *names], [*names, _PAST_ALL]))
+        return self._unready_between(ring, zip(["", *names], [*names, PAST_ALL]))
 
     def unready_high(self, ring: int) -> list[FirstRow]:
         """Return queues of high priority that are not ready and have rows, with the first id of each."""
@@ -225,10 +213,6 @@ class Inbox(Repository):
     def newcomers(self, ring: int, start: int, limit: int) -> list[tuple[str, int | None, int]]:
         """Return the queues of a bounded range of rows: the first row of one that is not ready, and its last one."""
         return self.unit.rows("newcomers", ring=ring, start=start, limit=limit)
-
-    def sizes(self, ring: int, after: int, limit: int) -> list[SizeRow]:
-        """Return the sizes of rows in order of ids; some may be of other rings."""
-        return [SizeRow(*row) for row in self.unit.rows("next_inbox_rows", ring=ring, after=after, limit=limit)]
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstInboxRows]:
         """Return the first rows of at most `limit` queues that are not ready."""
@@ -309,9 +293,10 @@ class Inbox(Repository):
         rows = self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
         return [(due, InboxRow(*row)) for due, *row in rows]
 
-    def delayed_of(self, ring: int, origin: str, now: int) -> tuple[int, int | None]:
-        """Return the number of delayed messages of a queue, and when the first is due."""
-        count, due = self.unit.rows("delayed_of", ring=ring, origin=origin, now=now)[0]
+    def delayed_of(self, ring: int, origin: str | None, now: int) -> tuple[int, int | None]:
+        """Return the number of delayed messages of a queue, or of all, and when the first is due after `now`."""
+        first, last = ("", PAST_ALL) if origin is None else (origin, origin)
+        count, due = self.unit.rows("delayed_of", ring=ring, first=first, last=last, now=now)[0]
         return count, due
 
     def put_off_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:

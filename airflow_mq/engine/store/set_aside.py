@@ -83,13 +83,3 @@ class SetAside(Repository):
     def count(self, ring: int, limit: int) -> int:
         """Return the number of set-aside messages in at most `limit` pages."""
         return int(self.unit.rows("count_set_aside", ring=ring, limit=limit)[0][0])
-
-    def by_queue(self, ring: int, after: str, limit: int) -> list[tuple[str, int, int]]:
-        """Return the number and bytes of the set-aside messages of each queue, after a name."""
-        rows = self.unit.rows("asides_by_queue", ring=ring, after=after, limit=limit)
-        return [(origin, messages, size or 0) for origin, messages, size in rows]
-
-    def beside(self, ring: int) -> tuple[int, int]:
-        """Return the number of delayed and of set-aside messages."""
-        delayed, set_aside = self.unit.rows("beside", ring=ring)[0]
-        return delayed, set_aside

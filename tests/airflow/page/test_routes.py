@@ -494,11 +494,11 @@ def test_only_valid_spark_jobs_are_returned(page: SimpleNamespace, said: Any, da
 
 def test_no_count_begins_while_as_many_as_are_kept_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_mq.api import counting
-    from airflow_mq.engine.queue import Survey
 
     now = time.monotonic()
     running = {
-        ("store", f"ring {number}"): counting.Count(running=Survey(), asked_at=now) for number in range(counting.MOST)
+        ("store", f"ring {number}"): counting.Count(running=counting.Counted(), asked_at=now)
+        for number in range(counting.MOST)
     }
     monkeypatch.setattr(counting, "_counts", dict(running))
     assert counting._known("store", "other") is None

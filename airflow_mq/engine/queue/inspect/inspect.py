@@ -16,6 +16,7 @@ from ...rules.orders import shuffled
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.taking import OriginPatterns
 from ...rules.weight import ZERO, Weight
+from ...store.books import QueueDepth
 from ...store.rows import LATEST
 from ...store.unit import Unit
 from ..blocks import measures
@@ -38,10 +39,9 @@ from .queues import (
     PageState,
     QueueState,
     RingState,
-    Survey,
     backlog_of,
+    depths_of,
     live_blocks,
-    oldest_states,
     page_states,
     queue_states,
 )
@@ -111,34 +111,27 @@ class Inspect:
             kept = set(islice(shown, limit))
             return [state for state in states if state.origin in kept]
 
-    def oldest(self, limit: int = 10) -> list[QueueState]:
+    def depths(self) -> Iterator[QueueDepth]:
+        """Yield what each queue holds: of one moment, and counted some queues at a time."""
+        with self._session.snapshot() as (unit, working_set):
+            yield from depths_of(unit, working_set)
+
+    def oldest(self, limit: int = 10) -> Sequence[QueueState]:
         """Return the queues whose first message was sent longest ago."""
         if not check_number(limit, "a number of queues"):
             raise InvalidInput("the oldest are at least 1 queue")
-        with self._session.snapshot() as (unit, working_set):
-            return oldest_states(unit, working_set, limit)
+        return self.backlog(oldest=limit).oldest
 
-    def backlog(self, deepest: int = 0) -> Backlog:
+    def backlog(self, deepest: int = 0, oldest: int = 0) -> Backlog:
         """Return the totals of the ring.
 
         :param deepest: number of queues to return one by one, those with the most messages
+        :param oldest: number of queues to return one by one, those whose first message was sent longest ago
         """
-        check_number(deepest, "a number of queues")
+        for number in (deepest, oldest):
+            check_number(number, "a number of queues")
         with self._session.snapshot() as (unit, working_set):
-            return backlog_of(unit, working_set, deepest)
-
-    def survey(self, into: Survey | None = None) -> Survey:
-        """Count the messages of all queues.
-
-        :param into: filled step by step, for another thread that shows the progress
-        """
-        survey = Survey() if into is None else into
-        with self._store.loose() as unit:
-            survey.count(unit, self._ring_id)
-        with self._session.snapshot() as (_, working_set):
-            survey.add_ends(working_set)
-        survey.done = True
-        return survey
+            return backlog_of(unit, working_set, deepest, oldest)
 
     def pages(self, origin: str, priority: str = REGULAR, limit: int = 100) -> list[PageState]:
         """Return the first stored pages of a queue, stale ones first, without messages that are in no page yet."""
@@ -188,7 +181,7 @@ class Inspect:
             return [origin_of(name) for name in shuffled(ready_books(working_set, priority), seed)[:limit]]
 
     def ring_version(self) -> tuple[int, int]:
-        """Return a version that changes with every send and settlement; until then, a survey stays valid."""
+        """Return a version that changes with every send and settlement; until then, a count stays valid."""
         with self._store.loose() as unit:
             return unit.rings.state(self._ring_id).version, unit.rings.latest_id()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
-from math import inf
+from functools import partial, reduce
 
 from ...rules.book import Book
 from ...rules.config import RingConfig
@@ -17,21 +16,20 @@ from ...rules.priority import REGULAR, book_name, books_of, origin_of, priority_
 from ...rules.weigher import PER
 from ...rules.weight import LARGEST, Weight
 from ...store import codec
-from ...store.books import TotalsRow
+from ...store.books import QueueDepth
 from ...store.rows import LATEST, PLANNED, page_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..blocks.block import Block, block_of
 from ..blocks.reports import answers_of
 from ..session import RingSession
-from ..values import moment
+from ..values import microseconds, moment
 from .messages import claimed_by
 from .order import books_asked, origins_from
 from .waiting import first_row_id
 
 #: Inbox rows of a queue that a bounded reading adds up.
 MOST_ROWS = 1_000
-_NO_TOTALS = TotalsRow("", 0, 0, None, 0, 0, None, 0)
 #: Seconds within which messages are recent.
 RECENT = 600.0
 #: Queues whose footprints are added up at once.
@@ -116,8 +114,9 @@ class Backlog:
     set_aside: int = 0
     #: Messages of live blocks, except those executed by hand.
     in_flight: int = 0
-    #: Some of its queues, the deepest first.
+    #: Some of its queues: the deepest first, and those first whose first message was sent longest ago.
     deepest: Sequence[QueueState] = ()
+    oldest: Sequence[QueueState] = ()
 
     @property
     def waiting(self) -> int:
@@ -219,84 +218,97 @@ def live_blocks(unit: Unit, ring: int) -> list[Block]:
     return [block_of(row) for row in unit.blocks.latest(ring, PLANNED, limit=1_000)]
 
 
-def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0) -> Backlog:
-    """Return the totals of a ring; the database adds them up.
+def depths_of(unit: Unit, working_set: StoredSet) -> Iterator[QueueDepth]:
+    """Yield what each queue holds, with recorded ends applied: those that are stored by name, then new ones.
+
+    The database adds up, some queues at a time.
+    """
+    names = list(working_set.reading.shown())
+    shown: dict[str, QueueState | None] = dict.fromkeys(names)
+    if names:
+        states = queue_states(unit, working_set, names, most=LATEST)
+        shown |= {book_name(state.origin, state.priority): state for state in states}
+    after = ""
+    while rows := unit.books.counts(working_set.ring_id, after):
+        after = rows[-1].name
+        ahead = {row.name: codec.unpack_numbers(bytes(row.ahead))[0] for row in rows if row.ahead}
+        counted_twice = unit.inbox.facts(working_set.ring_id, ahead)
+        items, sizes = (_sums((cut.origin, getattr(cut, of)) for cut in counted_twice) for of in ("items", "size"))
+        for row in rows:
+            if row.name in ahead:
+                row = row._replace(
+                    messages=row.messages - items.get(row.name, 0), size=row.size - sizes.get(row.name, 0)
+                )
+            if row.name in shown:
+                row = _shown_depth(working_set, row, shown.pop(row.name))
+            if row.messages:
+                yield row
+    yield from (_shown_depth(working_set, QueueDepth(name), state) for name, state in shown.items() if state)
+
+
+def _shown_depth(working_set: StoredSet, stored: QueueDepth, state: QueueState | None) -> QueueDepth:
+    """Return what a queue holds that recorded ends change; they are not applied yet."""
+    if state is None:
+        return QueueDepth(stored.name)
+    shift = working_set.reading.shift(stored.name)
+    aside_size = min(max(stored.set_aside_size + shift.set_aside_size, 0), state.size) if state.set_aside else 0
+    sent = None if state.oldest is None else microseconds(state.oldest)
+    return QueueDepth(stored.name, state.messages, state.size, sent, state.set_aside, aside_size)
+
+
+def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0, oldest: int = 0) -> Backlog:
+    """Return the totals of a ring, and some of its queues.
 
     The age may be that of a set-aside message, until its page is processed.
     """
     ring, config, now = working_set.ring_id, working_set.config, working_set.now
-    delayed, set_aside = unit.set_aside.beside(ring)
-    shift = working_set.reading.shift()
-    delayed, set_aside = delayed + shift.delayed, set_aside + shift.set_aside
-    in_flight = sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand)
-    shown = _shown_states(unit, working_set)
-    rows = unit.books.totals(ring, max(deepest, 1) + len(shown), oldest=False)
-    if not rows and not shown:
-        return Backlog(delayed=delayed, set_aside=set_aside, in_flight=in_flight)
-    total = rows[0] if rows else _NO_TOTALS
-    ahead = {name: codec.unpack_numbers(packed)[0] for name, packed in unit.books.overtaken(ring).items()}
-    cut = unit.inbox.facts(ring, ahead)
-    messages = total.all_messages - sum(row.items for row in cut) + shift.messages
-    size = total.all_size - sum(row.size for row in cut) + shift.size
+    messages = size = queues = set_aside = 0
+    first = LATEST
+    deep, old = _First(deepest), _First(oldest)
+    for depth in depths_of(unit, working_set):
+        set_aside += depth.set_aside
+        if not depth.waiting:
+            continue
+        queues, messages = queues + 1, messages + depth.waiting
+        size += depth.size - depth.set_aside_size
+        sent = LATEST if depth.sent is None else depth.sent
+        first = min(first, sent)
+        deep.add(-depth.waiting, depth.name)
+        old.add(sent, depth.name)
     weight = _weight(config, messages, size)
-    names = by_depth(rows, shown)[:deepest]
+    reading = partial(queue_states, unit, working_set, most=LATEST, exact=True)
     return Backlog(
         messages,
         size,
-        total.queues + sum(_change(working_set, name, state) for name, state in shown.items()),
-        _age(total.all_sent, now) if not shown else _oldest_age(unit, working_set, shown),
+        queues,
+        None if first == LATEST else _age(first, now),
         weight,
-        None if config.service_weight is None else weight.part_of(config.service_weight),
-        delayed,
+        None if config.service_weight is None or not messages else weight.part_of(config.service_weight),
+        unit.inbox.delayed_of(ring, None, 0)[0] + working_set.reading.shift().delayed,
         set_aside,
-        in_flight,
-        queue_states(unit, working_set, names, most=LATEST, exact=True),
+        sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand),
+        reading(deep.names()),
+        reading(old.names()),
     )
 
 
-# Recorded ends that are not applied: queues that a reading shows otherwise than the store's totals have them.
+class _First:
+    """The first names of many by their ranks, with memory for these only."""
 
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._found: list[tuple[int, str]] = []
 
-def _shown_states(unit: Unit, working_set: StoredSet) -> dict[str, QueueState | None]:
-    """Return the states of these queues by book; None for those that are empty."""
-    names = list(working_set.reading.shown())
-    found: dict[str, QueueState | None] = dict.fromkeys(names)
-    for state in queue_states(unit, working_set, names, most=LATEST) if names else ():
-        found[book_name(state.origin, state.priority)] = state
-    return found
+    def add(self, rank: int, name: str) -> None:
+        """Add a name; forget the last ones from time to time."""
+        if self.most:
+            self._found.append((rank, name))
+            if len(self._found) > 2 * self.most + 100:
+                self._found = sorted(self._found)[: self.most]
 
-
-def _waiting(state: QueueState | None) -> int:
-    return 0 if state is None else state.messages - state.set_aside
-
-
-def _change(working_set: StoredSet, name: str, state: QueueState | None) -> int:
-    """Return by how much a queue changes the number of queues with messages."""
-    waiting = _waiting(state)
-    return (waiting > 0) - (waiting - working_set.reading.shift(name).messages > 0)
-
-
-def by_depth(rows: Iterable[TotalsRow], shown: Mapping[str, QueueState | None]) -> list[str]:
-    """Return books by their messages that are not set aside."""
-    depths = {row.origin: row.messages for row in rows} | {name: _waiting(state) for name, state in shown.items()}
-    return sorted((name for name in depths if depths[name]), key=lambda name: (-depths[name], name))
-
-
-def oldest_states(unit: Unit, working_set: StoredSet, limit: int) -> list[QueueState]:
-    """Return the states of the queues whose first message was sent longest ago."""
-    shown = _shown_states(unit, working_set)
-    rows = unit.books.totals(working_set.ring_id, limit + len(shown), oldest=True)
-    ages = {row.origin: _age(row.sent, working_set.now) for row in rows if row.origin not in shown}
-    ages |= {name: state.age for name, state in shown.items() if state is not None and _waiting(state)}
-    names = sorted(ages, key=lambda name: (inf if (age := ages[name]) is None else -age, name))
-    return queue_states(unit, working_set, names[:limit], most=LATEST, exact=True)
-
-
-def _oldest_age(unit: Unit, working_set: StoredSet, shown: Mapping[str, QueueState | None]) -> float | None:
-    rows = unit.books.totals(working_set.ring_id, 1 + len(shown), oldest=True)
-    ages = [_age(row.sent, working_set.now) for row in rows if row.origin not in shown]
-    ages += [state.age for state in shown.values() if state is not None and _waiting(state)]
-    return max((age for age in ages if age is not None), default=None)
+    def names(self) -> list[str]:
+        """Return the first names in order."""
+        return [name for _, name in sorted(self._found)[: self.most]]
 
 
 def _weight(config: RingConfig, messages: int, size: int) -> Weight:
@@ -394,104 +406,3 @@ def _without(working_set: StoredSet, name: str, footprint: Footprint, items: set
 
 def _is_there(page: Page, item: int) -> bool:
     return item < len(page.marks) and page.marks[item] != PROCESSED
-
-
-# A count of all queues.
-
-#: Books, and inbox rows, that are read at once.
-_BOOKS, _ROWS = 2_000, 10_000
-#: Queues that a survey counts one by one at most.
-MOST_QUEUES = 250_000
-_NO_CUT: tuple[int, frozenset[int]] = (0, frozenset())
-
-
-@dataclass
-class QueueDepth:
-    """Messages and bytes of a queue, those of them that are set aside, and the id of its first inbox row."""
-
-    messages: int = 0
-    size: int = 0
-    first: int = LATEST
-    set_aside: int = 0
-    set_aside_size: int = 0
-
-    @property
-    def in_ring(self) -> bool:
-        """Whether it has a turn: some message is not set aside."""
-        return self.messages > self.set_aside
-
-
-@dataclass
-class Survey:
-    """Exact depths of all queues, by the names of their books, added up in short reads."""
-
-    depths: dict[str, QueueDepth] = field(default_factory=dict)
-    messages: int = 0
-    size: int = 0
-    set_aside: int = 0
-    set_aside_size: int = 0
-    #: Number of queues of which all is set aside.
-    set_aside_queues: int = 0
-    #: Whether everything is counted, and whether there were more than `MOST_QUEUES` queues.
-    done: bool = False
-    cut_short: bool = False
-
-    def count(self, unit: Unit, ring: int) -> None:
-        """Count the queues of a ring; changes meanwhile may be counted as they were before."""
-        cuts: dict[str, tuple[int, frozenset[int]]] = {}
-        after, last = "", 0
-        while rows := unit.books.summaries(ring, after, _BOOKS):
-            for name, messages, size, floor, ahead, first in rows:
-                cuts[name] = floor, frozenset(codec.unpack_numbers(bytes(ahead))[0]) if ahead else frozenset()
-                if messages:
-                    self._add(name, messages, size, LATEST if first is None else first)
-            after = rows[-1].origin
-        while inbox_rows := unit.inbox.sizes(ring, last, _ROWS):
-            for last, owner, name, items, size in inbox_rows:
-                floor, cut = cuts.get(name, _NO_CUT)
-                if owner == ring and last >= floor and last not in cut:
-                    self._add(name, items, size, last)
-        after = ""
-        while asides := unit.set_aside.by_queue(ring, after, _BOOKS):
-            for after, messages, size in asides:
-                self._set_aside(after, messages, size)
-
-    def add_ends(self, working_set: StoredSet) -> None:
-        """Add by what recorded ends change that are not applied yet."""
-        source = working_set.reading
-        for name in source.shown():
-            shift, depth = source.shift(name), self.depths.setdefault(name, QueueDepth())
-            before = replace(depth)
-            depth.messages = max(depth.messages + shift.messages + shift.set_aside, 0)
-            depth.size = max(depth.size + shift.size + shift.set_aside_size, 0) if depth.messages else 0
-            depth.set_aside = min(max(depth.set_aside + shift.set_aside, 0), depth.messages)
-            depth.set_aside_size = min(max(depth.set_aside_size + shift.set_aside_size, 0), depth.size)
-            for figure in ("messages", "size", "set_aside", "set_aside_size"):
-                setattr(self, figure, getattr(self, figure) + getattr(depth, figure) - getattr(before, figure))
-            self.set_aside_queues += (depth.set_aside > 0 and not depth.in_ring) - (
-                before.set_aside > 0 and not before.in_ring
-            )
-            if not depth.messages:
-                del self.depths[name]
-
-    def _set_aside(self, name: str, messages: int, size: int) -> None:
-        """Record how much of a counted queue is set aside; what was set aside meanwhile cannot exceed what it holds."""
-        depth = self.depths.get(name)
-        if depth is not None:
-            depth.set_aside, depth.set_aside_size = min(messages, depth.messages), min(size, depth.size)
-            self.set_aside += depth.set_aside
-            self.set_aside_size += depth.set_aside_size
-            self.set_aside_queues += not depth.in_ring
-
-    def _add(self, name: str, messages: int, size: int, first: int) -> None:
-        depth = self.depths.get(name)
-        if depth is None:
-            if len(self.depths) >= MOST_QUEUES:
-                self.cut_short = True
-                return
-            depth = self.depths[name] = QueueDepth()
-        depth.messages += messages
-        depth.size += size
-        depth.first = min(depth.first, first)
-        self.messages += messages
-        self.size += size

@@ -253,21 +253,6 @@ UPDATE {s}book SET deficit = 0 WHERE ring = :ring AND deficit <> 0
 -- Return the names of all books, after a name.
 SELECT b.origin FROM {s}book b WHERE b.ring = :ring AND b.origin > :after ORDER BY b.origin LIMIT :limit
 
--- name: all_books
--- Return all books, after a name, with the figures of a ring summary.
-SELECT b.origin, b.messages, b.size, b.floor, b.ahead,
-       CASE WHEN b.ticket IS NOT NULL THEN (
-           SELECT p.first_row FROM {s}page p
-           WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page ORDER BY p.page LIMIT 1) END
-FROM {s}book b
-WHERE b.ring = :ring AND b.origin > :after
-ORDER BY b.origin
-LIMIT :limit
-
--- name: books_ahead
--- Return the overtaken ids of books: inbox rows at or above the book's floor that lie in pages already.
-SELECT b.origin, b.ahead FROM {s}book b WHERE b.ring = :ring AND length(b.ahead) > 0
-
 -- name: origins_from
 -- Return names of books with pages or a ticket, after a name.
 SELECT b.origin FROM {s}book b
@@ -333,43 +318,57 @@ CROSS JOIN LATERAL (
           WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.floor ORDER BY m.id LIMIT :most) n
 ) u
 
--- name: totals
--- Return queues by depth or age, the deepest or oldest first, and totals over all of them. Set-aside messages do not
--- count. The oldest message of a queue is in its first waiting page, or else in its first inbox row not yet cut.
-WITH uncut AS (
-    SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, min(m.sent_at) AS sent
+-- name: counts
+-- Return what the next queues by name hold: those of at most `books` books and, but for the last one, `rows` inbox rows.
+-- The first waiting message of a queue is in its first waiting page, or else in its first inbox row not yet cut. Rows that
+-- were cut before rows with smaller ids count twice: `ahead` has their ids. Pages before the window hold set-aside
+-- messages only.
+WITH batch AS (
+    SELECT min(e.origin) AS last FROM (
+        SELECT x.origin FROM (
+            SELECT b.origin FROM {s}book b WHERE b.ring = :ring AND b.origin > :after
+            ORDER BY b.origin LIMIT 1 OFFSET :books
+        ) x
+        UNION ALL SELECT y.origin FROM (
+            SELECT m.origin FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after
+            ORDER BY m.origin, m.id LIMIT 1 OFFSET :rows
+        ) y
+        UNION ALL SELECT CAST(:end AS text)
+    ) e
+), uncut AS (
+    SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, {at min(m.sent_at)} AS sent, count(b.origin) AS booked
     FROM {s}inbox m
-    LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
-    WHERE m.ring = :ring AND m.id >= coalesce(b.floor, 0)
+    LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = m.origin AND b.origin > :after
+        AND b.origin <= (SELECT n.last FROM batch n)
+    WHERE m.ring = :ring AND m.origin > :after AND m.origin <= (SELECT n.last FROM batch n)
+      AND m.id >= coalesce(b.floor, 0)
     GROUP BY m.origin
-), kept AS (
+), aside AS (
     SELECT p.origin, sum(p.set_aside) AS items, sum(CASE
         WHEN p.page < b.begin_page THEN p.remaining_size
         ELSE (SELECT sum(a.size) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
     END) AS size
     FROM {s}page p
-    JOIN {s}book b ON b.ring = p.ring AND b.origin = p.origin
-    WHERE p.ring = :ring AND p.set_aside > 0
+    JOIN {s}book b ON b.ring = :ring AND b.origin = p.origin AND b.origin > :after
+        AND b.origin <= (SELECT n.last FROM batch n)
+    WHERE p.ring = :ring AND p.set_aside > 0 AND p.origin > :after AND p.origin <= (SELECT n.last FROM batch n)
     GROUP BY p.origin
 ), cut AS (
-    SELECT b.origin, b.messages - coalesce(k.items, 0) AS items, b.size - coalesce(k.size, 0) AS size,
-           (SELECT m.sent_at FROM {s}inbox m
-            WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= (
-                SELECT p.first_row FROM {s}page p
-                WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page
-                ORDER BY p.page LIMIT 1
-            )
-            ORDER BY m.id LIMIT 1) AS sent
+    SELECT b.origin, b.messages AS items, b.size, coalesce(a.items, 0) AS aside, coalesce(a.size, 0) AS aside_size,
+           b.ahead, CASE WHEN b.messages > coalesce(a.items, 0) THEN (
+               SELECT {at m.sent_at} FROM {s}page p
+               JOIN {s}inbox m ON m.ring = b.ring AND m.origin = b.origin AND m.id = p.first_row
+               WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page
+               ORDER BY p.page LIMIT 1
+           ) END AS sent
     FROM {s}book b
-    LEFT JOIN kept k ON k.origin = b.origin
-    WHERE b.ring = :ring AND b.messages > coalesce(k.items, 0)
-), queue AS (
-    SELECT w.origin, sum(w.items) AS items, sum(w.size) AS size, {at min(w.sent)} AS sent
-    FROM (SELECT * FROM cut UNION ALL SELECT * FROM uncut) w
-    GROUP BY w.origin
+    LEFT JOIN aside a ON a.origin = b.origin
+    WHERE b.ring = :ring AND b.origin > :after AND b.origin <= (SELECT n.last FROM batch n)
 )
-SELECT q.origin, CAST(q.items AS bigint), CAST(q.size AS bigint), q.sent, CAST(sum(q.items) OVER () AS bigint),
-       CAST(sum(q.size) OVER () AS bigint), min(q.sent) OVER (), count(*) OVER ()
-FROM queue q
-ORDER BY CASE WHEN :oldest THEN coalesce(q.sent, 9223372036854775807) ELSE -q.items END, q.origin
-LIMIT :limit
+SELECT c.origin, CAST(c.items + coalesce(u.items, 0) AS bigint), CAST(c.size + coalesce(u.size, 0) AS bigint),
+       coalesce(c.sent, u.sent), CAST(c.aside AS bigint), CAST(c.aside_size AS bigint), c.ahead
+FROM cut c
+LEFT JOIN uncut u ON u.origin = c.origin
+UNION ALL
+SELECT u.origin, CAST(u.items AS bigint), CAST(u.size AS bigint), u.sent, 0, 0, NULL FROM uncut u WHERE u.booked = 0
+ORDER BY 1

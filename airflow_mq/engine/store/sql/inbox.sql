@@ -245,18 +245,6 @@ LEFT JOIN LATERAL (
 ) b ON true
 GROUP BY s.origin
 
--- name: next_inbox_rows
--- Return the sizes of the next rows of all rings in order of ids.
-SELECT m.id, m.ring, m.origin, m.items, m.size FROM {s}inbox m WHERE m.id > :after ORDER BY m.id LIMIT :limit
-
--- name: next_inbox_rows (postgres)
--- Return the sizes of the next rows of one ring.
-SELECT m.id, m.ring, m.origin, m.items, m.size
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.id > :after
-ORDER BY m.id
-LIMIT :limit
-
 -- part: first_inbox_rows_alike
 -- Groups of first rows `g`: rows that are alike are one row, with their origins and ids as lists. A row with attributes, and
 -- one of a queue with rows in processed pages, is a group of its own.
@@ -551,9 +539,9 @@ WHERE d.ring = :ring AND (d.due, d.id) > (:due, :after)
 ORDER BY d.due, d.id LIMIT :limit
 
 -- name: delayed_of
--- Return the number of delayed messages of a queue, and when the first of them is due.
+-- Return the number of delayed messages in a range of queues, and when the first of them is due.
 SELECT CAST(coalesce(sum(d.items), 0) AS bigint), min(d.due) FROM {s}delayed d
-WHERE d.ring = :ring AND d.origin = :origin AND d.due > :now
+WHERE d.ring = :ring AND d.origin >= :first AND d.origin <= :last AND d.due > :now
 
 -- name: delayed_origins_from
 -- Return names of queues with delayed rows. Reads all delayed rows of the ring.

@@ -62,25 +62,6 @@ LIMIT :limit
 SELECT coalesce(CAST(sum(k.set_aside) AS bigint), 0)
 FROM (SELECT p.set_aside FROM {s}page p WHERE p.ring = :ring AND p.set_aside > 0 LIMIT :limit) k
 
--- name: asides_by_queue
--- Return the number and bytes of the set-aside messages of each queue, after a name. Pages before the window hold no
--- others.
-SELECT p.origin, CAST(sum(p.set_aside) AS bigint), CAST(sum(CASE
-    WHEN p.page < b.begin_page THEN p.remaining_size
-    ELSE (SELECT sum(a.size) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
-END) AS bigint)
-FROM {s}page p
-JOIN {s}book b ON b.ring = p.ring AND b.origin = p.origin
-WHERE p.ring = :ring AND p.set_aside > 0 AND p.origin > :after
-GROUP BY p.origin
-ORDER BY p.origin
-LIMIT :limit
-
--- name: beside
--- Return the number of delayed messages and of set-aside messages of a ring.
-SELECT coalesce((SELECT CAST(sum(d.items) AS bigint) FROM {s}delayed d WHERE d.ring = :ring), 0),
-       coalesce((SELECT CAST(sum(p.set_aside) AS bigint) FROM {s}page p WHERE p.ring = :ring AND p.set_aside > 0), 0)
-
 -- name: delete_aside
 -- Delete the records of messages that are no longer set aside. Requires the ring lock.
 DELETE FROM {s}set_aside
