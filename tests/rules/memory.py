@@ -30,12 +30,10 @@ from airflow_mq.engine.rules.working_set import WorkingSet
 class MemoryLoader:
     """A loader that has nothing to fetch: all is in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, working_set: WorkingSet) -> None:
+        self.working_set = working_set
         self.inboxes: dict[str, list[Rows]] = {}
         self.heaps: dict[int, list[bytes]] = {}
-
-    def attach(self, working_set: WorkingSet) -> None:
-        self.working_set = working_set
 
     def more(self, *, high: bool) -> list[str]:
         return []
@@ -100,7 +98,7 @@ class MemorySet(WorkingSet):
     loader: MemoryLoader
 
     def __init__(self, config: RingConfig, now: int = 1_000_000) -> None:
-        super().__init__(config, now, MemoryLoader(), listening=True)
+        super().__init__(config, now, MemoryLoader, listening=True)
 
     def send(self, origin: str, payloads: Sequence[bytes], notes: dict[int, Note] | None = None) -> None:
         """Enqueue a call, and cut it at once."""

@@ -28,7 +28,7 @@ from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep
 from ..store.rows import Locked, RingRow, StateRow
 from ..store.unit import Unit
-from ..store.working_set import LoadOptions, Overlay, OverlayLoader, Source, StoredSet, StoreLoader
+from ..store.working_set import LoadOptions, Overlay, Source, StoredSet
 from .context import delivery_at, is_inside, outside, place_of
 from .holding import Hold
 from .values import Delivery
@@ -152,11 +152,11 @@ class RingSession:
 
         :param planning: the operation only claims: its changes of books and pages are not saved.
         """
-        loader = StoreLoader(Source(self.store, unit, self.ring_id), locked.state, locked.horizon, options)
         return StoredSet(
             self.remember_config(locked.config),
             locked.now,
-            loader,
+            Source(self.store, unit, self.ring_id, locked.state, locked.horizon),
+            options,
             planning=planning,
             listening=bool(self.listeners),
             permit=self.permit,
@@ -182,16 +182,17 @@ class RingSession:
         config = self.remember_config(ring.config)
         if ring.ends and self.ends is not None and unit.reads_reports():
             overlay = Overlay(self.store, unit, self.ring_id, joins_due=False)
-            self.ends.foresee(overlay, lambda now: working_set_above(overlay, config, now), names)
-            return StoredSet(config, ring.now, StoreLoader(overlay, overlay.state, overlay.horizon, _READING))
+            options = LoadOptions(without_payloads=True)
+            self.ends.foresee(overlay, lambda now: StoredSet(config, now, overlay, options), names)
+            return StoredSet(config, ring.now, overlay, _READING)
         return self.stored_working_set(unit, ring)
 
     def stored_working_set(self, unit: Unit, ring: RingRow | None = None) -> StoredSet:
         """Return a working set of what is stored, without recorded ends."""
         ring = unit.rings.named(self.ring) if ring is None else ring
         unit.last_id = 0
-        loader = StoreLoader(Source(self.store, unit, self.ring_id), _UNKNOWN, 0, _READING)
-        return StoredSet(self.remember_config(ring.config), ring.now, loader)
+        source = Source(self.store, unit, self.ring_id, _UNKNOWN, 0)
+        return StoredSet(self.remember_config(ring.config), ring.now, source, _READING)
 
     def rows_not_looked_at(self, unit: Unit, most: int) -> list[str]:
         """Return the queue of each row behind the last look, in a range of at most so many rows."""
@@ -274,11 +275,6 @@ class RingSession:
     def delivery(self) -> Delivery | None:
         """Return the delivery whose processor runs here, if its message is of this ring."""
         return delivery_at(self.place)
-
-
-def working_set_above(overlay: Overlay, config: RingConfig, now: int) -> StoredSet:
-    """Return a working set of a ring as an overlay shows it, at a time."""
-    return StoredSet(config, now, OverlayLoader(overlay, overlay.state, overlay.horizon, LoadOptions()))
 
 
 def limit_of(config: RingConfig, limit: Weight | None) -> Weight:

@@ -7,7 +7,7 @@ a ring is stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, Protocol
 
@@ -29,9 +29,6 @@ from .weight import Weight
 
 class Loader(Protocol):
     """The part of a working set that reads."""
-
-    def attach(self, working_set: WorkingSet) -> None:
-        """Load into this working set from now on."""
 
     def more(self, *, high: bool) -> list[str]:
         """Return the next ready books of one priority in the ring's order; an empty list after the last."""
@@ -103,12 +100,13 @@ class WorkingSet:
     """The part of a ring that one operation loaded, and the record of its changes."""
 
     def __init__(
-        self, config: RingConfig, now: int, loader: Loader, *, planning: bool = False, listening: bool = False,
-        permit: Permit = OPEN, traces: bool = False,
+        self, config: RingConfig, now: int, loader_of: Callable[[WorkingSet], Loader], *, planning: bool = False,
+        listening: bool = False, permit: Permit = OPEN, traces: bool = False,
     ) -> None:  # fmt: skip
         """Begin without any book.
 
         :param now: the store's clock, in microseconds.
+        :param loader_of: returns a loader that reads for a working set.
         :param planning: the operation only claims: what it does to books and pages is not written.
         :param listening: record a call of the queue-changed hook for each changed queue.
         :param permit: the origins to which processors may send.
@@ -116,7 +114,6 @@ class WorkingSet:
         """
         self.config = config
         self.now = now
-        self.loader = loader
         self.planning = planning
         self.listening = listening
         self.permit = permit
@@ -138,7 +135,7 @@ class WorkingSet:
         self.changes = Changes()
         self._hooks: list[tuple[str, Footprint]] = []
         self._next_posted = POSTED
-        loader.attach(self)
+        self.loader = loader = loader_of(self)
         #: Regular books in the ring's order, and high books, which come first.
         self.ring = Ring(partial(loader.more, high=False))
         self.high = Ring(partial(loader.more, high=True))

@@ -38,7 +38,7 @@ from ...store.rows import PLANNED, RELEASED, SETTLED, BlockRow, Locked
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, StoredSet
 from ..holding import LockedRing
-from ..session import RingSession, working_set_above
+from ..session import RingSession
 from ..values import Serviced, moment
 from . import measures
 from .block import STATES
@@ -272,8 +272,9 @@ class BlockSettler:
     @contextmanager
     def _in_memory(self, unit: Unit, locked: Locked, now: int) -> Iterator[StoredSet]:
         """Yield a working set of a locked ring at a time, whose changes stay in memory until the end."""
-        overlay = Overlay(self.store, unit, self.ring_id, joins_due=False)
-        working_set = working_set_above(overlay, self.session.remember_config(locked.config), now)
+        overlay, config = Overlay(self.store, unit, self.ring_id, joins_due=False), locked.config
+        options = LoadOptions(without_payloads=True)
+        working_set = StoredSet(self.session.remember_config(config), now, overlay, options)
         yield working_set
         working_set.forget()
 

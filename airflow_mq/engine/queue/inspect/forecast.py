@@ -25,7 +25,7 @@ from ...rules.taking import OriginPatterns
 from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
-from ...store.working_set import LoadOptions, Overlay, OverlayLoader, StoredSet
+from ...store.working_set import LoadOptions, Overlay, StoredSet
 from ..admin import check_share
 from ..blocks.plan import Planner, claims_of
 from ..blocks.reports import answers_of
@@ -200,10 +200,8 @@ class Foresight:
 
     def working_set(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
         """Return a working set of the ring as it stands by now."""
-        overlay = self.overlay
-        options = LoadOptions(skip_in_flight=skip_in_flight)
-        loader = OverlayLoader(overlay, overlay.state, overlay.horizon, options)
-        return StoredSet(self.config, overlay.now, loader, planning=planning)
+        options = LoadOptions(skip_in_flight=skip_in_flight, without_payloads=True)
+        return StoredSet(self.config, self.overlay.now, self.overlay, options, planning=planning)
 
     def _keep(self, working_set: StoredSet) -> None:
         """Let the next operation see what this one changed."""

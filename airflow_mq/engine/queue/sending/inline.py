@@ -93,7 +93,7 @@ class _Once(Service):
 
     def _is_alone(self, name: str, payload: bytes) -> bool:
         working_set = self.working_set
-        if working_set.loader.state.ends or working_set.unit.blocks.latest(working_set.ring_id, PLANNED, limit=1):
+        if working_set.reading.state.ends or working_set.unit.blocks.latest(working_set.ring_id, PLANNED, limit=1):
             return False
         if list(islice(chain(working_set.high, working_set.ring), 2)) != [name] or working_set.book(name).skipped:
             return False

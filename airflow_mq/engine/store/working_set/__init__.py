@@ -18,7 +18,7 @@ from ...rules.working_set import WorkingSet
 from ..rows import Locked
 from ..unit import Unit
 from .loader import LoadOptions, StoreLoader
-from .overlay import Overlay, OverlayLoader
+from .overlay import Overlay
 from .ring import MEET_IN_ALL
 from .source import Source
 from .writer import ChangedRows, Existing, Writer, changed_rows
@@ -29,23 +29,21 @@ class StoredSet(WorkingSet):
 
     loader: StoreLoader
 
-    def __init__(self, config: RingConfig, now: int, loader: StoreLoader, **modes: Any) -> None:
-        """Begin without any book; for `modes`, see `WorkingSet`."""
-        super().__init__(config, now, loader, **modes)
-        self.ring_id, self.debt = loader.source.ring_id, loader.state.debt
+    def __init__(self, config: RingConfig, now: int, source: Source, options: LoadOptions, **modes: Any) -> None:
+        """Begin without any book; for `modes`, see `WorkingSet`.
+
+        :param source: the store, or an overlay that shows it otherwise
+        """
+        super().__init__(config, now, lambda working_set: StoreLoader(working_set, source, options), **modes)
+        self.reading, self.ring_id, self.debt = source, source.ring_id, source.state.debt
         #: Books as they were loaded.
-        self.stored = loader.books.stored
+        self.stored = self.loader.books.stored
         #: Steps to take in the same transaction after everything is written.
         self.after_save: list[Callable[[], object]] = []
         #: Whether references to external payloads went: some payloads may be unused now.
         self.released_payloads = False
         #: The state of the ring with the floors and places that were last written.
-        self.written = loader.state
-
-    @property
-    def reading(self) -> Source:
-        """The source: the store, or an overlay that shows it otherwise."""
-        return self.loader.source
+        self.written = source.state
 
     @property
     def unit(self) -> Unit:
@@ -58,26 +56,25 @@ class StoredSet(WorkingSet):
         rows = self.take_changes(unit.fresh_ids, partial(unit.inbox.still_stored, self.ring_id))
         self.written = rows.state
         # Each write counts as a change of the ring.
-        self.loader.state = self.loader.state._replace(version=self.loader.state.version + 1)
+        self.reading.state = self.reading.state._replace(version=self.reading.state.version + 1)
         Writer(unit, self.ring_id).write(rows, allow_high=not self.config.high)
         for step in self.after_save:
             step()
 
     def save_in(self, unit: Unit, locked: Locked) -> None:
         """Write all changes in another transaction than that which was read through, and go on reading there."""
-        source = self.loader.source
-        read_through, source.unit = source.unit, unit
-        self.loader.state = locked.state
+        source = self.reading
+        read_through, source.unit, source.state = source.unit, unit, locked.state
         try:
             self.save()
         finally:
             source.unit = read_through
-        self.now, self.loader.inboxes.horizon = locked.now, locked.horizon
+        self.now, source.horizon = locked.now, locked.horizon
 
     def locked_after(self, locked: Locked) -> Locked:
         """Return a locked ring as it is since this working set was saved there."""
         written = self.written
-        state = self.loader.state._replace(
+        state = self.reading.state._replace(
             ticket_floor=written.ticket_floor, look_floor=written.look_floor,
             look_place=written.look_place, high_place=written.high_place, debt=written.debt,
         )  # fmt: skip
@@ -86,9 +83,9 @@ class StoredSet(WorkingSet):
     @contextmanager
     def within(self, unit: Unit, locked: Locked) -> Iterator[None]:
         """Read through another transaction that holds the ring, and let `save` write there."""
-        source = self.loader.source
+        source = self.reading
         read_through, source.unit = source.unit, unit
-        self.now, self.loader.state, self.loader.inboxes.horizon = locked.now, locked.state, locked.horizon
+        self.now, source.state, source.horizon = locked.now, locked.state, locked.horizon
         try:
             yield
         finally:
@@ -115,8 +112,6 @@ __all__ = [
     "MEET_IN_ALL",
     "LoadOptions",
     "Overlay",
-    "OverlayLoader",
     "Source",
-    "StoreLoader",
     "StoredSet",
 ]

@@ -86,11 +86,10 @@ class InboxLoader:
 
     def __init__(
         self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, budget: Budget,
-        horizon: int, *, with_payloads: bool, with_due: bool,
+        *, with_payloads: bool, with_due: bool,
     ) -> None:  # fmt: skip
         """Begin without any inbox.
 
-        :param horizon: every row with a smaller id is visible, or will never be.
         :param with_payloads: fetch small payloads with their rows.
         :param with_due: bring delayed rows that are due, though they have not joined their inboxes.
         """
@@ -99,7 +98,6 @@ class InboxLoader:
         self.books = books
         self.cache = cache
         self.budget = budget
-        self.horizon = horizon
         self.inline = INLINE if with_payloads else 0
         self.with_due = with_due
         self.inboxes: dict[str, Inbox] = {}
@@ -111,7 +109,7 @@ class InboxLoader:
         inbox = self.inboxes.get(origin)
         if inbox is None:
             self.working_set.book(origin)
-            inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.horizon)
+            inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.source.horizon)
         return inbox
 
     def _filled(self, origin: str) -> Inbox:

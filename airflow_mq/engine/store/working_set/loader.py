@@ -14,7 +14,6 @@ from ...rules.message import Address
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..blobs import open_blob
-from ..rows import StateRow
 from .books import BookLoader
 from .budget import Budget
 from .groups import GroupLoader
@@ -33,6 +32,8 @@ class LoadOptions:
     skip_in_flight: bool = True
     #: Fetch payloads with rows and pages, for an operation that processes messages.
     with_payloads: bool = False
+    #: Let all payloads be empty, for an operation that depends on none.
+    without_payloads: bool = False
     #: Include delayed rows that are due, for an operation that does not write.
     with_due: bool = False
     #: Look for newcomers until none is left, and not again at the end of the walk: the next operation follows at once.
@@ -42,26 +43,19 @@ class LoadOptions:
 class StoreLoader:
     """The part of a working set that reads from a store."""
 
-    def __init__(self, source: Source, state: StateRow, horizon: int, options: LoadOptions) -> None:
-        """:param horizon: every inbox row with a smaller id is visible, or will never be."""
-        self.source = source
-        #: The ring's row as it was when the ring was locked.
-        self.state = state
-        self._horizon = horizon
-        self._options = options
-
-    def attach(self, working_set: WorkingSet) -> None:
-        source, options = self.source, self._options
-        self.working_set = working_set
+    def __init__(self, working_set: WorkingSet, source: Source, options: LoadOptions) -> None:
+        self.working_set, self.source, self._options = working_set, source, options
         self.cache, self.budget = PayloadCache(), Budget(working_set)
         self.groups = GroupLoader(working_set, source)
         self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
         self.pages = PageLoader(working_set, source, self.books)
         self.inboxes = InboxLoader(
-            working_set, source, self.books, self.cache, self.budget, self._horizon,
+            working_set, source, self.books, self.cache, self.budget,
             with_payloads=options.with_payloads, with_due=options.with_due,
         )  # fmt: skip
-        self.payloads = PayloadLoader(self.pages, self.inboxes, with_payloads=options.with_payloads)
+        self.payloads = PayloadLoader(
+            self.pages, self.inboxes, with_payloads=options.with_payloads, without_payloads=options.without_payloads
+        )
         # What readings ask for.
         self.load_pages, self.load_all_pages, self.read_pages = (
             self.pages.fetch,
@@ -83,9 +77,7 @@ class StoreLoader:
     def ring(self) -> RingLoader:
         """The loader of the ring's order, which many operations do not need."""
         looks_once = self._options.looks_once
-        return RingLoader(
-            self.working_set, self.source, self.books, self.pages, self.inboxes, self.state, looks_once=looks_once
-        )
+        return RingLoader(self.working_set, self.source, self.books, self.pages, self.inboxes, looks_once=looks_once)
 
     def more(self, *, high: bool) -> list[str]:
         return self.ring.more_high() if high else self.ring.more_ready()
@@ -103,6 +95,8 @@ class StoreLoader:
         """
         keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
         self.pages.fetch(keys)
+        if self._options.without_payloads:
+            return
         pages = self.working_set.pages
         self.payloads.fetch(
             (key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known
@@ -111,7 +105,7 @@ class StoreLoader:
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         """Return the place in the order of arrivals; None (the last) for a row that this operation enqueued."""
-        floor = 0 if is_high(origin) else self.state.ticket_floor
+        floor = 0 if is_high(origin) else self.source.state.ticket_floor
         return row_id if floor <= row_id < POSTED else None
 
     def keep_posted(self, id_: int, posted: Posted) -> None:

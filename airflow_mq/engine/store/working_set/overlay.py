@@ -6,13 +6,12 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import starmap
 from typing import Any, TypeAlias
 
 from ...rules.changes import CutTotal, PutOff
-from ...rules.claims import Claim
 from ...rules.message import Address
 from ...rules.page import Page
 from ...rules.priority import books_of, is_high, origin_of
@@ -27,7 +26,6 @@ from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
 from .books import StoredBook
-from .loader import StoreLoader
 from .source import Shift, Source, Stretch
 from .writer import ChangedRows
 
@@ -58,18 +56,16 @@ class Overlay(Source):
         :param anew: read all deficits as if no queue had used anything yet.
         :param joins_due: let delayed messages that are due join their queues
         """
-        super().__init__(store, unit, ring_id)
-        self.settings_said = dict(settings or {})
-        self.anew = anew
-        self.now = unit.now()
-        stored = unit.rings.state(ring_id)
-        self.state = StateRow(
+        stored, newest = unit.rings.state(ring_id), unit.inbox.pulse(ring_id).newest
+        state = StateRow(
             0, stored.ticket_floor, stored.look_floor, [], None, 0, "",
             look_place=stored.look_place, high_place=stored.high_place, debt=stored.debt,
         )  # fmt: skip
-        self._last_id = unit.inbox.pulse(ring_id).newest
-        #: Rows below this are visible: reads of one moment bring nothing late.
-        self.horizon = self._last_id + 1
+        # Reads of one moment bring nothing late.
+        super().__init__(store, unit, ring_id, state, newest + 1)
+        self.settings_said = dict(settings or {})
+        self.anew = anew
+        self.now = unit.now()
         self._next_id = FIRST_ID
         self._books: dict[str, BookRow] = {}
         self._groups: dict[str, GroupRow] | None = None
@@ -215,7 +211,7 @@ class Overlay(Source):
 
     @property
     def last_id(self) -> int:
-        return self._last_id
+        return self.horizon - 1
 
     def ready_books(self, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
         found: list[BookRow] = []
@@ -377,19 +373,3 @@ class Overlay(Source):
 def _holds(claim: InFlightRow) -> bool:
     """Return whether a claim holds any message of its queue's window."""
     return not claim.by_hand and any(run.count for run in codec.unpack_claim(claim.origin, bytes(claim.data)).runs)
-
-
-class OverlayLoader(StoreLoader):
-    """Loads from an overlay, without payloads: nothing that is foreseen depends on them."""
-
-    def attach(self, working_set: WorkingSet) -> None:
-        super().attach(working_set)
-        self.load_payloads = self._load_no_payloads
-
-    def _load_no_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
-        """Give a page as many empty payloads as it has messages."""
-        page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
-
-    def load_claims(self, claims: Iterable[Claim], known: Container[tuple[str, int]] = ()) -> None:
-        """Load the pages that settling these claims needs."""
-        self.pages.fetch((claim.origin, run.page) for claim in claims for run in claim.runs)

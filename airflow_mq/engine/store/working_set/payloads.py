@@ -28,11 +28,14 @@ Key = tuple[str, int]
 class PayloadLoader:
     """Loads the contents of messages that lie in pages."""
 
-    def __init__(self, pages: PageLoader, inboxes: InboxLoader, *, with_payloads: bool) -> None:
-        """:param with_payloads: fetch payloads for the queues that the walk will come to, too."""
+    def __init__(self, pages: PageLoader, inboxes: InboxLoader, *, with_payloads: bool, without_payloads: bool) -> None:
+        """
+        :param with_payloads: fetch payloads for the queues that the walk will come to, too
+        :param without_payloads: fetch none, and let all be empty
+        """
         self.working_set, self.source = pages.working_set, pages.source
         self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
-        self.with_payloads = with_payloads
+        self.with_payloads, self.without_payloads = with_payloads, without_payloads
         #: Headers of messages that this operation enqueued, as attributes of their rows.
         self._posted: dict[int, Mapping[str, Any]] = {}
         self._headers: dict[Key, tuple[range, Mapping[int, Mapping[str, str]]]] = {}
@@ -45,6 +48,9 @@ class PayloadLoader:
 
     def load(self, origin: str, page: Page, stop: int | None = None) -> None:
         """Load the payloads of a page, at least those before `stop`, and fetch those that the walk will come to."""
+        if self.without_payloads:
+            page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
+            return
         if self.with_payloads:
             _skip_gone(page)
         parts, needed = _unresolved(page), _unresolved(page, stop)

@@ -11,7 +11,7 @@ from ...rules.changes import POSTED
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..books import LineRow
-from ..rows import LAST_PLACE, FirstRow, StateRow
+from ..rows import LAST_PLACE, FirstRow
 from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
@@ -51,19 +51,19 @@ class RingLoader:
 
     def __init__(
         self, working_set: WorkingSet, source: Source, books: BookLoader, pages: PageLoader, inboxes: InboxLoader,
-        state: StateRow, *, looks_once: bool = False,
+        *, looks_once: bool = False,
     ) -> None:  # fmt: skip
         self.working_set = working_set
         self.source = source
         self.books, self.pages = books, pages
         self.inboxes = inboxes
-        self._state = state
+        state = source.state
         self.look_cursor = state.look_floor
         #: The id from which the next operation looks, at the latest.
         self._highest_floor = POSTED
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
-        self._look_horizon = inboxes.horizon
+        self._look_horizon = source.horizon
         self._ticket_cursor = state.ticket_floor - 1
         self._rest_done = False
         self._high_cursor = -LAST_PLACE

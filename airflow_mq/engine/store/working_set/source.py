@@ -11,7 +11,7 @@ from ..blocks import ClaimRow
 from ..books import LineRow, Serviceable
 from ..inbox import FactsRow, HeapRow, RowIds
 from ..origins import GroupRow
-from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow
+from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -54,11 +54,14 @@ class Stretch(NamedTuple):
 class Source:
     """Reads of one ring through a transaction, or through reads outside of one."""
 
-    def __init__(self, store: AnyStore, unit: Unit, ring_id: int) -> None:
+    def __init__(self, store: AnyStore, unit: Unit, ring_id: int, state: StateRow, horizon: int) -> None:
+        """:param horizon: every inbox row with a smaller id is visible, or will never be."""
         self.store = store
         self.ring_id = ring_id
         #: The transaction to read through. A service replaces it for the time of each commit.
         self.unit = unit
+        #: The ring's row as it was when the ring was locked.
+        self.state, self.horizon = state, horizon
 
     @property
     def last_id(self) -> int:

@@ -189,7 +189,7 @@ class _Collector:
         tickets = dict(zip(moved, ids))
         for ring in (working_set.ring, working_set.high):
             if ring.favoured:
-                floor = self.loader.state.ticket_floor if ring is working_set.ring else self._high_floor(tickets)
+                floor = self.loader.source.state.ticket_floor if ring is working_set.ring else self._high_floor(tickets)
                 tickets |= {origin: floor - place for place, origin in enumerate(reversed(ring.favoured), start=1)}
         return tickets
 
@@ -225,7 +225,7 @@ class _Collector:
         return rows
 
     def _state(self) -> StateRow:
-        state, ring = self.loader.state, self.loader.ring
+        state, ring = self.loader.source.state, self.loader.ring
         return state._replace(
             ticket_floor=self._ticket_floor(), look_floor=ring.look_floor(state.look_floor),
             look_place=ring.places[False], high_place=ring.places[True], debt=self.working_set.debt,
@@ -233,7 +233,7 @@ class _Collector:
 
     def _ticket_floor(self) -> int:
         """Return a ticket below which no ready regular book has one."""
-        floor = self.loader.state.ticket_floor
+        floor = self.loader.source.state.ticket_floor
         tickets = [book.ticket for o, book in self.stored.items() if book.ticket is not None and not is_high(o)]
         return min([*tickets, *self.loader.ring.least_tickets(floor)], default=floor)
 
@@ -277,7 +277,7 @@ class _Collector:
 
     def _rename(self, ids: Mapping[int, int]) -> None:
         """Give messages that the operation enqueued their final ids."""
-        least, horizon = min(ids.values()), self.loader.inboxes.horizon
+        least, horizon = min(ids.values()), self.loader.source.horizon
         if least < horizon:
             raise StoreCorrupt(
                 f"id {least} was drawn below the horizon {horizon}: expected ids from the horizon on; nothing was "

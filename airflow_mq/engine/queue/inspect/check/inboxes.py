@@ -103,7 +103,7 @@ def repair_inboxes(session: RingSession, *, dry_run: bool) -> list[Repair]:
         return found
     with session.hold.transaction() as (unit, working_set):
         # Another process may have changed the books since.
-        names, horizon = [repair.book for repair in found], working_set.loader.inboxes.horizon
+        names, horizon = [repair.book for repair in found], working_set.reading.horizon
         repaired = list(find_repairs(session, unit, names, horizon))
         for repair in repaired:
             working_set.book(repair.book)
