@@ -36,31 +36,25 @@ _OLD = 15.0
 
 
 class Frame:
-    """Picture of the latest reading, with the error of the store if it does not answer."""
+    """Picture of the latest reading, with the error of the store if it does not answer.
 
-    def __init__(self, store: str, look: Look, interval: float = 0.0) -> None:
-        self.store, self.trouble, self.interval = store, "", interval
-        self.look = look
+    :param interval: seconds between readings, of a picture that fills the terminal; without it, all lines are drawn
+    """
 
-    @property
-    def look(self) -> Look:
-        """The latest reading."""
-        return self._look
+    def __init__(self, store: str, look: Look, interval: float | None = None) -> None:
+        self.store, self.interval = store, interval
+        self.show(look)
 
-    @look.setter
-    def look(self, look: Look) -> None:
-        self._look, self._seen = look, time.monotonic()
+    def show(self, look: Look) -> None:
+        """Draw another reading from now on."""
+        self.look, self.trouble, self._seen = look, "", time.monotonic()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.lines(options.max_width, options.height or console.height, options.encoding)
-
-    def lines(self, width: int, height: int | None, encoding: str) -> list[Text]:
-        """Return the lines; all of them without a height."""
-        mark = mark_of(encoding)
-        found = self._whole(width, mark) if height is None else self._fitted(width, height, mark)
-        for line in found if mark != _BLOCK else ():
-            line.plain = line.plain.replace("…", "~")
-        return found
+        mark, width = mark_of(options.encoding), options.max_width
+        for line in self._whole(width, mark) if self.interval is None else self._fitted(width, console.height, mark):
+            if mark != _BLOCK:
+                line.plain = line.plain.replace("…", "~")
+            yield line
 
     def _whole(self, width: int, mark: str) -> list[Text]:
         look = self.look
@@ -95,7 +89,7 @@ class Frame:
 
     def _clock(self) -> Text:
         old = time.monotonic() - self._seen
-        if self.trouble or old > _OLD + self.interval:
+        if self.trouble or old > _OLD + (self.interval or 0.0):
             return Text(f"as of {self.look.at:%H:%M:%S} UTC", "bold yellow")
         return Text(f"{self.look.at:%H:%M:%S} UTC", "dim")
 

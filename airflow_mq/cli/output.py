@@ -85,7 +85,7 @@ class Output:
 
         width = Console(file=sys.stdout).width if sys.stdout.isatty() else None
         for table in layout(columns, list(rows), width, shown):
-            self._print(table)
+            self.draw(table)
 
     def fields(self, pairs: Mapping[str, object], value: object = None) -> None:
         """Print names and values, one pair a line; or the value as JSON, which is that of the pairs by default."""
@@ -98,13 +98,19 @@ class Output:
         table = Table(box=None, pad_edge=False, show_header=False)
         for name, one in pairs.items():
             table.add_row(Text(name, "bold"), Text(shown(one)))
-        self._print(table)
+        self.draw(table)
 
-    def _print(self, renderable: RenderableType) -> None:
+    def draw(self, renderable: RenderableType, width: int = _WIDE) -> None:
+        """Print for people: as wide as the terminal, or in this width where there is none."""
         from rich.console import Console
 
-        width = None if sys.stdout.isatty() else _WIDE
-        text = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+        text = Console(
+            file=sys.stdout,
+            width=None if sys.stdout.isatty() else width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
         with text.capture() as captured:
             text.print(renderable)
         # Columns are padded to their width: the blanks at the end of lines are dropped.

@@ -58,7 +58,11 @@ def top(session: Session, args: Namespace) -> None:
         if session.out.as_json:
             _stream(session, watcher, args)
         elif args.once or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-            _print_frame(watcher.look(), session.where or "")
+            from .frame import Frame
+
+            columns = os.environ.get("COLUMNS", "")
+            width = int(columns) if columns.isascii() and columns.isdecimal() and len(columns) < 5 else WIDTH
+            session.out.draw(Frame(session.where or "", watcher.look()), width)
         else:
             _watch(watcher, session.where or "", args.interval.total_seconds())
     finally:
@@ -81,22 +85,6 @@ def _stream(session: Session, watcher: Watcher, args: Namespace) -> None:
             if args.once:
                 return
             time.sleep(args.interval.total_seconds())
-
-
-def _print_frame(look: Look, store: str) -> None:
-    from rich.console import Console
-
-    from .frame import Frame
-
-    console = Console(file=sys.stdout, force_terminal=sys.stdout.isatty(), highlight=False)
-    if not sys.stdout.isatty():
-        width = os.environ.get("COLUMNS", "")
-        console.width = int(width) if width.isascii() and width.isdecimal() and 0 < len(width) < 5 else WIDTH
-    lines = Frame(store, look).lines(console.width, None, console.encoding)
-    with console.capture() as captured:
-        for line in lines:
-            console.print(line, no_wrap=True, overflow="crop")
-    sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
 
 
 def _watch(watcher: Watcher, store: str, interval: float) -> None:
@@ -122,7 +110,8 @@ def _watch(watcher: Watcher, store: str, interval: float) -> None:
         while True:
             began = time.monotonic()
             try:
-                frame.look, frame.trouble, away = watcher.look(), "", None
+                frame.show(watcher.look())
+                away = None
             except MessageQueueError as error:
                 away = away or datetime.now(timezone.utc)
                 text = shown(without_passwords(str(error)))

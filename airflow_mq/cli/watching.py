@@ -16,7 +16,6 @@ from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.weight import Weight
 from ..engine.store import open_store
 from ..engine.store.bounded import within
-from ..engine.store.files import identity
 
 #: Totals are counted again after this multiple of the time that they took: a large ring takes its server seconds.
 REST = 10.0
@@ -57,17 +56,13 @@ class Watcher:
 
     def __init__(self, queue: MessageQueue, sort: str = "turn", limit: int = 60) -> None:
         self.address, self.ring, self.sort, self.limit = queue.store.address, queue.ring, sort, limit
+        self._queue: MessageQueue | None = queue
         self._backlog, self._rested_at = Backlog(), float("-inf")
         #: Where to continue to count ended messages.
         self._ended_at: int | None = None
         self._counts: deque[_Count] = deque()
         self._rate_in: float | None = None
         self._rate_out: float | None = None
-        self._open(queue)
-
-    def _open(self, queue: MessageQueue) -> None:
-        self._queue: MessageQueue | None = queue
-        self._file = _identity(queue)
 
     def close(self) -> None:
         """Close the connections."""
@@ -80,12 +75,7 @@ class Watcher:
         """Read the ring; raise an error of the store, and reopen it at the next call."""
         try:
             with within(30.0):
-                if self._queue is not None and self._file != _identity(self._queue):
-                    # Another file, or none, is at the place of the store.
-                    self.close()
-                if self._queue is None:
-                    self._open(MessageQueue(open_store(self.address), self.ring))
-                assert self._queue is not None
+                self._queue = self._queue or MessageQueue(open_store(self.address), self.ring)
                 return self._look(self._queue)
         except MessageQueueError:
             self.close()
@@ -150,9 +140,3 @@ class _Count(NamedTuple):
         """Return how many messages per second these are; None without time between."""
         seconds = (self.at - earlier.at).total_seconds()
         return max(messages, 0) / seconds if seconds > 0 else None
-
-
-def _identity(queue: MessageQueue) -> tuple[int, int] | None:
-    """Return the identity of a SQLite store's file; None for another store, or if the file is gone."""
-    path = queue.store.address.path
-    return None if path is None else identity(path)
