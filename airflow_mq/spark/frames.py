@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, cast
@@ -17,7 +18,7 @@ from ..processors import Part
 from .output import writing_for
 from .reports import Reporter, chunked, flushed
 from .share import Channel, Reported, Side, Task, load_function, noting_refusal
-from .tables import MESSAGES_DDL, BytesColumn, answers_in, integers, tables_of
+from .tables import MESSAGES_DDL, answers_in, tables_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
@@ -151,14 +152,11 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 def _tally_row(tally: Reported) -> pa.RecordBatch:
     # `pa.array` imports pandas, which takes longer than a small share.
-    refused = BytesColumn()
-    if tally.refused is not None:
-        text = tally.refused.encode()
-        refused.extend([len(text)], [text])
-    return pa.RecordBatch.from_arrays(
-        [
-            *(integers([getattr(tally, name)], pa.int64()) for name in _NUMBERS),
-            refused.array(pa.string()) if refused.lengths else pa.nulls(1, pa.string()),
-        ],
-        schema=_TALLY,
-    )
+    numbers = [_column(pa.int64(), array("q", [getattr(tally, name)])) for name in _NUMBERS]
+    text = (tally.refused or "").encode()
+    refused = _column(pa.string(), array("i", [0, len(text)]), text) if tally.refused else pa.nulls(1, pa.string())
+    return pa.RecordBatch.from_arrays([*numbers, refused], schema=_TALLY)
+
+
+def _column(kind: pa.DataType, *buffers: array[int] | bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, 1, [None, *map(pa.py_buffer, buffers)])

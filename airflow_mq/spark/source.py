@@ -193,7 +193,7 @@ def _read(channel: StoreChannel, partition: Share, names: Sequence[str]) -> Iter
     try:
         with suppress(TokenRefused):
             side.begin()
-        yield from tables_of(side.batches(packed=True), partition.block, names)
+        yield from tables_of(side.batches(), partition.block, names)
     finally:
         side.close()
 
@@ -219,7 +219,7 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         with self.channel.connect() as queue:
-            batches = queue.inspect.waiting(*partition.share, limit=self.checked.limit, packed=True)
+            batches = queue.inspect.waiting(*partition.share, limit=self.checked.limit)
             yield from tables_of(batches, names=self.names)
 
 

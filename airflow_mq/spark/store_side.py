@@ -11,7 +11,6 @@ from hashlib import sha256
 
 from .. import failures
 from ..engine.queue import Batch, Block, MessageQueue, Report
-from ..engine.queue.packed import Packed
 from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim, ClaimRun
 from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
@@ -84,8 +83,8 @@ class StoreSide:
     def begin(self) -> None:
         patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share, self.epoch))
 
-    def batches(self, *, packed: bool = False) -> Iterable[Batch]:
-        return with_payloads(self.queue, self.queue.blocks.batches(self.share, packed=packed), self.report)
+    def batches(self) -> Iterable[Batch]:
+        return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
 
     def report(self, reports: Sequence[Report]) -> None:
         """Report outcomes; the first one of a message counts, so a report may be repeated."""
@@ -132,7 +131,7 @@ def with_payloads(
     A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
     """
     for batch in batches:
-        if isinstance(batch.payloads, Packed) or not any(isinstance(payload, Reference) for payload in batch.payloads):
+        if not any(isinstance(payload, Reference) for payload in batch.payloads):
             yield batch
             continue
         for at, payload in enumerate(batch.payloads):

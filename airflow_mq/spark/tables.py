@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from math import isfinite
 from typing import Any
 
 import pyarrow as pa
 
 from ..engine.queue import Batch
-from ..engine.queue.packed import lengths_of, pieces_of
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import check_origin
 from ..engine.rules.outcome import (
@@ -66,69 +63,6 @@ _PLAIN: dict[str, Outcome] = {
 NAMES = (*_PLAIN, "yield", "overweight")
 
 
-class BytesColumn:
-    """Values of bytes or text that are copied once, from the pieces in which they are, to a column."""
-
-    def __init__(self) -> None:
-        self.lengths: list[int] = []
-        self.pieces: list[bytes | memoryview] = []
-
-    def extend(self, lengths: Sequence[int], pieces: Sequence[bytes | memoryview]) -> None:
-        """Add values by their lengths; the pieces have their bytes, one after the other."""
-        self.lengths += lengths
-        self.pieces += pieces
-
-    def array(self, kind: pa.DataType) -> pa.Array:
-        """Return the column."""
-        offsets = array("i", accumulate(self.lengths, initial=0))
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(self.pieces))]
-        return pa.Array.from_buffers(kind, len(self.lengths), buffers)
-
-
-def integers(values: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Return a column of integers of 32 or 64 bits, none of which is null."""
-    return pa.Array.from_buffers(
-        kind, len(values), [None, pa.py_buffer(array("i" if kind.bit_width == 32 else "q", values))]
-    )
-
-
-class Columns:
-    """Messages of batches, collected column by column: no object for each message.
-
-    :param names: the columns of `MESSAGES` that are wanted
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._lists: dict[str, list[Any]] = {name: [] for name in names if name in _COLUMNS}
-        self._bytes = {name: BytesColumn() for name in names if name in _BYTES}
-        self._names = names
-        self.count = self.size = 0
-
-    def add(self, batch: Batch, block: int | None) -> None:
-        """Add the messages of a batch.
-
-        :param block: number of the block, if the batches do not carry it
-        """
-        lengths = lengths_of(batch.payloads)
-        for name, values in self._lists.items():
-            values.extend(_COLUMNS[name](batch, block))
-        for name, column in self._bytes.items():
-            column.extend(*_BYTES[name](batch, lengths))
-        self.count += len(batch)
-        self.size += sum(lengths)
-
-    def table(self) -> pa.RecordBatch:
-        """Return the messages as a record batch."""
-        schema = pa.schema([MESSAGES.field(name) for name in self._names])
-        arrays = [
-            self._bytes[field.name].array(field.type)
-            if field.name in self._bytes
-            else pa.array(self._lists[field.name], field.type)
-            for field in schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
 def _items(batch: Batch) -> range:
     return range(batch.first, batch.first + len(batch))
 
@@ -143,22 +77,13 @@ def _sent(batch: Batch, _block: int | None) -> Iterable[int | None]:
     return [sent.get(item) for item in _items(batch)]
 
 
-def _repeated(text: str, count: int) -> tuple[Sequence[int], Sequence[bytes]]:
-    data = text.encode()
-    return [len(data)] * count, [data * count]
-
-
-#: The lengths and the bytes of columns that are copied from pieces, for the messages of a batch.
-_BYTES: dict[str, Callable[[Batch, Sequence[int]], tuple[Sequence[int], Sequence[bytes | memoryview]]]] = {
-    "origin": lambda batch, _: _repeated(batch.origin, len(batch)),
-    "priority": lambda batch, _: _repeated(batch.priority, len(batch)),
-    "payload": lambda batch, lengths: (lengths, pieces_of(batch.payloads)),
-}
-
-#: The values of the other columns.
+#: The values of a batch by column; without a block of the batch's own, with the given one.
 _COLUMNS: dict[str, Callable[[Batch, int | None], Iterable[Any]]] = {
+    "origin": lambda batch, _: [batch.origin] * len(batch),
+    "priority": lambda batch, _: [batch.priority] * len(batch),
     "page": lambda batch, _: [batch.page] * len(batch),
     "item": lambda batch, _: _items(batch),
+    "payload": lambda batch, _: batch.payloads,
     "headers": lambda batch, _: [list(texts.items()) for texts in batch.headers] or [()] * len(batch),
     "id": lambda batch, _: batch.ids,
     "address": _addresses,
@@ -172,14 +97,22 @@ def tables_of(
     batches: Iterable[Batch], block: int | None = None, names: Sequence[str] = MESSAGES.names
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of batches as record batches of about `GROUP_MESSAGES` or `TABLE_BYTES`."""
-    columns = Columns(names)
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    count = size = 0
     for batch in batches:
-        columns.add(batch, block)
-        if columns.count >= GROUP_MESSAGES or columns.size >= TABLE_BYTES:
-            yield columns.table()
-            columns = Columns(names)
-    if columns.count:
-        yield columns.table()
+        for name, values in columns.items():
+            values.extend(_COLUMNS[name](batch, block))
+        count, size = count + len(batch), size + sum(map(len, batch.payloads))
+        if count >= GROUP_MESSAGES or size >= TABLE_BYTES:
+            yield _table(columns)
+            columns, count, size = {name: [] for name in names}, 0, 0
+    if count:
+        yield _table(columns)
+
+
+def _table(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
+    schema = pa.schema([MESSAGES.field(name) for name in columns])
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
 def tables_of_items(items: Iterable[Item]) -> Iterator[pa.RecordBatch]:

@@ -255,28 +255,6 @@ def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[s
     return headers_by_item
 
 
-class Heap(NamedTuple):
-    """The bytes of an inbox row, undivided, with its size, its number of messages and their packed lengths."""
-
-    data: bytes
-    size: int
-    items: int
-    lengths: bytes
-
-    def part(self, start: int, lengths: Sequence[int]) -> bytes | memoryview:
-        """Return the bytes of messages from `start` on, which have these lengths."""
-        size, begin = sum(lengths), 0
-        if start or len(lengths) < self.items:
-            own = codec.unpack_lengths(self.lengths, self.items, self.size)
-            begin, expected = sum(own[:start]), sum(own)
-            matching = own[start : start + len(lengths)] == list(lengths)
-        else:
-            expected, matching = size, True
-        if len(self.data) != expected or not matching:
-            raise StoreCorrupt(f"an inbox row of {expected} bytes has {len(self.data)}, or lengths unlike its page's")
-        return self.data if size == expected else memoryview(self.data)[begin : begin + size]
-
-
 class PackedMessages(Sequence[bytes]):
     """The messages in the bytes of an inbox row, which are split when they are read: until then they are one object."""
 

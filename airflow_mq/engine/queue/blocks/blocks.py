@@ -281,11 +281,8 @@ class Blocks:
     def _block(self, row: BlockRow, claims: Sequence[Claim] = (), entries: Sequence[Entry] = ()) -> Block:
         return block_of(row, claims, entries, self)
 
-    def batches(self, claims: Iterable[Claim], block: int | None = None, *, packed: bool = False) -> Iterator[Batch]:
-        """Yield the messages of claims: neighbours of one page together.
-
-        :param packed: batches may keep their payloads undivided, for readers that need no object for each message
-        """
+    def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
+        """Yield the messages of claims: neighbours of one page together."""
         runs = [(claim.origin, run) for claim in claims for run in claim.runs]
         begin = 0
         while begin < len(runs):
@@ -302,9 +299,7 @@ class Blocks:
                     if page is not None:
                         wanted.append(PageRuns(origin, page, list(_stretches(run))))
                         size += page.held(run.first, run.first + run.count)
-                found = load_batches(
-                    working_set, wanted, block=block, scales=None if packed else Scales(working_set), packed=packed
-                )
+                found = load_batches(working_set, wanted, block=block, scales=Scales(working_set))
             yield from found
 
 

@@ -227,18 +227,17 @@ class Inspect:
                 found += peek(unit, working_set, name, page, limit - len(found))
         return found
 
-    def waiting(self, *origins: str, limit: int, packed: bool = False) -> Iterator[Batch]:
+    def waiting(self, *origins: str, limit: int) -> Iterator[Batch]:
         """Yield the first waiting messages of origins, high ones first: neighbours of a page together.
 
         :param limit: largest number of messages of each origin
-        :param packed: batches may keep their payloads undivided, for readers that need no object for each message
         """
         for origin in origins:
             check_origin(origin)
         for start in range(0, len(origins), _ORIGINS):
             some = origins[start : start + _ORIGINS]
             with self._session.snapshot(names=[*chain(*map(books_of, some))]) as (unit, working_set):
-                yield from waiting(unit, working_set, some, limit, packed=packed)
+                yield from waiting(unit, working_set, some, limit)
 
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool

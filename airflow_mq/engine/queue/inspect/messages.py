@@ -93,7 +93,7 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
         limit -= len(chosen)
 
 
-def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: int, *, packed: bool) -> Iterator[Batch]:
+def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: int) -> Iterator[Batch]:
     """Yield the first waiting messages of origins, neighbours of a page together; fetch payloads in groups."""
     books = {origin: books_asked(working_set, origin) for origin in origins}
     names = list(chain.from_iterable(books.values()))
@@ -109,7 +109,7 @@ def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: i
                     yield runs
 
     for group in grouped(all_runs(), _GROUP, lambda runs: runs.page.used):
-        yield from _dropping(working_set, group, packed=packed)
+        yield from _dropping(working_set, group)
 
 
 def _waiting_runs(
@@ -146,9 +146,9 @@ def _runs(items: Iterable[int]) -> Iterator[range]:
         yield range(start, stop)
 
 
-def _dropping(working_set: StoredSet, group: Sequence[PageRuns], *, packed: bool) -> Iterator[Batch]:
+def _dropping(working_set: StoredSet, group: Sequence[PageRuns]) -> Iterator[Batch]:
     """Yield the messages of some pages, and drop their payloads afterwards."""
-    yield from load_batches(working_set, group, packed=packed)
+    yield from load_batches(working_set, group)
     for _, page, _ in group:
         page.payloads, page.resolved = [], 0
     working_set.loader.cache.clear()

@@ -14,7 +14,7 @@ from ...rules.errors import StoreCorrupt
 from ...rules.page import Page, Slices
 from ...rules.priority import told
 from .. import codec
-from ..rows import Heap, headers_of
+from ..rows import headers_of
 from .budget import MOST_BYTES
 from .inboxes import InboxLoader
 from .pages import PageLoader
@@ -134,14 +134,6 @@ class PayloadLoader:
         cached = self.cache.payloads
         missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
         self.cache.keep_heaps(self.source.heaps(missing))
-
-    def heaps_between(self, wanted: Sequence[tuple[str, Page, range]]) -> dict[int, Heap]:
-        """Return the rows of ranges of many pages, by id, their messages undivided; keep the rows' facts only."""
-        parts = [(origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted]
-        rows = self.source.heaps({origin: sorted(own) for origin, own in _rows_of(parts).items()})
-        for id_, sent_at, attributes, *_ in rows:
-            self.cache.keep_facts(id_, sent_at, attributes)
-        return {id_: Heap(heap, size, items, lengths) for id_, _, _, size, items, lengths, heap in rows}
 
     def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
         """Return the messages of stretches of rows in the cache."""

@@ -1,4 +1,4 @@
-"""Packed payloads: batches that keep the bytes of inbox rows undivided have the same messages as others."""
+"""Batches: the same messages, however many origins, pages and inbox rows are read at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.engine.queue import Batch, batches
-from airflow_mq.engine.queue.packed import Packed, lengths_of, pieces_of
-from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.rules.outcome import Yield
-from airflow_mq.engine.store import codec
-from airflow_mq.engine.store.rows import Heap
 
 
 def fill(queue: MessageQueue) -> None:
@@ -33,8 +29,6 @@ def facts(found_in: Iterable[Batch]) -> list[Any]:
     found = []
     for batch in found_in:
         payloads = [bytes(payload) for payload in batch.payloads]
-        assert list(lengths_of(batch.payloads)) == list(map(len, payloads))
-        assert b"".join(pieces_of(batch.payloads)) == b"".join(payloads)
         place = batch.origin, batch.page, batch.first, batch.priority
         found.append((place, payloads, batch.ids, list(batch.headers), list(batch.attempts), batch.sent_at))
     return found
@@ -50,29 +44,11 @@ def test_waiting_messages_are_the_same(make_queue: Any) -> None:
     queue.blocks.plan(limit=Weight(10**12, 40_000))
     origins = ["singles", "c", "b", "a", "unknown"]
     for limit in (1, 7, 1000):
-        plain = [batch for origin in origins for batch in queue.inspect.waiting(origin, limit=limit)]
-        packed = list(queue.inspect.waiting(*origins, limit=limit, packed=True))
-        assert facts(packed) == facts(plain)
-    assert any(isinstance(batch.payloads, Packed) for batch in packed)
+        each = [batch for origin in origins for batch in queue.inspect.waiting(origin, limit=limit)]
+        assert facts(queue.inspect.waiting(*origins, limit=limit)) == facts(each)
 
 
-def test_messages_of_a_block_are_the_same(make_queue: Any) -> None:
-    queue = make_queue()
-    fill(queue)
-    held = queue.payloads.put(b"external" * 9000)
-    queue.enqueue_messages("d", [held.reference] * 2 + [b"beside"] * 9)
-    queue.blocks.release(queue.blocks.plan(limit=Weight(10**12, 40_000)))
-    block = queue.blocks.plan()
-    packed = list(queue.blocks.batches(block.claims, packed=True))
-    assert facts(packed) == facts(queue.blocks.batches(block.claims))
-    assert any(isinstance(batch.payloads, Packed) for batch in packed)
-    assert all(not isinstance(batch.payloads, Packed) for batch in packed if batch.origin == "d")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_messages_that_are_read_in_many_parts_are_the_same(
-    make_queue: Any, monkeypatch: pytest.MonkeyPatch, packed: bool
-) -> None:
+def test_messages_that_are_read_in_many_parts_are_the_same(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = make_queue(ordered=False, max_attempts=5)
     fill(queue)
     held = queue.payloads.put(b"external" * 9000)
@@ -84,14 +60,6 @@ def test_messages_that_are_read_in_many_parts_are_the_same(
     found = []
     for size in (1, 3000, batches.AT_ONCE):
         monkeypatch.setattr(batches, "AT_ONCE", size)
-        found.append(facts(queue.blocks.batches(block.claims, packed=packed)))
+        found.append(facts(queue.blocks.batches(block.claims)))
     assert found[0] == found[1] == found[2]
     assert sum(len(own[1]) for own in found[0]) == block.messages
-
-
-@pytest.mark.parametrize(("start", "lengths"), [(0, [1, 2, 4]), (0, [1, 3]), (1, [3]), (2, [3, 1]), (3, [1])])
-def test_a_row_that_does_not_fit_its_page_is_refused(start: int, lengths: list[int]) -> None:
-    heap = Heap(b"abbccc", 6, 3, codec.pack_lengths([1, 2, 3]))
-    assert bytes(heap.part(1, [2, 3])) == b"bbccc"
-    with pytest.raises(StoreCorrupt):
-        heap.part(start, lengths)
