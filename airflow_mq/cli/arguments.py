@@ -6,7 +6,7 @@ from argparse import SUPPRESS
 
 from ..engine.rules.priority import PRIORITIES, REGULAR
 from .command import Option, option
-from .values import address, positive, seed, weight, words
+from .values import address, hexadecimal, positive, weight, words
 
 COMMON = (
     option(
@@ -57,4 +57,4 @@ BLOCK_LIMIT = option(
     "the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
     weight,
 )
-BLOCK_SEED = option("--seed HEX", "the seed of the blocks, in a ring that shuffles", seed)
+BLOCK_SEED = option("--seed HEX", "the seed of the blocks, in a ring that shuffles", hexadecimal)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.blob import extent
 from ..engine.rules.events import NAMES, Event
-from ..engine.rules.message import read_number
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, ORIGIN, WEIGHT, limit
 from .command import Group, command, option
@@ -21,7 +20,7 @@ from .near import meant
 from .output import Columns, shown
 from .serialisation import address_fields, payload_fields, record
 from .session import Session
-from .values import count, json_object, message_id, positive, words
+from .values import count, hexadecimal, json_object, positive, words
 from .values import message as message_value
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _plain(one: Peeked) -> dict[str, object]:
     option("--origin ORIGIN", "only events of this origin", words),
     option("--name NAME", "only of this name, such as Processed", choices=sorted(set(NAMES.values()))),
     option("--block N", "only events of this block", count),
-    option("--id HEX", "only events of this message", message_id),
+    option("--id HEX", "only events of this message", hexadecimal),
     option("--after SEQ", "only events after this one", count, default=0),
     limit(None),
     option("--follow", "wait for more, until Ctrl-C"),
@@ -242,13 +241,6 @@ def _ring_of(tokens: Sequence[str]) -> str:
     return rings.pop()
 
 
-def _messages(text: str) -> int:
-    number = read_number(text, 1 << 40)
-    if not number:
-        raise ArgumentTypeError(f"invalid number of messages {text[:40]!r}: expected at least 1")
-    return number
-
-
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -260,8 +252,8 @@ def _seconds(text: str) -> float:
 
 
 _COMMON = (
-    option("--most NUMBER", "stop after about NUMBER messages", _messages),
-    option("--batch NUMBER", "messages per transaction (default: 500)", _messages, default=500),
+    option("--most NUMBER", "stop after about NUMBER messages", positive),
+    option("--batch NUMBER", "messages per transaction (default: 500)", positive, default=500),
     WEIGHT,
     ENQUEUED_PRIORITY,
 )

@@ -17,7 +17,7 @@ from .errors import UsageError
 from .output import Columns
 from .progress import Tell
 from .session import Session
-from .values import message_id, words
+from .values import hexadecimal, words
 
 if TYPE_CHECKING:
     from ..engine.queue import Enqueued, MessageQueue
@@ -38,7 +38,7 @@ def enqueue_files(
 ) -> Enqueued:
     """Upload files, and enqueue a message for each; all of them or none."""
     with ExitStack() as stack:
-        held = [stack.enter_context(queue.payloads.put(_source(path), progress=_bar(path, tell))) for path in paths]
+        held = [stack.enter_context(queue.payloads.put(_source(path), progress=_telling(path, tell))) for path in paths]
         done = queue.enqueue_messages(origin, [blob.message(key) for blob in held], **common)
         sizes = sum(blob.size for blob in held) if done.count else 0
     return type(done)(done.count, sizes, done.repeated)
@@ -52,19 +52,18 @@ def _source(path: str) -> Path | IO[bytes]:
     return Path(path)
 
 
-def _bar(path: str, tell: Tell) -> Callable[[int, int | None], None]:
+def _telling(path: str, tell: Tell) -> Callable[[int, int | None], None]:
     def show(done: int, total: int | None) -> None:
         if total is None:
             tell(f"{path}, {done:,} bytes")
-            return
-        filled = done * 20 // total
-        tell(f"{path} {'━' * filled}{'╌' * (20 - filled)} {done * 100 // total} % of {total:,} bytes")
+        else:
+            tell(f"{path}, {done:,} of {total:,} bytes", done / total)
 
     return show
 
 
 @command(
-    option("--after HASH", "only payloads after this one", message_id),
+    option("--after HASH", "only payloads after this one", hexadecimal),
     limit(100),
     name="list",
     example="$ payload list",
@@ -82,7 +81,7 @@ def list_payloads(session: Session, args: Namespace) -> None:
 
 
 @command(
-    option("hash HASH", "the hash of the payload, which is the id of its messages", message_id),
+    option("hash HASH", "the hash of the payload, which is the id of its messages", hexadecimal),
     option("--output PATH", "write to this file", words),
     example="$ payload get 0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8 > orders.parquet",
 )

@@ -78,14 +78,10 @@ _ORIGINS: Columns = (
 def _summary(found: Fairness) -> str:
     index = "no origin was left with a backlog" if found.jain is None else f"Jain's index {found.jain:.3f}"
     return (
-        f"over {_blocks(found.blocks)}: {index}, the longest wait {_blocks(found.longest_wait)}, "
+        f"over {many(found.blocks, 'block')}: {index}, the longest wait {many(found.longest_wait, 'block')}, "
         f"the largest share error {found.most_error:.1%}; the last column is in blocks"
         f"{_PARTIAL if found.partial else ''}"
     )
-
-
-def _blocks(number: int) -> str:
-    return f"{number:,} block{'s' * (number != 1)}"
 
 
 @command(

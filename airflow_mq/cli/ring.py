@@ -20,7 +20,7 @@ from .command import Group, command, option
 from .errors import UsageError
 from .serialisation import in_words, record
 from .session import Session
-from .values import json_object, positive, seed, setting, weight, words
+from .values import hexadecimal, json_object, positive, setting, weight, words
 from .weights import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 
 #: The units of a ring's times, and their number in a millisecond.
@@ -119,7 +119,7 @@ def change(session: Session, args: Namespace) -> None:
 
 @command(
     _RING,
-    option("--seed HEX", "the seed of a block that shuffled, as `block show` prints it", seed),
+    option("--seed HEX", "the seed of a block that shuffled, as `block show` prints it", hexadecimal),
     option("--priority", "the priority of the queues (default: regular)", choices=PRIORITIES, default=REGULAR),
     limit(100),
     example="$ ring order --seed 00112233445566778899aabbccddeeff",

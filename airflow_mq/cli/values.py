@@ -56,7 +56,7 @@ def age(text: str) -> timedelta:
 
 def message(text: str) -> Address | bytes:
     """Read `ORIGIN:PAGE:INDEX`, or the id of a message in hexadecimal."""
-    return address(text) if ":" in text else message_id(text)
+    return address(text) if ":" in text else hexadecimal(text)
 
 
 def words(value: str) -> str:
@@ -102,14 +102,6 @@ def json_object(path: str) -> dict[str, object]:
     return settings
 
 
-def seed(text: str) -> bytes:
-    """Read a seed in hexadecimal."""
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise ArgumentTypeError(f"invalid seed {text[:80]!r}: expected hexadecimal digits") from None
-
-
 def address(text: str) -> Address:
     """Read `ORIGIN:PAGE:INDEX`."""
     try:
@@ -118,12 +110,12 @@ def address(text: str) -> Address:
         raise ArgumentTypeError(str(error)) from None
 
 
-def message_id(text: str) -> bytes:
-    """Read the id of a message, in hexadecimal."""
+def hexadecimal(text: str) -> bytes:
+    """Read an id, a hash or a seed in hexadecimal."""
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ArgumentTypeError(f"invalid id or hash {text[:80]!r}: expected hexadecimal digits") from None
+        raise ArgumentTypeError(f"invalid id, hash or seed {text[:80]!r}: expected hexadecimal digits") from None
 
 
 def count(text: str) -> int:

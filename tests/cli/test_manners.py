@@ -103,7 +103,7 @@ def test_without_words_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -
         (["--store", "sqlite:///x.db", "message", "events", "--limit", "-1"], "a whole number, 0 or more"),
         (
             ["--store", "sqlite:///x.db", "payload", "get", "xyz"],
-            "invalid id or hash 'xyz': expected hexadecimal digits",
+            "invalid id, hash or seed 'xyz': expected hexadecimal digits",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_mq.cli.dev.orders import DemoRun, Stage
+from airflow_mq.cli.dev.orders import DemoRun
 from tests.live.conftest import World
 from tests.terminal.emulator import Emulated
 
@@ -25,9 +25,9 @@ DEMO = [sys.executable, "-m", "airflow_mq", "demo"]
 @pytest.mark.postgres
 def test_orders_of_many_tenants_on_postgres(worlds: dict[str, World]) -> None:
     world = worlds["postgres"]
-    stage = Stage(world.place, world.store, world.airflow)
-    stage.set_up(loud_files=60)
-    summary = DemoRun(stage, print).serve(by_hand=True)
+    demo = DemoRun(world.place, world.store, world.airflow, print)
+    demo.set_up(loud_files=60)
+    summary = demo.serve(by_hand=True)
     assert summary.problems == []
     assert summary.ok
     assert len(summary.blocks) == 1

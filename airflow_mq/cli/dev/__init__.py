@@ -152,16 +152,16 @@ def _keep(session: Session, airflow: LiveAirflow, address: StoreAddress) -> bool
 def _perform(session: Session, args: Namespace, airflow: LiveAirflow, address: StoreAddress) -> bool:
     from rich.console import Console
 
-    from .orders import DemoRun, Stage
+    from .orders import DemoRun
     from .progress import Progress, show
 
     out = sys.stderr if session.out.as_json else sys.stdout
     console = Console(file=out, soft_wrap=not out.isatty(), quiet=session.out.quiet)
     stays = args.stay or (sys.stdout.isatty() and sys.stdin.isatty() and not args.leave)
-    stage = Stage(airflow.home.parent, address.uri, airflow)
-    file = Path(args.summary) if args.summary else stage.place / "summary.json"
-    with Progress(console, stage.store) as progress:
-        summary = DemoRun(stage, progress.tell).run(by_hand=not stays, loud_files=args.loud)
+    place = airflow.home.parent
+    file = Path(args.summary) if args.summary else place / "summary.json"
+    with Progress(console, address.uri) as progress:
+        summary = DemoRun(place, address.uri, airflow, progress.tell).run(by_hand=not stays, loud_files=args.loud)
     file.touch(mode=0o600)
     file.write_text(summary.to_json() + "\n")
     session.out.value(summary)

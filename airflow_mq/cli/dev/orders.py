@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engine.queue import MessageQueue
+from ...engine.rules.weight import Weight
 from ...examples import orders
 from ...testing.live import LiveAirflow
 from ...testing.loopback import AirflowFailed, TooLate
@@ -34,27 +35,6 @@ TASKS = {
     "block.settle": "settles",
     "add_up": "adds up",
 }
-
-Tell = Callable[[str], None]
-
-
-@dataclass
-class Stage:
-    """A folder, a store with tables, and an Airflow that has connections to both."""
-
-    place: Path
-    store: str
-    airflow: LiveAirflow
-
-    def set_up(self, **sizes: int) -> dict[str, Any]:
-        """Set the limit of a block, and create the files; return the manifest of the files."""
-        with self.queue() as queue:
-            queue.admin.change_ring(service_weight=orders.BLOCK)
-        return orders.generate(self.place, **sizes)
-
-    def queue(self) -> MessageQueue:
-        """Open the queue."""
-        return MessageQueue(self.store)
 
 
 @dataclass
@@ -94,22 +74,34 @@ class Summary:
 
 
 class DemoRun:
-    """The demo, step by step; `tell` receives progress lines."""
+    """The demo, step by step, in a folder, with a store and an Airflow that has connections to both.
 
-    def __init__(self, stage: Stage, tell: Tell) -> None:
-        self.stage, self.tell = stage, tell
+    :param tell: receives progress lines
+    """
+
+    def __init__(self, place: Path, store: str, airflow: LiveAirflow, tell: Callable[[str], None]) -> None:
+        self.place, self.store, self.airflow, self.tell = place, store, airflow, tell
         self.began = time.monotonic()
-        user, password = stage.airflow.login
-        ui = {"url": stage.airflow.url, "user": user, "password": password}
-        self.summary = Summary(ui=ui, folder=str(stage.place))
+        user, password = airflow.login
+        self.summary = Summary(ui={"url": airflow.url, "user": user, "password": password}, folder=str(place))
+
+    def queue(self) -> MessageQueue:
+        """Open the queue."""
+        return MessageQueue(self.store)
+
+    def set_up(self, **sizes: int) -> dict[str, Any]:
+        """Set the limit of a block, and create the files; return the manifest of the files."""
+        with self.queue() as queue:
+            queue.admin.change_ring(service_weight=orders.BLOCK)
+        return orders.generate(self.place, **sizes)
 
     def run(self, by_hand: bool, **sizes: int) -> Summary:
         """Run everything; with `by_hand`, also the actions of a person in the UI."""
         self.tell("Airflow starts; meanwhile tenants drop their files")
-        self.stage.airflow.start(FIRST, wait=False)
-        manifest = self.stage.set_up(**sizes)
+        self.airflow.start(FIRST, wait=False)
+        manifest = self.set_up(**sizes)
         self.tell(f"{manifest['files']} files of {len(manifest['tenants'])} tenants lie there")
-        self.stage.airflow.wait_healthy(["api-server"])
+        self.airflow.wait_healthy(["api-server"])
         self._lap("api")
         self.tell("Airflow answers")
         return self.serve(by_hand)
@@ -131,19 +123,19 @@ class DemoRun:
             self.summary.blocks.append(block)
             if number == 1:
                 self._lap("first block")
-                self.stage.airflow.ensure("triggerer")
+                self.airflow.ensure("triggerer")
             self.tell(
                 f"Block {number}: {many(block.messages, 'file')} of {many(len(block.by_tenant), 'tenant')}, "
                 f"{_part(block.weight[0], block.limit[0])} of its time and {_part(block.weight[1], block.limit[1])} "
                 f"of its size, {block.seconds:.0f} s"
             )
-            with self.stage.queue() as queue:
+            with self.queue() as queue:
                 if not queue.inspect.ring_order(1):
                     return
         self.summary.problems.append(f"queues are still ready after {MOST_BLOCKS} blocks")
 
     def _serve_block(self, number: int) -> BlockDone:
-        airflow, began = self.stage.airflow, time.monotonic()
+        airflow, began = self.airflow, time.monotonic()
         run = airflow.trigger("orders")
         state = self._follow("orders", run, f"Block {number}")
         if state != "success":
@@ -163,12 +155,12 @@ class DemoRun:
         )
 
     def _by_tenant(self, block: int) -> dict[str, int]:
-        with self.stage.queue() as queue:
+        with self.queue() as queue:
             return dict(Counter(event.origin for event in queue.inspect.events(block=block, name="Processed")))
 
     def _follow(self, dag_id: str, run: str, what: str) -> str:
         """Report the tasks of a run until it ends; return its state."""
-        airflow, seen, deadline = self.stage.airflow, "", time.monotonic() + BLOCK_SECONDS
+        airflow, seen, deadline = self.airflow, "", time.monotonic() + BLOCK_SECONDS
         while time.monotonic() < deadline:
             with suppress(AirflowFailed, OSError):
                 state = airflow.state(dag_id, run)
@@ -185,7 +177,7 @@ class DemoRun:
 
     def _blame(self, dag_id: str, run: str) -> None:
         """Raise an error with the last log lines of the failed tasks."""
-        airflow, tails = self.stage.airflow, []
+        airflow, tails = self.airflow, []
         for task in airflow.tasks(dag_id, run):
             if task["state"] == "failed":
                 log = airflow.log(dag_id, run, task["task_id"], map_index=task["map_index"], attempt=task["try_number"])
@@ -193,7 +185,7 @@ class DemoRun:
         raise AirflowFailed(f"run {run} of {dag_id} failed\n" + "\n".join(tails))
 
     def _look_at_what_is_left(self) -> None:
-        with self.stage.queue() as queue:
+        with self.queue() as queue:
             for kept in queue.set_aside.list():
                 (peeked,) = [
                     found
@@ -218,18 +210,18 @@ class DemoRun:
         """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
         for kept in self.summary.set_aside:
             conf = {"address": kept["address"], **by_hand_limit(kept["weight"])}
-            self.tell(f"A person executes {kept['address']} by hand, within {_weight(kept['weight'])}")
-            run = self.stage.airflow.trigger("overweight_by_hand", conf)
+            self.tell(f"A person executes {kept['address']} by hand, within {Weight(*kept['weight'])}")
+            run = self.airflow.trigger("overweight_by_hand", conf)
             if self._follow("overweight_by_hand", run, "By hand:") != "success":
                 self._blame("overweight_by_hand", run)
             self.summary.executed_by_hand = run
 
     def _check(self) -> None:
         summary, problems = self.summary, self.summary.problems
-        problems += orders.verify(self.stage.place, with_heavy=bool(summary.executed_by_hand))
-        manifest = json.loads((self.stage.place / "manifest.json").read_text())
+        problems += orders.verify(self.place, with_heavy=bool(summary.executed_by_hand))
+        manifest = json.loads((self.place / "manifest.json").read_text())
         self._sum_tenants()
-        with self.stage.queue() as queue:
+        with self.queue() as queue:
             problems += [str(violation) for violation in queue.check()]
             left = [str(kept.address) for kept in queue.set_aside.list()]
         if summary.executed_by_hand and left:
@@ -251,7 +243,7 @@ class DemoRun:
         summary.ok = not problems
 
     def _sum_tenants(self) -> None:
-        for tenant, total in orders.totals(self.stage.place).items():
+        for tenant, total in orders.totals(self.place).items():
             served = [block.by_tenant.get(tenant, 0) for block in self.summary.blocks]
             first = next((number for number, count in enumerate(served, 1) if count), None)
             self.summary.tenants[tenant] = {**total, "by_block": served, "first_block": first}
@@ -267,7 +259,3 @@ def by_hand_limit(weight: list[int]) -> dict[str, int]:
 
 def _part(used: int, limit: int) -> str:
     return f"{100 * used / limit:.0f} %"
-
-
-def _weight(weight: list[int]) -> str:
-    return "/".join(f"{part:,}" for part in weight)

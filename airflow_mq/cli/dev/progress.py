@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ...engine.queue import MessageQueue
 from ...engine.rules.errors import MessageQueueError
+from ...engine.rules.weight import Weight
 from ..frame import blocks, mark_of, queues
 from ..watching import Look, Watcher
 from .orders import Summary, by_hand_limit
@@ -93,7 +94,7 @@ def show(console: Console, summary: Summary) -> None:
     for failure in summary.failed:
         console.print(f"Corrupt: a file of {failure['tenant']}; discarded, with an event.", highlight=False)
     for kept in summary.set_aside:
-        weight = "/".join(f"{part:,}" for part in kept["weight"])
+        weight = Weight(*kept["weight"])
         text = f"Set aside: {kept['file']} at {kept['address']} weighs {weight}, more than a block can carry."
         console.print(text, highlight=False)
     if summary.executed_by_hand:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...engine.queue.values import moment
@@ -45,52 +45,45 @@ def look(store: Store[Any]) -> Iterator[Finding]:
         yield from _slots(unit.server)
 
 
-def _settings(server: Server) -> Iterator[Finding]:
+def _settings(server: Server) -> Iterable[Finding]:
     known = server.settings([name for name, *_ in _SETTINGS])
-    sound = True
-    for name, bad, what, do in _SETTINGS:
-        if known.get(name) == bad:
-            sound = False
-            yield wrong("settings", f"{name} is {bad}: {what}", do)
-    if sound:
-        yield fine("settings", "none that hurt")
+    found = [
+        wrong("settings", f"{name} is {bad}: {what}", do) for name, bad, what, do in _SETTINGS if known.get(name) == bad
+    ]
+    return found or [fine("settings", "none that hurt")]
 
 
-def _bloat(server: Server, schema: str) -> Iterator[Finding]:
-    rows = server.dead_rows(schema)
-    sound = True
+def _bloat(server: Server, schema: str) -> Iterable[Finding]:
+    rows, found = server.dead_rows(schema), []
     for table, live, dead, vacuumed in rows:
         if dead < DEAD_ROWS or dead < DEAD_PER_LIVE * live:
             continue
-        sound = False
         last = "never" if vacuumed is None else f"last on {moment(vacuumed):%Y-%m-%d %H:%M}"
-        yield wrong(
+        bloated = wrong(
             "bloat",
             f"table {table} has {dead:,} dead rows beside {live:,} live ones; vacuumed {last}",
             f"end transactions that stay open for long, then VACUUM {schema}.{table}; make autovacuum eager: "
             f"ALTER TABLE {schema}.{table} SET (autovacuum_vacuum_scale_factor = 0.02)",
         )
-    if sound:
-        yield fine("bloat", f"{sum(row[2] for row in rows):,} dead rows in all, which is little")
+        found.append(bloated)
+    return found or [fine("bloat", f"{sum(row[2] for row in rows):,} dead rows in all, which is little")]
 
 
-def _transactions(server: Server) -> Iterator[Finding]:
-    rows = server.open_transactions()
-    sound = True
+def _transactions(server: Server) -> Iterable[Finding]:
+    rows, found = server.open_transactions(), []
     for pid, user, program, database, state, opened, idle in rows:
         is_idle = state.startswith("idle in transaction") and idle >= IDLE
         if opened < OPEN and not is_idle:
             continue
-        sound = False
         doing = f"and has done nothing for {span(idle)}" if is_idle else f"({state})"
-        yield wrong(
+        kept_open = wrong(
             "transactions",
             f"session {pid} of {user} {f'({program}) ' if program else ''}in {database} keeps a transaction open for "
             f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
             f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
         )
-    if sound:
-        yield fine("transactions", f"{len(rows):,} open beside this one, none for long")
+        found.append(kept_open)
+    return found or [fine("transactions", f"{len(rows):,} open beside this one, none for long")]
 
 
 def _prepared(server: Server) -> Iterator[Finding]:
