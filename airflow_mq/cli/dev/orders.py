@@ -74,9 +74,9 @@ class Summary:
 
 
 class DemoRun:
-    """The demo, step by step, in a folder, with a store and an Airflow that has connections to both.
+    """The demo, step by step, with a folder, a store and an Airflow that has connections to both.
 
-    :param tell: receives progress lines
+    `tell` receives progress lines.
     """
 
     def __init__(self, place: Path, store: str, airflow: LiveAirflow, tell: Callable[[str], None]) -> None:
