@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
@@ -31,9 +32,13 @@ _names = itertools.count(1)
 class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
     """Rules for everything; the invariants hold after each."""
 
+    #: Settings that every ring of this machine has; the others are drawn.
+    fixed: ClassVar[dict[str, Any]] = {}
+
     @initialize(config=configs, listen=st.booleans(), data=st.data())
     def begin(self, config: RingConfig, listen: bool, data: st.DataObject) -> None:
         self.serial = itertools.count(1)
+        config = config.changed(**self.fixed)
         self.sides = Sides(self.uris, f"ring-{next(_names)}", config, listen)
         self.plain = Plain(config, lambda: self.clock.now)
         self.held: list[Held] = []
@@ -148,3 +153,9 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
         for side in self.sides.all:
             for origin, deficit in side.deficits(ORIGINS).items():
                 assert deficit <= self.widest, f"the deficit of {origin} is {deficit / self.widest:.2f} of its bound"
+
+
+class PatientMachine(QueueMachine):
+    """Rings whose messages wait aside after an attempt without an outcome."""
+
+    fixed: ClassVar[dict[str, Any]] = {"ordered": False, "backoff": 8.0, "max_attempts": None}

@@ -17,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store import sqlite as sqlite_store
 from tests.model.clock import Clock
-from tests.model.machine import QueueMachine
+from tests.model.machine import PatientMachine, QueueMachine
 from tests.postgres_server import Server
 
 EXAMPLES = int(os.environ.get("MQ_MODEL_EXAMPLES", "0"))
@@ -56,7 +56,8 @@ def run(uris: list[str], clock: Clock, options: settings, kind: type = QueueMach
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_sqlite_matches_the_model(tmp_path: Path, clock: Clock, hasty: None) -> None:
-    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(150, 40))
+    uris = [f"sqlite:///{tmp_path / 'queue.db'}"]
+    met = run(uris, clock, chosen(150, 40)) + run(uris, clock, chosen(50, 40), PatientMachine)
     if 0 < EXAMPLES < 150:
         return  # A few random examples need not reach everything.
     for reason in ("overweight", "most", "fraction", "size", "attempts", "swept"):

@@ -21,6 +21,7 @@ from airflow_mq import (
 )
 from airflow_mq.engine.queue.blocks import settlement
 from airflow_mq.engine.rules.message import message_id
+from airflow_mq.testing.conformance import observe
 from tests.model.clock import Clock
 from tests.queue.conftest import Maker, serve
 from tests.store.test_plain_path import calls
@@ -144,6 +145,19 @@ def test_service_in_place(make_queue: Maker, clock: Clock, order: str) -> None:
     assert (queue.footprint("acme").count, queue.footprint("acme").pages, delayed(queue)) == (0, 0, 2)
     clock.advance(BACKOFF)
     assert serve(queue) == [("acme", payloads[1]), ("acme", payloads[5])]
+
+
+@pytest.mark.parametrize("metering", [False, True])
+def test_the_cursor_of_a_page_moves_past_messages_that_wait_aside(
+    make_queue: Maker, clock: Clock, metering: bool
+) -> None:
+    queue = relaxed(make_queue, rounds_per_block=1)
+    queue.enqueue_messages("1", [b"a", b"b", b"c"])
+    processor = yields_for(b"a", b"b", b"c")
+    processor.meters_itself = metering
+    queue.service_queues(processor, slice_messages=1)
+    assert waiting(queue, "1") == [b"c"], "a call visits a queue twice"
+    assert observe(queue)["books"]["1"]["pages"]["0"]["first_index"] == 2  # type: ignore[index]
 
 
 @pytest.mark.parametrize("metering", [False, True])

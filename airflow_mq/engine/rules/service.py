@@ -392,6 +392,7 @@ def went_back(
         )
         working_set.put_off(book, page, item, due)
         mark_gone(working_set, book, page, item)
+        page.advance()
         return None
     record_went_back(working_set, book, page, item, why)
     if config.backoff:
