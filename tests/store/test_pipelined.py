@@ -92,6 +92,34 @@ def test_statements_that_the_session_forgot_are_prepared_again(connection: Pipel
     assert connection.rows(b"SELECT count(*) FROM seen") == [(1,)]
 
 
+def test_inserted_values_arrive(connection: PipelinedConnection) -> None:
+    types = {"a": "int2", "b": "int4", "c": "bool", "d": "text", "e": "bytea"}
+    connection.run(b"CREATE TEMP TABLE kinds (a int2, b int4, c bool, d text, e bytea)")
+    row = (-7, 1 << 30, True, "é", b"\0")
+    for _ in range(3):
+        connection.insert(b"INSERT INTO kinds VALUES (%(a)s, %(b)s, %(c)s, %(d)s, %(e)s)", types, row)
+    assert connection.rows(b"SELECT * FROM kinds") == [row] * 3
+    assert prepared(connection) > 0
+
+
+def test_an_insert_raises_the_error_of_the_server(connection: PipelinedConnection) -> None:
+    for text in (b"INSERT INTO seen VALUES (1 / %(n)s)", b"INSERT INTO nowhere VALUES (%(n)s)"):
+        for _ in range(2):
+            with pytest.raises((psycopg.errors.DivisionByZero, psycopg.errors.UndefinedTable)):
+                connection.insert(text, {"n": "int4"}, [0])
+    assert connection.rows(ONE, {"n": 1}) == [(1,)]
+
+
+def test_an_insert_that_the_session_forgot_is_prepared_again(connection: PipelinedConnection) -> None:
+    for n in range(3):
+        connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [n])
+        connection.execute("DEALLOCATE ALL")
+        connection.later(b"BEGIN")
+        connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [10 + n])
+        connection.run(b"COMMIT")
+    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(0,), (1,), (2,), (10,), (11,), (12,)]
+
+
 def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
     connection.prepared_max = 5
     for n in range(20):
@@ -110,13 +138,14 @@ def test_statements_that_were_dropped_are_not_sent(connection: PipelinedConnecti
 def test_any_use_of_the_connection_sends_what_was_requested_before(connection: PipelinedConnection) -> None:
     for use in (
         lambda: connection.execute("SELECT 1"),
-        lambda: connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", ["int4"], [(2,)]),
+        lambda: connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", {"n": "int4"}, [(2,)]),
+        lambda: connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [2]),
         lambda: connection.run(b"INSERT INTO seen SELECT 3"),
     ):
         written = connection.later(b"INSERT INTO seen SELECT max(n) + 1 FROM (SELECT n FROM seen UNION SELECT 0) s (n)")
         use()
         assert written.count() == 1
-    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (2,), (2,), (3,), (3,)]
+    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (2,), (2,), (2,), (3,), (3,), (4,)]
 
 
 def test_an_answer_of_a_pipeline_larger_than_all_buffers_arrives(connection: PipelinedConnection) -> None:
@@ -164,7 +193,7 @@ def test_an_error_among_the_rows_of_a_copy_is_raised_and_the_server_does_not_see
         raise LookupError("a secret")
 
     with pytest.raises(LookupError, match="a secret"):
-        connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", ["int4"], rows())
+        connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", {"n": "int4"}, rows())
     assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
 
 

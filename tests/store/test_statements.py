@@ -204,7 +204,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_inbox_row": {
-        "size": 1, "items": 1, "more": False, "origin": "a", "lengths": b"", "attributes": b"", "heap": b"x",
+        "size": 1, "items": 1, "more": False, "refers": False, "origin": "a", "lengths": b"", "attributes": b"",
+        "heap": b"x",
     },
     "insert_upload": {"id": LATE, "until": 5, "path": ""},
     "renew_upload": {"id": 77, "until": 5},

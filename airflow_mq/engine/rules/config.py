@@ -192,6 +192,11 @@ class RingConfig:
         return self.heap_size - HEADER_SIZE
 
     @property
+    def limits_origins(self) -> bool:
+        """Whether the ring limits the number of its origins."""
+        return self.max_origins is not None or self.max_origins_per_group is not None
+
+    @property
     def max_message_weight(self) -> Weight | None:
         """Heaviest message that fits a full block; None if each call names its limit."""
         if self.service_weight is None:

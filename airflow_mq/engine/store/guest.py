@@ -105,7 +105,10 @@ class _PlainConnection:
     def run(self, query: bytes, values: Mapping[str, Any]) -> int:
         return self.cursor().execute(query, values).rowcount
 
-    def copy_in(self, query: bytes, types: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def insert(self, query: bytes, types: Mapping[str, str], row: Sequence[Any]) -> None:
+        self.run(query, dict(zip(types, row)))
+
+    def copy_in(self, query: bytes, types: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
         copy_rows(self.cursor(), query, types, rows)
 
 

@@ -54,8 +54,11 @@ ISOLATION = "read committed"
 BACKEND = "SELECT pg_backend_pid()"
 #: Executions of a statement before it is prepared, and the most statements that stay prepared.
 PREPARE_AFTER, MOST_PREPARED = 2, 200
-#: Types of the columns of an inbox row that is copied.
-COPIED = ("int2", "int4", "int4", "bool", "bool", "text", "bytea", "bytea", "bytea")
+#: Columns of an inbox row as they are sent, and their types.
+SENT = {
+    "ring": "int2", "size": "int4", "items": "int4", "more": "bool", "refers": "bool", "origin": "text",
+    "lengths": "bytea", "attributes": "bytea", "heap": "bytea",
+}  # fmt: skip
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
 #: its result takes time only.
@@ -165,6 +168,12 @@ class PostgresUnit(Unit):
 def _with_columns(values: Mapping[str, Any], columns: Mapping[str, Sequence[object]]) -> dict[str, Any]:
     """Return the parameters of a statement for many requests."""
     return {**values, **{name: list(column) for name, column in columns.items()}}
+
+
+def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
+    """Return the columns of `SENT`."""
+    origin, _, size, items, more, lengths, attributes, heap = row
+    return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
 
 
 class PostgresStore(Store[Connection]):
@@ -308,13 +317,9 @@ class PostgresStore(Store[Connection]):
         if due is not None:
             unit.inbox.delay(ring, rows, due)
         elif isinstance(rows, list) and len(rows) == 1:
-            unit.connection.run(self.text("insert_inbox_row"), {"ring": ring, **rows[0]._asdict()})
+            unit.connection.insert(self.text("insert_inbox_row"), SENT, _sent(ring, rows[0]))
         elif rows:
-            copied = (
-                (ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b"")
-                for origin, _, size, items, more, lengths, attributes, heap in rows
-            )
-            unit.connection.copy_in(self.text("copy_inbox_rows"), COPIED, copied)
+            unit.connection.copy_in(self.text("copy_inbox_rows"), SENT, (_sent(ring, row) for row in rows))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)

@@ -22,7 +22,7 @@ _ABOVE, _BELOW = "\x01", "0"
 
 def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str]) -> None:
     """Raise `TooManyOrigins` if these origins exceed a limit; the answer holds until the transaction ends."""
-    if session.config.max_origins is None and session.config.max_origins_per_group is None:
+    if not session.config.limits_origins:
         return
     ring, wanted = session.ring_id, sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):

@@ -90,7 +90,7 @@ class PackedCall:
         #: When the messages join their queues; None: at once.
         self.due = due
         #: Whether the ring limits the number of its origins.
-        self.is_bound = config.max_origins is not None or config.max_origins_per_group is not None
+        self.is_bound = config.limits_origins
         #: Whether this session knows of no high message yet, and the call has one.
         self.first_high = False
         self._knows_high = config.high

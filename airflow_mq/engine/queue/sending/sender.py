@@ -20,6 +20,7 @@ from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
 from ...rules.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.weight import Weight
+from ...store.rows import InboxRow
 from ...store.unit import Unit
 from ..session import RingSession
 from ..values import Delivery, Enqueued, When, instant
@@ -162,7 +163,26 @@ class Sender:
         """Enqueue one message; see `MessageQueue.enqueue_message`."""
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        return self._send([(origin, payload if key is None else Message(payload, key))], terms)
+        self.session.refresh_config()
+        row = self._plain_row(origin, payload) if key is None and terms == PLAIN else None
+        if row is None:
+            return self._send([(origin, payload if key is None else Message(payload, key))], terms)
+        with self.store.writing(at_once=True) as unit:
+            self.store.send(unit, self.ring_id, [row])
+        self.store.wake(self.ring_id)
+        return Enqueued(1, row.size)
+
+    def _plain_row(self, origin: str, payload: bytes) -> InboxRow | None:
+        """Return the row of a message without options; None if it needs more than an INSERT of its row.
+
+        A packed call makes single sends take 1.3 times as long.
+        """
+        session, config = self.session, self.session.config
+        if type(payload) is not bytes or not 0 < len(payload) <= config.max_message_len:
+            return None
+        if config.limits_origins or session.traces or session.listeners or session.delivery() is not None:
+            return None
+        return InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
 
     def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
         if not isinstance(inline, Inline):

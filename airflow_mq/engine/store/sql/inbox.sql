@@ -15,12 +15,12 @@ INSERT INTO {s}inbox (id, size, items, ring, more, origin, lengths, attributes, 
 VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
 -- name: insert_inbox_row (postgres)
--- Write one row.
-INSERT INTO {s}inbox (ring, size, items, more, origin, lengths, attributes, heap, refers)
-VALUES (:ring, :size, :items, :more, :origin, :lengths, :attributes, :heap, :attributes <> '')
+-- Write one row. Its columns come in this order.
+INSERT INTO {s}inbox (ring, size, items, more, refers, origin, lengths, attributes, heap)
+VALUES (:ring, :size, :items, :more, :refers, :origin, :lengths, :attributes, :heap)
 
 -- name: copy_inbox_rows (postgres)
--- Write several rows.
+-- Write several rows, whose columns come in this order.
 COPY {s}inbox (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
 
 -- name: insert_posted
