@@ -21,7 +21,7 @@ QUEUE = f"{PACKAGE}.engine.queue"
 #: The class that loads, changes and writes the rows of one operation; it was `SqlShelf` before 0.3.
 WORKING_SETS = ("WorkingSet", "SqlShelf")
 #: The methods of a unit of work that take a statement's name first.
-STATEMENT_METHODS = {"rows", "rows_for", "run", "run_for"}
+STATEMENT_METHODS = {"rows", "run", "soon", "put"}
 STATEMENT_HEADER = re.compile(r"^-- name: *(\w+)", re.MULTILINE)
 SUPPRESSION = re.compile(r"#.*(type: ignore|noqa)")
 

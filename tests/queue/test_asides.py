@@ -478,7 +478,7 @@ def test_requeued_high_message_stays_high(queue: MessageQueue) -> None:
 
 def test_check_reports_a_missing_set_aside_row(queue: MessageQueue, heavy: Address) -> None:
     with queue.store.writing() as unit:
-        unit.run_for("delete_aside", {"origin": ["acme"], "page": [0], "item": [1]}, ring=queue.session.ring_id)
+        unit.run("delete_aside", {"origin": ["acme"], "page": [0], "item": [1]}, ring=queue.session.ring_id)
     (violation,) = queue.check()
     assert "its limit is not recorded" in str(violation)
     queue.set_aside.discard(heavy, "found by the check")

@@ -16,7 +16,7 @@ from airflow_mq.engine.store.unit import Unit, _Noun
 PACKAGE = Path(airflow_mq.__file__).parent
 STATEMENTS = names("sqlite") | names("postgres")
 #: Methods that take the name of a statement; `point` is for probes, `text` is the store's own.
-METHODS = {"rows", "run", "rows_for", "run_for", "only", "text", "point"}
+METHODS = {"rows", "run", "soon", "put", "only", "text", "point"}
 #: Names of variables and attributes that hold a unit of work.
 UNITS = {"unit", "real"}
 OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if PACKAGE / "engine" / "store" not in path.parents)

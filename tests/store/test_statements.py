@@ -263,7 +263,7 @@ def test_every_statement_is_used() -> None:
 
 
 def test_every_statement_that_is_named_exists() -> None:
-    calls = r'\b(?:rows|run|put|soon|rows_for|run_for|put_for|soon_for|_read|_read_soon|_write|_put|block|text|_send|point|only)\(\s*"([a-z_]+)"'
+    calls = r'\b(?:rows|run|put|soon|_read|_soon|_write|_put|block|text|_send|point|only)\(\s*"([a-z_]+)"'
     named = {
         name
         for part in ("engine", "cli")

@@ -141,7 +141,7 @@ class Blocks(Repository):
 
     def ends_on(self, ring: int, names: Sequence[str]) -> list[EndRow]:
         """Return the ends that are to be applied, in order, and that change messages of these queues."""
-        blocks = {block for (block,) in self.unit.rows_for("blocks_on", {"origin": names}, ring=ring)}
+        blocks = {block for (block,) in self.unit.rows("blocks_on", {"origin": names}, ring=ring)}
         return [end for end in self.ends(ring) if end.block in blocks or end.sends_to(names)]
 
     def advance_end(self, ring: int, block: int, seq: int, data: bytes, terms: object) -> None:
@@ -181,7 +181,7 @@ class Blocks(Repository):
 
     def claims_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
         """Return the claims of live blocks on these queues."""
-        return list(map(ClaimRow._make, self.unit.rows_for("claims_of", {"origin": origins}, ring=ring)))
+        return list(map(ClaimRow._make, self.unit.rows("claims_of", {"origin": origins}, ring=ring)))
 
     def in_flight(self, ring: int) -> list[InFlightRow]:
         """Return all claims of a ring, with the state of their blocks."""
@@ -210,7 +210,7 @@ class Blocks(Repository):
         """Return the reports to live blocks that claimed from these queues, in order; a reader's role gets none."""
         if not origins or not self.unit.reads_reports():
             return []
-        return list(map(ClaimRow._make, self.unit.rows_for("reported", {"origin": origins}, ring=ring)))
+        return list(map(ClaimRow._make, self.unit.rows("reported", {"origin": origins}, ring=ring)))
 
     def _block(self, statement: str, **values: object) -> BlockRow | None:
         rows = self.unit.rows(statement, **values)

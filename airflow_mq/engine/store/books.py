@@ -124,7 +124,7 @@ class Books(Repository):
 
     def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name, an empty one where none is stored."""
-        return [BookRow(*row) for row in self.unit.rows_for("books", {"origin": origins}, ring=ring, now=now)]
+        return [BookRow(*row) for row in self.unit.rows("books", {"origin": origins}, ring=ring, now=now)]
 
     def save(self, ring: int, rows: Sequence[BookRow]) -> None:
         """Write books: the columns of `BookRow` up to `wake_at`."""
@@ -192,7 +192,7 @@ class Books(Repository):
 
     def known(self, ring: int, origins: Sequence[str]) -> list[str]:
         """Return which of these queues have a book, an inbox row or a delayed row."""
-        return [origin for (origin,) in self.unit.rows_for("known_origins", {"origin": origins}, ring=ring)]
+        return [origin for (origin,) in self.unit.rows("known_origins", {"origin": origins}, ring=ring)]
 
 
 class FirstPages(NamedTuple):

@@ -59,7 +59,7 @@ class Events(Repository):
 
     def recent_of(self, ring: int, origins: Sequence[str], before: int, limit: int) -> list[EventRow]:
         """Return events of these queues before an id, the latest first, at most `limit` in all."""
-        rows = self.unit.rows_for("recent_events_of", {"origin": origins}, ring=ring, before=before, limit=limit)
+        rows = self.unit.rows("recent_events_of", {"origin": origins}, ring=ring, before=before, limit=limit)
         return sorted((EventRow(*row) for row in rows), reverse=True)[:limit]
 
     def expire(self, ring: int, after: int, before: int, limit: int) -> int:

@@ -80,7 +80,7 @@ class _Answered:
     """The answer to a statement on the caller's connection."""
 
     def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
-        self.rows = cursor.fetchall
+        self.rows, self.count = cursor.fetchall, lambda: cursor.rowcount
 
 
 class _PlainConnection:
@@ -99,14 +99,8 @@ class _PlainConnection:
         """Run a statement at once."""
         return _Answered(self.cursor().execute(query, values, binary=True))
 
-    def rows(self, query: bytes, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        return self.later(query, values).rows()
-
-    def run(self, query: bytes, values: Mapping[str, Any]) -> int:
-        return self.cursor().execute(query, values).rowcount
-
     def insert(self, query: bytes, types: Mapping[str, str], row: Sequence[Any]) -> None:
-        self.run(query, dict(zip(types, row)))
+        self.later(query, dict(zip(types, row)))
 
     def copy_in(self, query: bytes, types: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
         copy_rows(self.cursor(), query, types, rows)

@@ -130,7 +130,7 @@ class Inbox(Repository):
         self, ring: int, requests: Sequence[tuple[str, int, int]]
     ) -> Callable[[], list[tuple[str, list[int]]]]:
         """Request the ids of the rows of each request (origin, first, below)."""
-        rows = self._read_soon("inbox_between", ("origin", "first", "below"), requests, ring=ring)
+        rows = self._soon("inbox_between", ("origin", "first", "below"), requests, ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
     def heaps(self, ring: int, wanted: RowIds) -> list[HeapRow]:
@@ -271,7 +271,7 @@ class Inbox(Repository):
 
     def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> Callable[[], bool]:
         """Request to delete ranges of rows; the answer is false if any was kept: it holds other rows, or fewer."""
-        count = self._write_soon("delete_range", RowRange._fields, ranges, ring=ring)
+        count = self._put("delete_range", RowRange._fields, ranges, ring=ring)
         return lambda: count() == sum(one.rows for one in ranges)
 
     def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
@@ -286,7 +286,7 @@ class Inbox(Repository):
 
     def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[InboxRow]:
         """Return due rows of these queues, without bytes."""
-        return [InboxRow(*row) for row in self.unit.rows_for("due_rows", {"origin": origins}, ring=ring, now=now)]
+        return [InboxRow(*row) for row in self.unit.rows("due_rows", {"origin": origins}, ring=ring, now=now)]
 
     def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, InboxRow]]:
         """Return delayed rows after a due time and an id, with the due time of each."""

@@ -69,7 +69,7 @@ class Origins(Repository):
 
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
-        return self.unit.rows_for("settings", {"origin": origins}, ring=ring)
+        return self.unit.rows("settings", {"origin": origins}, ring=ring)
 
     def all_settings(self, ring: int) -> list[tuple[str, Any]]:
         """Return the settings of all origins and groups."""

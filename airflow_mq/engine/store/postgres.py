@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -27,9 +27,9 @@ from .address import NUMBERS, StoreAddress
 from .bounded import GRACE, seconds_left
 from .horizon import horizon_of
 from .notifications import Notifications
-from .pipelined import PipelinedConnection
+from .pipelined import PipelinedConnection, Request
 from .postgres_errors import is_in_doubt, named, named_on_connecting
-from .primitives import NO_STATE, plain, translating
+from .primitives import NO_STATE, Columns, plain, translating
 from .rows import InboxRow, Locked, StateRow
 from .sleeper import Sleeper
 from .statements import statement
@@ -75,36 +75,16 @@ class PostgresUnit(Unit):
         self.store, self.connection = store, connection
         self.prefix = store.prefix
 
-    def rows(self, statement: str, **values: object) -> list[Any]:
-        return self.connection.rows(self.store.text(statement), values)
+    def soon(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], list[Any]]:
+        return self._request(statement, columns, values).rows
 
-    def run(self, statement: str, **values: object) -> int:
-        return self.connection.run(self.store.text(statement), plain(values))
+    def put(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], int]:
+        return self._request(statement, columns, values).count
 
-    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
-        return self.connection.rows(self.store.text(statement), _with_columns(values, columns))
-
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        return self.connection.run(self.store.text(statement), _with_columns(values, columns))
-
-    def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
-        return self.connection.later(self.store.text(statement), values).rows
-
-    def soon_for(
-        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
-    ) -> Callable[[], list[Any]]:
-        return self.connection.later(self.store.text(statement), _with_columns(values, columns)).rows
-
-    def run_soon_for(
-        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
-    ) -> Callable[[], int]:
-        return self.connection.later(self.store.text(statement), _with_columns(values, columns)).count
-
-    def put(self, statement: str, **values: object) -> None:
-        self.connection.later(self.store.text(statement), plain(values))
-
-    def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        self.connection.later(self.store.text(statement), _with_columns(values, columns))
+    def _request(self, statement: str, columns: Columns | None, values: dict[str, Any]) -> Request:
+        if columns is not None:
+            values.update((name, list(column)) for name, column in columns.items())
+        return self.connection.later(self.store.text(statement), plain(values))
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the sequence."""
@@ -163,11 +143,6 @@ class PostgresUnit(Unit):
             raise StoreCorrupt(NO_STATE)
         state, (config, now, oldest, latest) = StateRow(*rows[0][:-4]), rows[0][-4:]
         return Locked(state, horizon_of(state.marks, None, latest, oldest)[0], config, now)
-
-
-def _with_columns(values: Mapping[str, Any], columns: Mapping[str, Sequence[object]]) -> dict[str, Any]:
-    """Return the parameters of a statement for many requests."""
-    return {**values, **{name: list(column) for name, column in columns.items()}}
 
 
 def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:

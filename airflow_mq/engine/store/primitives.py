@@ -6,11 +6,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from ..rules.errors import InvalidInput, MessageQueueError, StoreCorrupt
 
 NO_STATE = "the state of the ring is missing in the store; restore the store from a backup"
+
+
+#: Parameters of many requests: a list of values by name.
+Columns: TypeAlias = "Mapping[str, Sequence[object]]"
 
 
 class Primitives(ABC):
@@ -20,47 +24,30 @@ class Primitives(ABC):
     draws_ids: ClassVar[bool]
 
     @abstractmethod
-    def rows(self, statement: str, **values: object) -> list[Any]:
-        """Run a statement and return its rows."""
+    def soon(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], list[Any]]:
+        """Request a statement that reads, and return the way to its rows.
+
+        A store with pipelines runs it with the next one.
+
+        :param columns: parameters of many requests; the rows of all are returned.
+        """
 
     @abstractmethod
-    def run(self, statement: str, **values: object) -> int:
-        """Run a statement and return the number of rows it wrote."""
+    def put(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], int]:
+        """Request a statement that writes, and return the way to the number of rows it wrote.
 
-    @abstractmethod
-    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
-        """Run a statement for many requests and return all rows."""
+        A store with pipelines runs it with the next one or the commit.
 
-    @abstractmethod
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        """Run a statement for many requests and return the number of rows it wrote."""
+        :param columns: parameters of many requests.
+        """
 
-    def soon(self, statement: str, **values: object) -> Callable[[], list[Any]]:
-        """Request a statement, and return the way to its rows. A store with pipelines runs it with the next one."""
-        rows = self.rows(statement, **values)
-        return lambda: rows
+    def rows(self, statement: str, columns: Columns | None = None, /, **values: object) -> list[Any]:
+        """Run a statement that reads, and return its rows."""
+        return self.soon(statement, columns, **values)()
 
-    def soon_for(
-        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
-    ) -> Callable[[], list[Any]]:
-        """Request a statement for many requests in the same way."""
-        rows = self.rows_for(statement, columns, **values)
-        return lambda: rows
-
-    def run_soon_for(
-        self, statement: str, columns: Mapping[str, Sequence[object]], **values: object
-    ) -> Callable[[], int]:
-        """Request a statement that writes for many requests, and return the way to the number of rows it wrote."""
-        count = self.run_for(statement, columns, **values)
-        return lambda: count
-
-    def put(self, statement: str, **values: object) -> None:
-        """Run a statement that returns nothing; a store with pipelines runs it with the next one or the commit."""
-        self.run(statement, **values)
-
-    def put_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> None:
-        """Run such a statement for many requests."""
-        self.run_for(statement, columns, **values)
+    def run(self, statement: str, columns: Columns | None = None, /, **values: object) -> int:
+        """Run a statement that writes, and return the number of rows it wrote."""
+        return self.put(statement, columns, **values)()
 
     @abstractmethod
     def fresh_ids(self, count: int) -> list[int]:
@@ -94,30 +81,23 @@ class Repository:
     def __init__(self, unit: Primitives) -> None:
         self.unit = unit
 
-    def _read(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> list[Any]:
-        """Return the rows for many requests."""
-        return self.unit.rows_for(statement, _columns(names, requests), **values) if requests else []
-
-    def _read_soon(
+    def _soon(
         self, statement: str, names: Sequence[str], requests: Requests, **values: object
     ) -> Callable[[], list[Any]]:
         """Request the rows for many requests."""
-        return self.unit.soon_for(statement, _columns(names, requests), **values) if requests else list
+        return self.unit.soon(statement, _columns(names, requests), **values) if requests else list
+
+    def _put(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> Callable[[], int]:
+        """Request a statement that writes for many requests, and return the way to the number of rows it wrote."""
+        return self.unit.put(statement, _columns(names, requests), **values) if requests else int
+
+    def _read(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> list[Any]:
+        """Return the rows for many requests."""
+        return self._soon(statement, names, requests, **values)()
 
     def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> int:
         """Run a statement for many requests and return the number of rows it wrote."""
-        return self.unit.run_for(statement, _columns(names, requests), **values) if requests else 0
-
-    def _write_soon(
-        self, statement: str, names: Sequence[str], requests: Requests, **values: object
-    ) -> Callable[[], int]:
-        """Request a statement for many requests, and return the way to the number of rows it wrote."""
-        return self.unit.run_soon_for(statement, _columns(names, requests), **values) if requests else int
-
-    def _put(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> None:
-        """Run a statement that returns nothing for many requests, at the latest with the commit."""
-        if requests:
-            self.unit.put_for(statement, _columns(names, requests), **values)
+        return self._put(statement, names, requests, **values)()
 
 
 def listed(text: str | None) -> list[str]:
@@ -142,9 +122,14 @@ def translating(theirs: type[Exception], named: Callable[[Any], MessageQueueErro
         raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values, with lists and dictionaries as JSON."""
-    return {
-        name: json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else value
-        for name, value in values.items()
-    }
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values, with dictionaries as JSON."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            values[name] = as_json(value)
+    return values
+
+
+def as_json(value: object) -> str:
+    """Return a value as the databases store it."""
+    return json.dumps(value, separators=(",", ":"))

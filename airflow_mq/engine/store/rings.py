@@ -6,7 +6,7 @@ from typing import Any
 
 from ..rules.errors import UnknownRing
 from ..rules.nearest import nearest
-from .primitives import Repository
+from .primitives import Repository, as_json
 from .rows import RingRow, StateRow
 
 
@@ -62,7 +62,7 @@ class Rings(Repository):
         """Write the floors and places of a ring and count the change."""
         self.unit.put(
             "save_state", ring=ring, ticket_floor=state.ticket_floor, look_floor=state.look_floor,
-            look_place=state.look_place, high_place=state.high_place, debt=state.debt, marks=state.marks,
+            look_place=state.look_place, high_place=state.high_place, debt=state.debt, marks=as_json(state.marks),
         )  # fmt: skip
 
     def lower_floor(self, ring: int, ticket: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
@@ -35,7 +35,7 @@ from .files import (
     unusable_store,
 )
 from .forks import GATE
-from .primitives import plain, translating
+from .primitives import Columns, plain, translating
 from .rows import InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Store
@@ -60,31 +60,29 @@ class SqliteUnit(Unit):
     ) -> None:
         self.store, self.connection, self._gate = store, connection, gate
 
-    def rows(self, statement: str, **values: object) -> list[Any]:
-        text = self.store.text(statement)
-        with self._gate:
-            return self.connection.execute(text, values).fetchall()
-
-    def run(self, statement: str, **values: object) -> int:
-        text = self.store.text(statement)
-        with self._gate:
-            return self.connection.execute(text, plain(values)).rowcount
-
-    def rows_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> list[Any]:
-        """Run a statement for each request, which costs microseconds in one process."""
+    def soon(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], list[Any]]:
+        """Run a statement now, for each request: that costs microseconds in one process."""
         text, execute = self.store.text(statement), self.connection.execute
         rows: list[Any] = []
         with self._gate:
-            for request in zip(*columns.values()):
-                values.update(zip(columns, request))
-                rows.extend(execute(text, values))
-        return rows
+            if columns is None:
+                rows = execute(text, values).fetchall()
+            else:
+                for request in zip(*columns.values()):
+                    values.update(zip(columns, request))
+                    rows.extend(execute(text, values))
+        return lambda: rows
 
-    def run_for(self, statement: str, columns: Mapping[str, Sequence[object]], **values: object) -> int:
-        text = self.store.text(statement)
-        rows = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
+    def put(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], int]:
+        """Run a statement now."""
+        text, values = self.store.text(statement), plain(values)
         with self._gate:
-            return self.connection.executemany(text, rows).rowcount
+            if columns is None:
+                count = self.connection.execute(text, values).rowcount
+            else:
+                requests = ({**values, **dict(zip(columns, request))} for request in zip(*columns.values()))
+                count = self.connection.executemany(text, requests).rowcount
+        return lambda: count
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the counter."""
@@ -295,13 +293,13 @@ class SqliteStore(Store[FileConnection]):
         while batch := list(islice(source, ROWS_AT_ONCE)):
             columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*batch))))
             columns["id"] = unit.fresh_ids(len(batch))
-            unit.run_for("insert_inbox_row", columns, ring=ring)
+            unit.run("insert_inbox_row", columns, ring=ring)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         due = [row.id for row in unit.inbox.due(ring, now)]
         if due:
-            unit.run_for("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})
-            unit.run_for("delete_due", {"id": due})
+            unit.run("promote_due", {"id": unit.fresh_ids(len(due)), "was": due})
+            unit.run("delete_due", {"id": due})
 
 
 def configure(connection: sqlite3.Connection) -> None:

@@ -97,7 +97,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "due message is copied into its queue", "engine/store/sqlite.py",
-        '            unit.run_for("delete_due", {"id": due})\n', "",
+        '            unit.run("delete_due", {"id": due})\n', "",
     ),
     _bug(
         "delayed message joins its queue early", "engine/queue/holding.py",
