@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 
-from airflow_mq.engine.queue import MessageQueue, QueueDepth, QueueState
+from airflow_mq.engine.queue import QueueDepth, QueueState
 from airflow_mq.engine.rules.priority import book_name
 
 from .access import Reader, Writer
@@ -148,8 +148,7 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
     drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.bytes for arc in arcs)
     messages = max(sum(depth.waiting for depth in waiting), drawn_messages)
     size = max(sum(depth.size - depth.set_aside_size for depth in waiting), drawn_bytes)
-    # The ring itself lacks the queues that no block has loaded yet.
-    ready = max(len(waiting) if count.done else state.ready, len(arcs))
+    ready = max(len(waiting), len(arcs))
     return Overview.of(
         state,
         ring=ring,
@@ -190,15 +189,10 @@ def _arc(state: QueueState, depths: Mapping[str, QueueDepth], *, is_head: bool) 
 def fairness(conn_id: str, ring: str, user: Reader, blocks: Annotated[int, Query(ge=1, le=500)] = 50) -> Fairness:
     """Return each queue's promised and received share of the latest blocks, largest error first."""
     with opened(conn_id, ring) as queue:
-        found = queue.inspect.fairness(blocks, most=_waiting_counted(queue))
+        found = queue.inspect.fairness(blocks, most=WAITING)
     worst = sorted(found.origins, key=lambda origin: -abs(origin.error or 0.0))[:MOST_ROWS]
     rows = [OriginFairness.of(origin, blocks=origin.contended) for origin in worst]
     return Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins), partial=found.partial)
-
-
-def _waiting_counted(queue: MessageQueue) -> int:
-    """Return how many waiting queues to include: none if many are new, because loading those takes long."""
-    return WAITING if queue.inspect.ring(1).ready >= WAITING or not queue.inspect.has_many_newcomers() else 0
 
 
 @router.post("/check", dependencies=[Depends(same_site_only)])

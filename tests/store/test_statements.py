@@ -111,7 +111,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "inbox_between": {"first": IDS, "below": [first + 1_000 for first in IDS]},
     "uncut": {"after": 199_000, "limit": 1024},
     "line": {"limit": 50},
-    "newcomers": {"start": 199_000, "limit": 1000},
     "first_event": {"since": 19_900},
     "origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
     "inbox_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},

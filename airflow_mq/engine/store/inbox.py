@@ -210,10 +210,6 @@ class Inbox(Repository):
         rows = self._read("news_by_origin", ("after", "below"), list(ranges), ring=ring)
         return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
 
-    def newcomers(self, ring: int, start: int, limit: int) -> list[tuple[str, int | None, int]]:
-        """Return the queues of a bounded range of rows: the first row of one that is not ready, and its last one."""
-        return self.unit.rows("newcomers", ring=ring, start=start, limit=limit)
-
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstInboxRows]:
         """Return the first rows of at most `limit` queues that are not ready."""
         rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)

@@ -18,7 +18,6 @@ from ...rules.taking import OriginPatterns
 from ...rules.weight import ZERO, Weight
 from ...store.books import QueueDepth
 from ...store.rows import LATEST
-from ...store.unit import Unit
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
@@ -32,7 +31,7 @@ from .fairness import RecentShare, fairness_of, recent_shares, without_collector
 from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
 from .history import History, count_ends, history_of
 from .messages import MessageHeaders, headers_of, peek, waiting
-from .order import books_asked, by_turn, origins_from, ready_books, with_high
+from .order import books_asked, origins_from, ready_books, with_high
 from .queues import (
     RECENT,
     Backlog,
@@ -52,8 +51,6 @@ from .servicing import IsPaused, Overdue, Servicing, unknown_pause
 READS = 20
 #: Origins whose waiting messages are read in one snapshot.
 _ORIGINS = 16
-#: Inbox rows that are searched for queues without a place in the drawn ring.
-_DRAWN_NEWS = 512
 #: Microseconds before the first count of ended messages that it includes.
 ENDED_WITHIN = 60_000_000
 #: Empty blocks after which a ring counts as one without work for a block.
@@ -149,24 +146,14 @@ class Inspect:
     # The ring.
 
     def ring(self, most: int = 60) -> RingState:
-        """Return the ring from its head on, with at most so many queues.
-
-        With paths, the queues are in the order of the next block, unless many of them are new.
-        """
+        """Return the ring from its head on, with at most so many queues."""
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
-            state = unit.rings.state(self._ring_id)
-            ready = sum(unit.books.count(self._ring_id, 0, high=high).total for high in (True, False))
-            if shown := working_set.reading.shown():
-                stored = unit.books.named(self._ring_id, list(shown), working_set.now)
-                ready += sum((shown[row.origin] is not None) - (row.ticket is not None) for row in stored)
+            version = unit.rings.state(self._ring_id).version
             in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
-            if working_set.config.paths and not self._has_many_newcomers(unit):
-                names = list(islice(ready_books(working_set), most))
-            else:
-                names = by_turn(unit, working_set, most, state.look_floor, news=_DRAWN_NEWS, steps=1)
-            states = [state for state in queue_states(unit, working_set, names, recent=RECENT) if state.in_ring]
-            return RingState(moment(working_set.now), state.version, ready, states, in_flight)
+            states = queue_states(unit, working_set, list(islice(ready_books(working_set), most)), recent=RECENT)
+            shown = [state for state in states if state.in_ring]
+            return RingState(moment(working_set.now), version, shown, in_flight)
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
         """Return the origins with ready books of this priority, from the head of the ring."""
@@ -202,10 +189,7 @@ class Inspect:
     def has_many_newcomers(self, most: int = 500) -> bool:
         """Return whether more than so many queues have messages that no block has loaded yet."""
         with self._store.loose() as unit:
-            return self._has_many_newcomers(unit, most)
-
-    def _has_many_newcomers(self, unit: Unit, most: int = 500) -> bool:
-        return len(set(self._session.rows_not_looked_at(unit, 10 * most))) > most
+            return len(set(self._session.rows_not_looked_at(unit, 10 * most))) > most
 
     def max_message_weight(self) -> Weight | None:
         """Return the weight that a full block leaves for a message; None if each call sets its own limit."""
@@ -369,8 +353,7 @@ class Inspect:
         """
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
-            floor = unit.rings.state(self._ring_id).look_floor
-            states = queue_states(unit, working_set, by_turn(unit, working_set, most, floor), exact=True)
+            states = queue_states(unit, working_set, list(islice(ready_books(working_set), most)), exact=True)
             return Servicing.read(unit, self._ring_id, working_set.now).of_queues(states)
 
     def dry_run(

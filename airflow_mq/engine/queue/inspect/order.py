@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from ...rules.priority import HIGH, LAST, MARK, PAST_HIGH, book_name, books_of, check_priority, is_high, origin_of
-from ...store.rows import LATEST
+from ...rules.priority import HIGH, LAST, MARK, PAST_HIGH, book_name, books_of, check_priority, origin_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 
-#: Inbox rows that one step searches for queues without a place in the ring, and the number of steps.
-NEWS, STEPS = 5_000, 8
 #: Names that are read at once.
 _BATCH = 1_000
 
@@ -21,63 +18,6 @@ def ready_books(working_set: StoredSet, priority: str | None = None) -> Iterable
     if priority is not None:
         return working_set.high if check_priority(priority) == HIGH else working_set.ring
     return chain(working_set.high, working_set.ring) if working_set.config.high else working_set.ring
-
-
-def by_turn(
-    unit: Unit,
-    working_set: StoredSet,
-    limit: int,
-    floor: int,
-    *,
-    news: int = NEWS,
-    steps: int = STEPS,
-) -> list[str]:
-    """Return books by ticket, and newcomers by their first inbox row: one counter numbers both."""
-    shown = working_set.reading.shown()
-    rows = unit.books.line(working_set.ring_id, limit + len(shown))
-    places: dict[str, int] = {row.origin: row.ticket for row in rows if row.origin not in shown}
-    places |= {name: ticket for name, ticket in shown.items() if ticket is not None}
-    last = max((place for name, place in places.items() if not is_high(name)), default=0)
-    below = last if len(places) >= limit else None
-    for id_, name in _newcomers(unit, working_set, limit, floor, below, news=news, steps=steps):
-        places.setdefault(name, id_)
-    if working_set.config.high:
-        # High queues precede all others, however late their inbox rows are.
-        for name in unit.inbox.origins(working_set.ring_id, MARK, MARK, MARK + LAST, limit):
-            places.setdefault(name, LATEST)
-    for name in shown:
-        # A queue that a recorded end fills stands behind all others.
-        places.setdefault(name, LATEST)
-    if len(places) < limit:
-        # Rows of other rings may fill the searched part of the inbox.
-        for name in origins_from(unit, working_set, "", "", limit):
-            places.setdefault(name, LATEST)
-    return sorted(places, key=lambda name: (not is_high(name), places[name], name))[:limit]
-
-
-def _newcomers(
-    unit: Unit,
-    working_set: StoredSet,
-    limit: int,
-    floor: int,
-    below: int | None = None,
-    *,
-    news: int = NEWS,
-    steps: int = STEPS,
-) -> list[tuple[int, str]]:
-    """Return books without a place in the ring by their first inbox row, from a bounded number of rows."""
-    firsts: dict[str, int] = {}
-    for _ in range(steps):
-        if below is not None and floor > below:
-            break
-        rows = unit.inbox.newcomers(working_set.ring_id, floor, news)
-        for name, first, _ in rows:
-            if first is not None and (below is None or first < below or is_high(name)):
-                firsts[name] = min(first, firsts.get(name, first))
-        floor = max((last for _, _, last in rows), default=0) + 1
-        if not rows or len(firsts) >= limit:
-            break
-    return sorted((id_, name) for name, id_ in firsts.items())[:limit]
 
 
 def with_high(working_set: StoredSet, origins: Iterable[str]) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 
-from ...rules.book import Book
 from ...rules.config import RingConfig
 from ...rules.groups import SEPARATOR
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
@@ -17,6 +16,7 @@ from ...rules.weigher import PER
 from ...rules.weight import LARGEST, Weight
 from ...store import codec
 from ...store.books import QueueDepth
+from ...store.inbox import RowIds
 from ...store.rows import LATEST, PLANNED, page_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
@@ -130,8 +130,6 @@ class RingState:
 
     now: datetime
     version: int
-    #: Number of queues in the ring, without those that no block has loaded yet.
-    ready: int
     #: The first queues, high ones first.
     queues: Sequence[QueueState]
     #: Messages of live blocks.
@@ -154,44 +152,46 @@ def queue_states(
     :param exact: return the time of the first waiting message, not of the first message in its page
     """
     most = MOST_ROWS if most is None else most
+    ring, now, stored = working_set.ring_id, working_set.now, working_set.stored
     working_set.loader.load_books(names)
-    requests = [(name, working_set.stored[name].cut.floor, working_set.book(name).begin) for name in names]
-    since = working_set.now - int(recent * 1_000_000)
-    rows = unit.books.depths(working_set.ring_id, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
+    requests = [(name, stored[name].cut.floor, stored[name].row.begin_page) for name in names]
+    since = now - int(recent * 1_000_000)
+    rows = unit.books.depths(ring, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
     claims = working_set.reading.claims_of(names)
     in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data in claims)
     first = _first_sent(unit, working_set, names) if exact else {}
+    cut_items, cut_sizes = _counted_twice(unit, ring, {name: sorted(stored[name].cut.ahead) for name in names})
     states = []
     for name, rows_read, items, size, oldest, new, set_aside in rows:
-        book = working_set.book(name)
-        ahead = sorted(working_set.stored[name].cut.ahead)
-        for row in unit.inbox.facts(working_set.ring_id, {name: ahead}):
-            items, size = items - row.items, size - row.size
-        shift = working_set.reading.shift(name)
-        items, size, set_aside = items + shift.uncut, size + shift.uncut_size, set_aside + shift.set_aside
-        if book.message_count + items <= 0:
+        book, row, shift = working_set.book(name), stored[name].row, working_set.reading.shift(name)
+        messages = row.messages + items - cut_items.get(name, 0) + shift.uncut
+        if messages <= 0:
             continue
-        state = _state(working_set, book, book.message_count + items, book.size + size, first.get(name, oldest))
+        sent = first.get(name, oldest)
         states.append(
-            replace(state, more=rows_read == most, in_flight=in_flight.get(name, 0), set_aside=set_aside, recent=new)
+            QueueState(
+                origin_of(name),
+                priority_of(name),
+                messages,
+                row.size + size - cut_sizes.get(name, 0) + shift.uncut_size,
+                more=rows_read == most,
+                in_flight=in_flight.get(name, 0),
+                set_aside=set_aside + shift.set_aside,
+                oldest=None if sent is None else moment(sent),
+                age=_age(sent, now),
+                skipped=book.skipped,
+                wakes_at=moment(row.wake_at) if book.skipped == "backoff" else None,
+                share=book.settings.share,
+                recent=new,
+            )
         )
     return states
 
 
-def _state(working_set: StoredSet, book: Book, messages: int, size: int, sent: int | None) -> QueueState:
-    """Return the state of one book, by its settings and its first waiting message."""
-    wakes_at = moment(working_set.stored[book.origin].row.wake_at) if book.skipped == "backoff" else None
-    return QueueState(
-        origin_of(book.origin),
-        priority_of(book.origin),
-        messages=messages,
-        size=size,
-        oldest=None if sent is None else moment(sent),
-        age=_age(sent, working_set.now),
-        skipped=book.skipped,
-        wakes_at=wakes_at,
-        share=book.settings.share,
-    )
+def _counted_twice(unit: Unit, ring: int, ahead: RowIds) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the messages and the bytes of the rows that were cut before rows with smaller ids, by book."""
+    rows = unit.inbox.facts(ring, {name: ids for name, ids in ahead.items() if ids})
+    return _sums((row.origin, row.items) for row in rows), _sums((row.origin, row.size) for row in rows)
 
 
 def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -232,13 +232,10 @@ def depths_of(unit: Unit, working_set: StoredSet) -> Iterator[QueueDepth]:
     while rows := unit.books.counts(working_set.ring_id, after):
         after = rows[-1].name
         ahead = {row.name: codec.unpack_numbers(bytes(row.ahead))[0] for row in rows if row.ahead}
-        counted_twice = unit.inbox.facts(working_set.ring_id, ahead)
-        items, sizes = (_sums((cut.origin, getattr(cut, of)) for cut in counted_twice) for of in ("items", "size"))
+        items, sizes = _counted_twice(unit, working_set.ring_id, ahead)
         for row in rows:
-            if row.name in ahead:
-                row = row._replace(
-                    messages=row.messages - items.get(row.name, 0), size=row.size - sizes.get(row.name, 0)
-                )
+            if row.name in items:
+                row = row._replace(messages=row.messages - items[row.name], size=row.size - sizes[row.name])
             if row.name in shown:
                 row = _shown_depth(working_set, row, shown.pop(row.name))
             if row.messages:

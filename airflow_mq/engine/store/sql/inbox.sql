@@ -227,24 +227,6 @@ WITH RECURSIVE walk(origin, below) AS (
 )
 {part unready_of_walk}
 
--- name: newcomers
--- Return the queues of a bounded range of rows: the first row of each queue that is not ready, and the last id read.
--- The range contains rows of all rings, because SQLite keeps no index by ring and id.
-SELECT s.origin, min(CASE WHEN s.ring = :ring AND b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END),
-       max(s.id)
-FROM (SELECT m.ring, m.id, m.origin FROM {s}inbox m WHERE m.id >= :start ORDER BY m.id LIMIT :limit) s
-LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = s.origin
-GROUP BY s.origin
-
--- name: newcomers (postgres)
--- The range contains rows of this ring only.
-SELECT s.origin, min(CASE WHEN b.ticket IS NULL AND s.id >= coalesce(b.floor, 0) THEN s.id END), max(s.id)
-FROM (SELECT m.id, m.origin FROM {s}inbox m WHERE m.ring = :ring AND m.id >= :start ORDER BY m.id LIMIT :limit) s
-LEFT JOIN LATERAL (
-    SELECT k.ticket, k.floor FROM {s}book k WHERE k.ring = :ring AND k.origin = s.origin ORDER BY k.age LIMIT 1
-) b ON true
-GROUP BY s.origin
-
 -- part: first_inbox_rows_alike
 -- Groups of first rows `g`: rows that are alike are one row, with their origins and ids as lists. A row with attributes, and
 -- one of a queue with rows in processed pages, is a group of its own.
