@@ -11,10 +11,11 @@ _TALLY = """
 import sys
 from airflow_mq.spark.frames import Numbered
 from airflow_mq.spark.share import Reported
-from airflow_mq.spark.tables import integers
+from array import array
 import pyarrow as pa
 
-numbers = pa.RecordBatch.from_arrays([integers([1, 0], pa.int64())], names=["id"])
+ids = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(array("q", [1, 0]))])
+numbers = pa.RecordBatch.from_arrays([ids], names=["id"])
 tallies = [Reported(1, 2, went_back=3, before=4), Reported(5, refused="too late\\N{SNOWMAN}")]
 found = Numbered(tallies, iter)([numbers])
 values = [[column.to_pylist() for column in batch.columns] for batch in found]
