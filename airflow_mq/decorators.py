@@ -87,7 +87,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
     def _process_part(self, context: Context, given: Part, fixed: Mapping[str, object]) -> dict[str, object]:
         if self.processors is None:
             raise ValueError("missing processors: a part is processed by rules: @task.message_processor(processors=…)")
-        from airflow_mq.spark.store_side import reporting_failure, run_in_place
+        from airflow_mq.spark.store_side import reporting_failure
 
         processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
         part, token = checked_part(given, processors), str(block["token"])
@@ -99,9 +99,8 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
                 return process(message)
 
             self.observe(queue).claimed(token, part, processors)
-            with reporting_failure(queue, token, processors, part), self.processing_here():
-                tally = run_in_place(queue, token, processors, part, function=function)
-        self.log.info("%s: %s.", part["name"], tally)
+            with reporting_failure(queue, token, processors, part):
+                tally = self.process_here(queue, token, processors, part, function=function)
         return {"done": tally.processed, "failed": tally.failed, "back": tally.went_back}
 
 

@@ -13,13 +13,12 @@ from typing import Any, TypeAlias, cast
 from .. import failures
 from ..codecs import Codec, load_codec
 from ..engine.queue import BatchProcessor, Delivery
-from ..engine.queue.attempts import going_on, outcome_of
-from ..engine.queue.calls import caller_of
+from ..engine.queue.attempts import going_on, outcome_of, traced
+from ..engine.queue.calls import processor_of
 from ..engine.queue.context import ProcessorContext, current_delivery
-from ..engine.queue.typed import TypedDelivery, decoding_batches, refused
+from ..engine.queue.typed import decoding, decoding_batches
 from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
-from ..observe import traces
 from ..processors import Processor
 from .child import Call, ChildDied, ChildFailed, Outcomes
 from .items import Item, ItemDelivery, Place, batch_of, groups_of, neighbours_of
@@ -58,7 +57,7 @@ class Attempts:
 
     def checked(self, answer: Outcome | bool | None) -> Outcome:
         """Return the outcome that an answer stands for, checked against the terms."""
-        return check_outcome(outcome_of(answer), self.terms.most, self.terms.permit, self.terms.most_headers)
+        return check_outcome(outcome_of(answer), *self.terms.bounds)
 
     def note_stop(self, item: Item, outcome: Outcome, stopped: set[str]) -> None:
         """Record that the messages behind this one in its book are not tried, if it goes back to an ordered book."""
@@ -81,9 +80,7 @@ class MessageAttempts(Attempts):
 
     def __init__(self, function: Function, terms: Terms, codec: Codec[Any] | None = None) -> None:
         super().__init__(function, terms)
-        self.codec = codec
-        whole = None if codec is None else lambda value, delivery: TypedDelivery(delivery, value, codec)
-        self.caller = caller_of(self.function, whole)
+        self.process = traced(processor_of(self.function) if codec is None else decoding(codec, self.function))
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
         stopped = self.stopped
@@ -126,21 +123,9 @@ class MessageAttempts(Attempts):
 
     def _try(self, item: Item, context: ProcessorContext) -> Outcome:
         delivery = ItemDelivery(item, context)
-        if item.headers and traces.is_traced(item.headers):
-            with traces.within(item.headers):
-                return self._try_delivery(item, delivery)
-        return self._try_delivery(item, delivery)
-
-    def _try_delivery(self, item: Item, delivery: Delivery) -> Outcome:
         mark = current_delivery.set(delivery)
         try:
-            value: Any = item.payload
-            if self.codec is not None:
-                try:
-                    value = self.codec.decode(value)
-                except ValueError as error:
-                    return refused(str(item.address), error)
-            outcome = self.checked(self.caller(value, delivery))
+            outcome = self.checked(self.process(delivery))
             return going_on(self._with_sent(outcome, delivery), item.headers or {})
         except (Exception, SystemExit) as error:
             return _failed(item, error, self.terms)
@@ -153,8 +138,7 @@ class MessageAttempts(Attempts):
         sent = delivery.seal()
         if not sent or not isinstance(outcome, Done):
             return outcome
-        bounds = self.terms.most, self.terms.permit, self.terms.most_headers
-        checked = [check_sent(entry, *bounds) for entry in (*sent, *outcome.enqueue)]
+        checked = [check_sent(entry, *self.terms.bounds) for entry in (*sent, *outcome.enqueue)]
         return Done(outcome.success, outcome.id, outcome.used, checked)
 
 

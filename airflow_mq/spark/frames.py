@@ -117,7 +117,7 @@ class Shares:
             with noting_refusal(tally):
                 with flushed(reporter):
                     for place, outcome in (answer for batch in batches for answer in answers_in(batch)):
-                        checked = check_outcome(outcome, self.terms.most, self.terms.permit, self.terms.most_headers)
+                        checked = check_outcome(outcome, *self.terms.bounds)
                         reporter.add(*place, checked)
                         tally.count(checked)
                 reporter.flush()

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ..engine.queue import Batch, BatchProcessor, Report
-from ..engine.queue.calls import caller_of
+from ..engine.queue.calls import processor_of
 from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..engine.rules.settle import Answers
@@ -117,7 +117,7 @@ def check_function(processor: Processor) -> None:
     """Load the function of a processor; raise `InvalidInput` if its signature does not fit its shape."""
     function = load_function(processor.function)
     if processor.shape == "message" and not isinstance(function, BatchProcessor):
-        caller_of(function)
+        processor_of(function)
 
 
 def run_share(

@@ -39,6 +39,11 @@ class Terms:
     #: Name of the ring and its store, by which a processor's own queues are recognized (`engine.queue.context`).
     place: str = ""
 
+    @property
+    def bounds(self) -> tuple[int, Permit, int]:
+        """What the messages that a processor enqueues may be: their length, their origins and their headers."""
+        return self.most, self.permit, self.most_headers
+
     def is_alone(self, attempt: int) -> bool:
         """Return whether a message is tried alone at this attempt, from 1."""
         return is_tried_alone(attempt, self.max_attempts)

@@ -364,7 +364,8 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
 
 
 def test_a_task_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run) -> None:
-    from airflow_mq.operators.blocks.process import ProcessMessagesOperator, TaskStopped
+    from airflow_mq.operators.base import TaskStopped
+    from airflow_mq.operators.blocks.process import ProcessMessagesOperator
     from tests.airflow import functions
 
     fill(sqlite_queue, {"a": [b"1", b"2", b"3"]})

@@ -47,15 +47,9 @@ def checked(processor: Callable[..., Answer] | BatchProcessor) -> Processor | Ba
     return processor if isinstance(processor, BatchProcessor) else processor_of(processor)
 
 
-def caller_of(function: Callable[..., Answer], whole: Callable[[Any, Any], object] | None = None) -> Caller:
-    """Return a function of a value and its delivery that calls a function by its signature.
-
-    :param whole: returns what a function of one parameter receives; by default, the delivery.
-    """
-    given = _arguments(function, ())
-    if given is None and whole is not None:
-        return lambda value, delivery: function(whole(value, delivery))
-    return _caller(function, given, {})
+def caller_of(function: Callable[..., Answer]) -> Caller:
+    """Return a function of a value and its delivery that calls a function by its signature."""
+    return _caller(function, _arguments(function, ()), {})
 
 
 def _caller(function: Callable[..., Answer], given: Mapping[str, str] | None, fixed: Mapping[str, object]) -> Caller:

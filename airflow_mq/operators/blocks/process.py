@@ -10,11 +10,12 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseHook
 
-from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.observe import traces
-from airflow_mq.operators.base import Observed, TaskStopped, number_of, open_queue
+from airflow_mq.operators.base import number_of, open_queue
+from airflow_mq.operators.blocks.service import Servicing
 from airflow_mq.operators.blocks.xcoms import (
     PlannedBlock,
     checked_part,
@@ -27,7 +28,7 @@ from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of,
 from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
-from airflow_mq.operators.spark.options import SparkOptions, merged, spark_options
+from airflow_mq.operators.spark.options import merged, spark_options
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import arguments
 from airflow_mq.words import many
@@ -47,7 +48,7 @@ SPARK_CONNECTION = "spark_default"
 UNNAMED = "arrow-spark"
 
 
-class ProcessMessagesOperator(Observed, SparkSubmitOperator):
+class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
     """Process one part of a block, on Spark or in place. Mapped over the parts that `PlanBlockOperator` returns.
 
     A message reaches its processor and nothing else of the job. The command line consists of the ring, the author's
@@ -102,8 +103,7 @@ class ProcessMessagesOperator(Observed, SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self.exchange = exchange
         self.lease = lease
-        self._running_in_place = False
-        self._options = SparkOptions()
+        self._options: dict[str, Any] = {}
         self._store: dict[str, str] = {}
         self._trace: dict[str, str] = {}
         self._client: ConnectClient | None = None
@@ -130,21 +130,9 @@ class ProcessMessagesOperator(Observed, SparkSubmitOperator):
             with reporting_failure(queue, token, processors, part), observed as carrier:
                 self._trace = traces.environment(carrier)
                 if part["where"] == "in place":
-                    self._in_place(queue, processors, part, token)
+                    self.process_here(queue, token, processors, part, number_of(self.lease, "lease"))
                 else:
                     self._on_spark(context, queue, processors, part, token)
-
-    def _in_place(self, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
-        from airflow_mq.spark.store_side import run_in_place
-
-        self._running_in_place = True
-        try:
-            tally = run_in_place(queue, token, processors, part, number_of(self.lease, "lease"))
-        except TokenRefused as error:
-            raise AirflowFailException(f"{error}; messages without an outcome are back in their queues") from None
-        finally:
-            self._running_in_place = False
-        self.log.info("%s: %s.", part["name"], tally)
 
     def _on_spark(self, context: Context, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         self._options = self._rendered_options(context, processors[part["processors"][0]])
@@ -169,7 +157,7 @@ class ProcessMessagesOperator(Observed, SparkSubmitOperator):
                 # A job that failed half way has reported its first half.
                 self.log.info("%s: outcomes of %s.", part["name"], many(take_back(queue, token, folder), "message"))
 
-    def _rendered_options(self, context: Context, processor: Processor) -> SparkOptions:
+    def _rendered_options(self, context: Context, processor: Processor) -> dict[str, Any]:
         try:
             return spark_options(processor, self.render_template(dict(processor.spark), context))
         except InvalidInput as error:
@@ -247,11 +235,9 @@ class ProcessMessagesOperator(Observed, SparkSubmitOperator):
         return arguments
 
     def on_kill(self) -> None:
-        if self._running_in_place:
-            # The signal arrived while the author's function ran, which may catch an Exception.
-            raise TaskStopped("the task was ended: reported outcomes stay, the other messages go back")
+        Servicing.on_kill(self)
         if self._client is not None:
             self._client.end()
         elif isinstance(self._hook, MessageSparkHook):
             self._hook.end_job()
-            super().on_kill()
+            SparkSubmitOperator.on_kill(self)

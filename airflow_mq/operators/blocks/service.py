@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.queue.session import limit_of
-from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
 from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, server_name, weight_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from airflow_mq import Delivery, MessageQueue, Serviced
     from airflow_mq.engine.queue.attempts import Answer, Processor
     from airflow_mq.operators.base import GivenWeight
+    from airflow_mq.processors import Part, Processors
+    from airflow_mq.spark.attempts import Function
+    from airflow_mq.spark.share import Reported
 
 
 class Servicing(Observed):
@@ -42,6 +45,26 @@ class Servicing(Observed):
         observer.serviced(serviced, limit_of(queue.config, limit))
         self.log.info("%s", serviced)
         return serviced
+
+    def process_here(
+        self,
+        queue: MessageQueue,
+        token: str,
+        processors: Processors,
+        part: Part,
+        lease: float | None = None,
+        function: Function | None = None,
+    ) -> Reported:
+        """Process a part of a block; a function takes the place of the processors' own."""
+        from airflow_mq.spark.store_side import run_in_place
+
+        try:
+            with self.processing_here():
+                tally = run_in_place(queue, token, processors, part, lease, function)
+        except TokenRefused as error:
+            raise AirflowFailException(f"{error}; messages without an outcome are back in their queues") from None
+        self.log.info("%s: %s.", part["name"], tally)
+        return tally
 
     @contextmanager
     def processing_here(self) -> Iterator[None]:

@@ -3,63 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, cast
+from inspect import signature
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.processors import Processor
 
-
-class SparkOptions(TypedDict, total=False):
-    """The options that a processor may set, named and typed as `SparkSubmitOperator` has them."""
-
-    conf: Mapping[str, object]
-    env_vars: Mapping[str, object]
-    name: str
-    files: str
-    py_files: str
-    archives: str
-    jars: str
-    packages: str
-    exclude_packages: str
-    repositories: str
-    driver_class_path: str
-    driver_memory: str
-    executor_memory: str
-    executor_cores: int
-    total_executor_cores: int
-    num_executors: int
-    deploy_mode: str
-    spark_binary: str
-    properties_file: str
-    yarn_queue: str
-    keytab: str
-    principal: str
-    proxy_user: str
-    use_krb5ccache: bool
-    post_submit_commands: list[str]
-    status_poll_interval: int
-    track_driver_via_k8s_api: bool
-    yarn_track_via_rm_api: bool
-    verbose: bool
-
-
+#: Arguments of the provider's hook that a processor cannot set: they name the job or the connection.
+_OF_THE_JOB = ("conn_id", "application_args", "java_class", "yarn_rm_auth")
+#: The options that a processor may set, as `SparkSubmitOperator` names them.
+OPTIONS = tuple(name for name in signature(SparkSubmitHook).parameters if name not in _OF_THE_JOB)
 #: Options that add to the task's, key by key, instead of replacing them.
 ADDED = ("conf", "env_vars")
 
 
-def spark_options(processor: Processor, given: Mapping[str, object] | None = None) -> SparkOptions:
-    """Return the Spark options of a processor. Raises `InvalidInput` for any that is not a `SparkOptions`.
+def spark_options(processor: Processor, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the Spark options of a processor. Raises `InvalidInput` for any that is not one of `OPTIONS`.
 
     :param given: the options after templates are rendered; the processor's own if left out
     """
     options = processor.spark if given is None else given
-    unknown = sorted(set(options) - set(SparkOptions.__annotations__))
+    unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
         raise InvalidInput(
-            f"unknown Spark option {unknown[0]!r} of processor {processor.name!r}: expected one of "
-            f"{', '.join(SparkOptions.__annotations__)}"
+            f"unknown Spark option {unknown[0]!r} of processor {processor.name!r}: expected one of {', '.join(OPTIONS)}"
         )
-    return cast("SparkOptions", dict(options))
+    return dict(options)
 
 
 def check_spark_options(processors: Iterable[Processor]) -> None:
@@ -68,10 +39,10 @@ def check_spark_options(processors: Iterable[Processor]) -> None:
         spark_options(processor)
 
 
-def merged(arguments: Mapping[str, Any], options: SparkOptions) -> dict[str, Any]:
+def merged(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a task's hook with a processor's options in place."""
     result = {**arguments, **options}
     for name in ADDED:
         if name in options:
-            result[name] = {**(arguments.get(name) or {}), **options[name]}  # type: ignore[literal-required]
+            result[name] = {**(arguments.get(name) or {}), **options[name]}
     return result
