@@ -41,7 +41,7 @@ class Terms:
 
     @property
     def bounds(self) -> tuple[int, Permit, int]:
-        """What the messages that a processor enqueues may be: their length, their origins and their headers."""
+        """Bounds of the messages that a processor enqueues: their length, their origins and their headers."""
         return self.most, self.permit, self.most_headers
 
     def is_alone(self, attempt: int) -> bool:
