@@ -167,10 +167,10 @@ def test_looks_that_bring_little_do_not_grow(queue: MessageQueue) -> None:
 def test_a_budget_of_a_meter_is_what_it_can_pay(queue: MessageQueue) -> None:
     with queue.session.snapshot() as (_, working_set):
         budget = Budget(working_set)
-        budget.meter = Meter(Weight(100, 1 << 30))
+        working_set.meter = Meter(Weight(100, 1 << 30))
         assert budget.messages == 100
         # Rows of ten messages each.
         budget.note([InboxRow("a", number, 10, 10, False, b"", b"") for number in range(8)], asked=8)
         assert budget.rows == 11
-        budget.meter.charge(Weight(90, 0))
+        working_set.meter.charge(Weight(90, 0))
         assert (budget.messages, budget.rows) == (10, 8)

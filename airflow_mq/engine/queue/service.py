@@ -207,7 +207,7 @@ class Service:
         else:
             attempt = Calling(scales, self, self.processor)
         if scales.weigh is None and not isinstance(attempt, OneByOne):
-            working_set.loader.budget.meter = self.meter
+            working_set.meter = self.meter
         ladder = Ladder(working_set, self.meter, overweight_limit(working_set, self.meter.limit), attempt)
         ladder.most_queues, ladder.is_resumed = working_set.config.max_block_queues, not self.is_first
         ladder.has_parts = not self.lease.keeps
@@ -224,7 +224,7 @@ class Service:
 
     def met_in_flight(self) -> bool:
         """Return whether messages of a queue were in flight when it was read."""
-        return "in flight" in self.working_set.loader.ring.skipped() or any(
+        return "in flight" in self.working_set.skipped or any(
             known.row.in_flight for known in self.working_set.stored.values()
         )
 

@@ -84,7 +84,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         working_set.loader.load_books(guaranteed)
         if not working_set.config.paths and not any(ladder.visit_cost):
             # A visit that costs nothing changes nothing for a skipped queue but its place.
-            working_set.loader.ring.keep_skipped()
+            working_set.keeps_places = True
     if working_set.config.high:
         service_levels(ladder, ledger, order, seed, guaranteed)
     elif seed is not None:
@@ -95,7 +95,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         rounds = PathRounds if working_set.config.paths else DeficitRounds
         rounds(ladder, ledger).run(guaranteed)
     orders.record_stuck(ladder, ledger)
-    for reason, names in working_set.loader.ring.skipped().items():
+    for reason, names in working_set.skipped.items():
         # A visited queue moved to the end of the ring, where the walk met it again.
         ledger.skipped[reason] = [name for name in names if name not in ledger.entries]
     return seed

@@ -7,6 +7,7 @@ a ring is stored.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, Protocol
@@ -24,7 +25,7 @@ from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of, told
 from .ring import Ring
 from .taking import OriginPatterns
-from .weight import Weight
+from .weight import Meter, Weight
 
 
 class Loader(Protocol):
@@ -130,6 +131,11 @@ class WorkingSet:
         self.patterns: OriginPatterns | None = None
         #: What high messages of these origins owe; None if the ring keeps that.
         self.own_debt: int | None = None
+        #: The meter, if it pays for each message the weight that the ring's weigher predicts.
+        self.meter: Meter | None = None
+        #: Whether skipped books keep their places, except the first few; and the names of those that did, by reason.
+        self.keeps_places = False
+        self.skipped: defaultdict[str, list[str]] = defaultdict(list)
         #: Books that this walk does not service, because an earlier walk of the same call did.
         self.left_out: Collection[str] = ()
         self.changes = Changes()

@@ -94,7 +94,7 @@ class Planner:
             working_set.only(self.patterns, self._debt(unit) if config.high else None)
         self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
         if self.weigher is None:
-            working_set.loader.budget.meter = self.meter
+            working_set.meter = self.meter
         ladder = self.ladder = Ladder(
             working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming
         )

@@ -178,10 +178,8 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
-            paused = {row.origin for row in unit.origins.paused(self._ring_id, working_set.now)}
-            is_paused = working_set.loader.is_paused_below
             line = chain(working_set.high, working_set.ring)
-            waiting = (name for name in line if origin_of(name) not in paused and not is_paused(name))
+            waiting = (name for name in line if working_set.book(name).skipped != "paused")
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             is_due = due is not None and due <= working_set.now
             return Pulse(tuple(ready), is_due, newest, set_aside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...rules.weigher import PER
-from ...rules.weight import LARGEST, Meter
+from ...rules.weight import LARGEST
 from ...rules.working_set import WorkingSet
 from ..rows import InboxRow
 from . import books
@@ -26,8 +26,6 @@ class Budget:
 
     def __init__(self, working_set: WorkingSet) -> None:
         self._working_set = working_set
-        #: The meter, if what the operation may take follows from it.
-        self.meter: Meter | None = None
         self._unmetered = FIRST_LOOK
         #: Rows that looks brought, their messages and bytes.
         self._rows, self._messages, self._bytes = 0, 0, 0
@@ -35,7 +33,7 @@ class Budget:
     @property
     def messages(self) -> int:
         """Messages that the meter can still pay for; if they weigh less than predicted, more are read later."""
-        if self.meter is None:
+        if self._working_set.meter is None:
             return self._unmetered
         config = self._working_set.config
         return self._affordable(config.weigher.base.plus(config.costs.service_page_item), 1)
@@ -43,13 +41,14 @@ class Budget:
     @property
     def size(self) -> int:
         """Bytes of messages that the meter can still pay for."""
-        return MOST_BYTES if self.meter is None else self._affordable(self._working_set.config.weigher.per_byte, PER)
+        working_set = self._working_set
+        return MOST_BYTES if working_set.meter is None else self._affordable(working_set.config.weigher.per_byte, PER)
 
     @property
     def rows(self) -> int:
         """Inbox rows to read at once, if they are like those that looks brought."""
         left = self.messages
-        if self.meter is not None and self._rows:
+        if self._working_set.meter is not None and self._rows:
             left = min(left * self._rows // self._messages, self.size * self._rows // max(self._bytes, 1)) + 1
         return max(min(left, MOST_ROWS), FIRST_LOOK)
 
@@ -73,5 +72,6 @@ class Budget:
 
     def _affordable(self, each: Sequence[int], unit: int) -> int:
         """Return how many the meter can still pay for, at a weight for so many of them."""
-        assert self.meter is not None
-        return max(min((part * unit // cost for part, cost in zip(self.meter.left, each) if cost), default=LARGEST), 0)
+        meter = self._working_set.meter
+        assert meter is not None
+        return max(min((part * unit // cost for part, cost in zip(meter.left, each) if cost), default=LARGEST), 0)

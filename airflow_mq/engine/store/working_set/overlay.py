@@ -5,7 +5,7 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import starmap
@@ -18,10 +18,10 @@ from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow, InFlightRow
-from ..books import LineRow, Serviceable
+from ..books import LineRow
 from ..inbox import HeapRow, RowIds
 from ..origins import GroupRow
-from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row, settings_of
+from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -39,6 +39,8 @@ LOOK = 16
 
 class Overlay(Source):
     """Reads of one moment, and above them the rows that operations would have stored since."""
+
+    leaves_out = False
 
     def __init__(
         self,
@@ -240,21 +242,6 @@ class Overlay(Source):
     def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
         books = self.ready_books(after, limit, now, high=False)
         return Stretch(books, start, None, self.guaranteed() if is_first else ())
-
-    def serviceable(
-        self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
-    ) -> Serviceable:
-        rows = self.ready_books(after, limit, now, high=False)
-        last, ends = rows[-1].ticket if rows else None, len(rows) < limit
-        turns, skipped = [], defaultdict[str, list[str]](list)
-        for row in rows:
-            own = settings_of(row.settings).ordered
-            obstacle = row.obstacle(now, ordered=any_order or (ordered if own is None else own))
-            if obstacle:
-                skipped[obstacle].append(row.origin)
-            else:
-                turns.append((row.ticket or 0, row.origin))
-        return Serviceable(turns, skipped, last, ends)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -76,8 +76,6 @@ class RingLoader:
         self._first: Stretch | None = None
         #: The stretch that this step read, with newcomers that it did not look at yet.
         self._stretch: Stretch | None = None
-        #: Names of the skipped books that keep their places, by reason; None if the walk visits every book.
-        self._kept: defaultdict[str, list[str]] | None = None
         #: Number of skipped books, visited ones included, and of books among which the next stretch is.
         self._skipped = self._look = 0
         self._next, self._next_high = NextBooks(), NextBooks()
@@ -176,19 +174,11 @@ class RingLoader:
         now = self.working_set.now
         return self.source.stretch(self._ticket_cursor, books.RING_SLICE, now, self.look_cursor, is_first=is_first)
 
-    def keep_skipped(self) -> None:
-        """Let skipped books keep their places, except the first few."""
-        self._kept, self._look = defaultdict(list), books.RING_SLICE
-
-    def skipped(self) -> Mapping[str, list[str]]:
-        """Return the names of the skipped books that kept their places, by reason."""
-        return self._kept or {}
-
     def _fetch_ready(self) -> None:
-        if self._kept is None or self._skipped <= VISITED:
-            self._fetch_all()
+        if self.working_set.keeps_places and self._skipped > VISITED and self.source.leaves_out:
+            self._fetch_serviceable()
         else:
-            self._fetch_serviceable(self._kept)
+            self._fetch_all()
 
     def _fetch_all(self) -> None:
         takes = self.working_set.takes
@@ -204,23 +194,23 @@ class RingLoader:
         if rows:
             self._ticket_cursor = rows[-1].ticket or 0
 
-    def _fetch_serviceable(self, kept: dict[str, list[str]]) -> None:
+    def _fetch_serviceable(self) -> None:
         """Load the next stretch without skipped books: they keep their places, and only their names are read."""
-        takes = self.working_set.takes
+        takes, look = self.working_set.takes, max(self._look, books.RING_SLICE)
         stretch = self.source.serviceable(
-            self._ticket_cursor, self._look, books.RING_SLICE, self.working_set.now,
+            self._ticket_cursor, look, books.RING_SLICE, self.working_set.now,
             ordered=self.working_set.config.ordered, any_order=self.books.skip_in_flight,
         )  # fmt: skip
         for reason, names in stretch.skipped.items():
-            kept[reason] += filter(takes, names)
+            self.working_set.skipped[reason] += filter(takes, names)
         if self._least_passed is None:
             self._least_passed = self._ticket_cursor + 1
         mine = [turn for turn in stretch.turns if takes(turn[1])]
         self.books.load(origin for _, origin in mine)
         for ticket, origin in mine:
             self._stand(ticket, origin)
-        is_open = 2 * len(stretch.turns) >= self._look
-        self._look = books.RING_SLICE if is_open else min(GROWTH * self._look, MOST_SKIPPED)
+        is_open = 2 * len(stretch.turns) >= look
+        self._look = books.RING_SLICE if is_open else min(GROWTH * look, MOST_SKIPPED)
         self._rest_done = stretch.ends
         if stretch.last is not None:
             self._ticket_cursor = stretch.last
@@ -237,12 +227,12 @@ class RingLoader:
         that other books left long ago.
         """
         book = self.working_set.books[origin]
-        if self._kept is None or not book.skipped or is_high(origin) or origin in self.working_set.ring:
+        if not (self.working_set.keeps_places and book.skipped) or is_high(origin) or origin in self.working_set.ring:
             return False
         self._skipped += 1
         if self._skipped <= VISITED:
             return False
-        self._kept[book.skipped].append(origin)
+        self.working_set.skipped[book.skipped].append(origin)
         return True
 
     def _fetch_high(self) -> None:

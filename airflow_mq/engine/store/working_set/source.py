@@ -54,6 +54,9 @@ class Stretch(NamedTuple):
 class Source:
     """Reads of one ring through a transaction, or through reads outside of one."""
 
+    #: Whether it can leave skipped books out of a stretch.
+    leaves_out = True
+
     def __init__(self, store: AnyStore, unit: Unit, ring_id: int, state: StateRow, horizon: int) -> None:
         """:param horizon: every inbox row with a smaller id is visible, or will never be."""
         self.store = store
