@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,30 +35,19 @@ class Measured:
 
 def read_fits(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
     """Return the measured weights by processor and origin, and all together."""
-    from ..engine.queue.blocks import measures
-    from ..engine.store import codec
+    from ..engine.queue.blocks.measures import together
 
-    sums: dict[str, int] = {}
-    found = []
-    with queue.store.loose() as unit:
-        rows = unit.origins.measures(queue.session.ring_id, processor)
-    for whose, its_origin, data in rows:
-        if origin is not None and its_origin != origin:
-            continue
-        plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
-        found.append(Measured(measures.fit(whose, its_origin, plain), drift_of(queue.config.weigher, plain)))
-        sums = {name: sums.get(name, 0) + int(plain[name]) for name in plain}
-    if not found:
-        return [], None
-    return found, Measured(measures.fit("", "", sums), drift_of(queue.config.weigher, sums))
+    fits = [fit for fit in queue.inspect.fits(processor) if origin in (None, fit.origin)]
+    weigher = queue.config.weigher
+    return [_beside(weigher, fit) for fit in fits], _beside(weigher, together(fits)) if fits else None
 
 
-def drift_of(weigher: LinearWeigher, sums: Mapping[str, int]) -> float | None:
-    """Return the excess of used over predicted time: 0.3 is 30 % more, -0.3 less."""
+def _beside(weigher: LinearWeigher, fit: Fit) -> Measured:
+    """Return a fit with the excess of used over predicted time: 0.3 is 30 % more, -0.3 less."""
     from ..engine.rules.weigher import PER
 
-    predicted = weigher.base.time * sums["count"] + weigher.per_byte.time * sums["length"] / PER
-    return sums["time"] / predicted - 1 if predicted else None
+    predicted = weigher.base.time * fit.count + weigher.per_byte.time * fit.sums["length"] / PER
+    return Measured(fit, fit.sums["time"] / predicted - 1 if predicted else None)
 
 
 def is_off(one: Measured | None) -> bool:

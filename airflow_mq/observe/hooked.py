@@ -7,8 +7,10 @@ themselves.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
@@ -35,31 +37,40 @@ class HookedQueue(MessageQueue):
     hook: BaseHook
     mq_conn_id: str
 
+    #: Called with each origin to which messages were sent, and their number.
+    note_sent: Callable[[str, int], object] | None = None
+
     def enqueue_message(self, origin: str, payload: bytes, **options: Any) -> Enqueued:
         sent = super().enqueue_message(origin, payload, **options)
-        self._report("add_output_asset", origin)
+        self._sent({origin: 1})
         return sent
 
     def enqueue_messages(self, origin: Any, messages: Any = None, **options: Any) -> Enqueued:
         if messages is not None or isinstance(origin, (str, bytes)):
             sent = super().enqueue_messages(origin, messages, **options)
-            self._report("add_output_asset", origin)
+            self._sent({origin: sent.count + sent.repeated})
             return sent
-        origins: dict[str, None] = {}
+        origins: Counter[str] = Counter()
 
         def noting() -> Iterator[Any]:
             for pair in origin:
                 # A row of a driver is a pair as well. The queue refuses all else.
                 with suppress(TypeError, ValueError):
                     name, _ = pair
-                    if len(origins) < MOST and isinstance(name, str):
-                        origins[name] = None
+                    if isinstance(name, str):
+                        origins[name] += 1
                 yield pair
 
         sent = super().enqueue_messages(noting(), **options)
-        for one in origins:
-            self._report("add_output_asset", one)
+        self._sent(origins)
         return sent
+
+    def _sent(self, origins: Mapping[str, int]) -> None:
+        for origin in islice(origins, MOST):
+            self._report("add_output_asset", origin)
+        if self.note_sent is not None:
+            for origin, count in origins.items():
+                self.note_sent(origin, count)
 
     def service_queues(self, *args: Any, **options: Any) -> Serviced:
         serviced = super().service_queues(*args, **options)

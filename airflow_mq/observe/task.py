@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_mq.engine.rules.outcome import Done, Outcome, Overweight, Transferred, Yield
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.observe import lineage, metrics, traces
+from airflow_mq.observe.hooked import HookedQueue
 from airflow_mq.observe.traces import LINKS, OUTCOMES, Carrier, harmless
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ class TaskObserver:
         """Observe sends: the messages carry a span around them."""
         if self.touched is not None:
             self.touched.is_output = True
+            if isinstance(self.queue, HookedQueue):
+                self.queue.note_sent = self.touch
         name, on = f"send {self.queue.ring}", self.queue.session.traces
         with traces.span(name, self.attributes("send"), on=on, kind="PRODUCER"):
             yield
 
     def touch(self, origin: str, messages: int = 1) -> None:
-        """Observe messages of a queue that the task sent or took."""
+        """Observe messages that the task sent to a queue or took from it."""
         if self.touched is not None:
             self.touched.messages[origin] += messages
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
@@ -17,9 +16,8 @@ from airflow_mq.operators.base import Observed, QueueOperator, weight_of, whole_
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_mq.adapters import Adapter, Arrived
+    from airflow_mq.adapters import Adapter
     from airflow_mq.engine.queue import MessageQueue
-    from airflow_mq.observe.task import TaskObserver
     from airflow_mq.operators.base import GivenWeight
 
 
@@ -89,7 +87,6 @@ class ReceiveMessagesOperator(Observed, QueueOperator):
             source = self.source()
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from error
-        source = cast("Adapter", _Observed(source, self.observe(queue)))
         try:
             return receive(
                 queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
@@ -100,22 +97,6 @@ class ReceiveMessagesOperator(Observed, QueueOperator):
             raise AirflowFailException(str(error)) from None
         finally:
             source.close()
-
-
-@dataclass
-class _Observed:
-    """A source whose committed messages are observed."""
-
-    source: Adapter
-    observer: TaskObserver
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.source, name)
-
-    def commit(self, arrived: Sequence[Arrived]) -> None:
-        for message in arrived:
-            self.observer.touch(message.origin)
-        self.source.commit(arrived)
 
 
 class ReceiveFilesOperator(ReceiveMessagesOperator):

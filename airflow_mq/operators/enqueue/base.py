@@ -138,7 +138,7 @@ class EnqueueOperator(Observed, QueueOperator):
     def _send(self, queue: MessageQueue, addressed: Iterator[Addressed]) -> dict[str, int]:
         try:
             sent = queue.enqueue_messages(
-                self._observed(addressed, queue),
+                addressed,
                 weight=weight_of(self.weight, "weight"),
                 headers=self.headers or None,
                 not_before=number_of(self.not_before, "not_before"),
@@ -155,12 +155,6 @@ class EnqueueOperator(Observed, QueueOperator):
             # A retry would be refused again.
             raise AirflowFailException(str(error)) from None
         return {"count": sent.count, "size": sent.size, "repeated": sent.repeated}
-
-    def _observed(self, addressed: Iterator[Addressed], queue: MessageQueue) -> Iterator[Addressed]:
-        observer = self.observe(queue)
-        for origin, message in addressed:
-            observer.touch(origin)
-            yield origin, message
 
     def only_origin(self) -> str | None:
         return self.origin if isinstance(self.origin, str) and not self.of_team else None

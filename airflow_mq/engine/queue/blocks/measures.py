@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median_high
 from typing import NamedTuple, TypeAlias
 
@@ -32,6 +32,8 @@ class Fit:
     weigher: LinearWeigher
     #: Measured time per predicted time; far from 1, the ring's weigher is off.
     drift: float | None
+    #: The measured weights as sums, which may be added to others.
+    sums: Mapping[str, int] = field(repr=False)
 
 
 class Measured(NamedTuple):
@@ -84,7 +86,12 @@ def fit(processor: str, origin: str, data: Sums) -> Fit:
     time, size = (_line(sums, part) for part in ("time", "size"))
     weigher = LinearWeigher(Weight(time[0], size[0]), Weight(time[1], size[1]))
     drift = sums["time"] / sums["predicted"] if sums["predicted"] else None
-    return Fit(processor, origin, sums["count"], weigher, drift)
+    return Fit(processor, origin, sums["count"], weigher, drift, sums)
+
+
+def together(fits: Sequence[Fit]) -> Fit:
+    """Return the fit to the measured weights of several fits."""
+    return fit("", "", {name: sum(one.sums[name] for one in fits) for name in _SUMS})
 
 
 def _line(sums: dict[str, int], part: str) -> tuple[int, int]:
