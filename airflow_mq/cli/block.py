@@ -88,7 +88,7 @@ def show(session: Session, args: Namespace) -> None:
     if block.seed:
         pairs["seed"] = block.seed.hex()
     session.out.fields(pairs, {**block_fields(block, now), "claims": [dict(zip(names, one)) for one in claims]})
-    if claims and not session.out.as_json:
+    if claims:
         rows = [(queue_name(origin, rank), *rest) for origin, rank, *rest in claims]
         session.out.table(("origin", "messages>", "planned>"), rows)
 

@@ -42,10 +42,9 @@ def _repair(session: Session, *, apply: bool) -> bool:
     """Show the stranded messages, or return them to their queues; true if none is stranded any more."""
     with session.queue() as queue:
         found = queue.repair(dry_run=not apply)
-    if session.out.as_json:
-        repairs = [{"book": one.book, "messages": one.messages, "inbox_rows": list(one.rows)} for one in found]
-        session.out.value({"applied": apply, "repairs": repairs})
-    elif found:
+    repairs = [{"book": one.book, "messages": one.messages, "inbox_rows": list(one.rows)} for one in found]
+    session.out.value({"applied": apply, "repairs": repairs})
+    if found:
         session.out.table(
             ("book", "messages", "inbox rows"), [(told(o.book), o.messages, _some(o.rows)) for o in found]
         )

@@ -90,12 +90,10 @@ def events(session: Session, args: Namespace) -> None:
         for event in islice(stream, args.limit):
             any_seen = True
             at = None if event.at is None else datetime.fromtimestamp(event.at, timezone.utc)
-            if session.out.as_json:
-                value = record(event, "success", "error", at=at)
-                del value["fate"]
-                session.out.value(value)
-            else:
-                session.out.line(_line(event, at))
+            value = record(event, "success", "error", at=at)
+            del value["fate"]
+            session.out.value(value)
+            session.out.line(_line(event, at))
             if args.follow:
                 sys.stdout.flush()
         near = "" if any_seen else meant(queue, args.origin)

@@ -79,6 +79,8 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print rows for people; a column whose name ends in `>` holds numbers."""
+        if self.as_json:
+            return
         from rich.console import Console
 
         from .tables import layout

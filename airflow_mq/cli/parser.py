@@ -129,7 +129,5 @@ def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> 
 def _print_version(session: Session, args: argparse.Namespace) -> None:
     from .. import __version__
 
-    if session.out.as_json:
-        session.out.value({"version": __version__})
-    else:
-        session.out.line(f"{PROGRAM_NAME} {__version__}")
+    session.out.value({"version": __version__})
+    session.out.line(f"{PROGRAM_NAME} {__version__}")

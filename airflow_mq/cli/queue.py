@@ -52,8 +52,6 @@ def footprint(session: Session, args: Namespace) -> None:
     more, found = len(found) > args.limit, found[: args.limit]
     values = [_plain(*one) for one in found]
     session.out.value(values if args.origin is None else values[0])
-    if session.out.as_json:
-        return
     if not any(one.count or one.pages for _, one in found):
         remark = HOW_TO_BEGIN if args.origin is None and not args.prefix else "no messages here"
         session.out.remark(f"{remark}{near}")
@@ -89,7 +87,7 @@ def order(session: Session, args: Namespace) -> None:
     )
     if not found:
         session.out.remark(NOTHING_READY)
-    elif not session.out.as_json:
+    else:
         rows = [
             (place, *_row(queue_name(name, rank), one), notes[name])
             for place, (name, rank, one) in enumerate(found, start=1)

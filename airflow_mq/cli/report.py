@@ -97,8 +97,7 @@ def ledger(session: Session, args: Namespace) -> None:
     if args.below is not None:
         rows = [(one.block, one.at, *one.below(args.below)) for one in found]
         session.out.value([dict(zip(("block", "at", "messages", "granted"), row)) for row in rows])
-        if not session.out.as_json:
-            session.out.table(("block>", "at", f"messages of {args.below}>", "granted>"), rows)
+        session.out.table(("block>", "at", f"messages of {args.below}>", "granted>"), rows)
         return
     entries = [(page, entry) for page in found for entry in page.entries]
     empty = "these blocks offered nothing to any queue" if found else _EMPTY

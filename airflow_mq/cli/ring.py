@@ -221,8 +221,7 @@ def fit_weigher(session: Session, args: Namespace) -> bool:
         _, together = read_fits(queue, args.processor, args.origin)
         if together is not None and args.store_it:
             queue.admin.change_ring(weigher=together.fit.weigher)
-    if session.out.as_json:
-        session.out.value({"fit": fit_fields(together), "stored": together is not None and args.store_it})
+    session.out.value({"fit": fit_fields(together), "stored": together is not None and args.store_it})
     if together is None:
         session.out.remark(NOTHING)
         return False
@@ -258,20 +257,16 @@ def measure_costs(session: Session, args: Namespace) -> None:
         config = queue.config.changed(costs=costs)
         if args.apply:
             queue.admin.change_ring(costs=costs)
-    if session.out.as_json:
-        steps = [record(one, cost=getattr(costs, one.step)) for one in found]
-        settings = {"unit": args.unit, "repeats": args.repeats, "applied": args.apply}
-        session.out.value({**settings, "steps": steps, "config": {"costs": costs.to_json()}})
-    else:
-        rows = [
-            (one.step, getattr(costs, one.step).time, f"{one.median:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", one.how)
-            for one in found
-        ]
-        session.out.table(
-            ("step", f"cost, {args.unit}>", "median, ms>", "a quarter below>", "above>", "measured as"), rows
-        )
-        session.out.remark(f"as a setting: --set 'costs={json.dumps(costs.to_json())}'")
-        session.out.remark("set in the ring" if args.apply else "nothing was changed; --apply sets them in the ring")
+    steps = [record(one, cost=getattr(costs, one.step)) for one in found]
+    settings = {"unit": args.unit, "repeats": args.repeats, "applied": args.apply}
+    session.out.value({**settings, "steps": steps, "config": {"costs": costs.to_json()}})
+    rows = [
+        (one.step, getattr(costs, one.step).time, f"{one.median:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", one.how)
+        for one in found
+    ]
+    session.out.table(("step", f"cost, {args.unit}>", "median, ms>", "a quarter below>", "above>", "measured as"), rows)
+    session.out.remark(f"as a setting: --set 'costs={json.dumps(costs.to_json())}'")
+    session.out.remark("set in the ring" if args.apply else "nothing was changed; --apply sets them in the ring")
     for warning in config.warnings():
         session.out.warn(warning)
 

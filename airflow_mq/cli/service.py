@@ -54,19 +54,17 @@ def service(session: Session, args: Namespace) -> bool | None:
             total, calls = _follow(queue, processor, options), None
         else:
             total, calls = _service(queue, processor, options, args.drain, told)
-    if session.out.as_json:
-        counted = {} if calls is None else {"calls": calls}
-        session.out.value({**asdict(total), "weight": total.weight, **counted})
-        return not _failed(total, raised)
-    if not total.moved:
+    counted = {} if calls is None else {"calls": calls}
+    session.out.value({**asdict(total), "weight": total.weight, **counted})
+    if total.moved:
+        session.out.remark(f"{summary(total)}; weight {total.weight}")
+    else:
         back = (
             ", and what was tried went back, to be tried again (`airflow-mq message events`)" if total.went_back else ""
         )
         session.out.remark(
             f"nothing was processed{back}; `airflow-mq queue order` lists the ready queues and why they wait"
         )
-        return not _failed(total, raised)
-    session.out.remark(f"{summary(total)}; weight {total.weight}")
     return not _failed(total, raised)
 
 

@@ -123,11 +123,10 @@ def requeue(session: Session, args: Namespace) -> bool:
             result = queue.set_aside.requeue_all(args.why, **how, **filters)
         is_none = not (result.moved or result.stayed or result.exclusions())
         near = meant(queue, args.origin) if is_none else ""
-    if session.out.as_json:
-        moved = [{"address": one.address, "moved": one.moved} for one in result.moved]
-        stayed = [{"address": judged.address, "why": judged.why} for judged in result.stayed]
-        session.out.value({"moved": moved, "stayed": stayed, "excluded": result.exclusions()})
-    elif result.moved or result.stayed:
+    moved = [{"address": one.address, "moved": one.moved} for one in result.moved]
+    stayed = [{"address": judged.address, "why": judged.why} for judged in result.stayed]
+    session.out.value({"moved": moved, "stayed": stayed, "excluded": result.exclusions()})
+    if moved or stayed:
         rows = [(one.address, "goes on at", str(one.moved)) for one in result.moved]
         rows += [(one.address, "stays", one.why) for one in result.stayed]
         session.out.table(("address", "verdict", ""), rows)

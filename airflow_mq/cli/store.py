@@ -22,9 +22,7 @@ def upgrade(session: Session, args: Namespace) -> None:
     with session.out.progress("upgrading"):
         applied = store.upgrade(address)
     status = store.schema_status(address)
-    if session.out.as_json:
-        session.out.value({"applied": applied, "version": status.version})
-        return
+    session.out.value({"applied": applied, "version": status.version})
     for name in applied:
         session.out.remark(f"applied {name}")
     session.out.remark(
@@ -106,9 +104,7 @@ def grant(session: Session, args: Namespace) -> None:
         origins=args.origins,
         priority=args.priority,
     )
-    if session.out.as_json:
-        session.out.value({"role": args.role, "kind": args.kind, "statements": statements})
-        return
+    session.out.value({"role": args.role, "kind": args.kind, "statements": statements})
     for statement in statements:
         session.out.line(statement + ";")
     session.out.remark(f"granted {args.kind} to {args.role}; set its password with \\password {args.role} in psql")
@@ -120,10 +116,7 @@ def revoke(session: Session, args: Namespace) -> None:
     from ..engine import store
 
     statements = store.revoke(session.address(), args.role)
-    if session.out.as_json:
-        session.out.value({"role": args.role, "statements": statements})
-    else:
-        session.out.remark(f"revoked all rights of {args.role}")
+    session.out.answer({"role": args.role, "statements": statements}, f"revoked all rights of {args.role}")
 
 
 @command(example="$ store grants")

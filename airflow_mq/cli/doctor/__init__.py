@@ -180,9 +180,7 @@ def _hold(queue: MessageQueue) -> Iterator[Finding]:
 
 def _tell(session: Session, where: str, found: list[Finding]) -> None:
     bad = sum(one.level == WRONG for one in found)
-    if session.out.as_json:
-        session.out.value({"store": where, "ok": not bad, "findings": found})
-        return
+    session.out.value({"store": where, "ok": not bad, "findings": found})
     for one in found:
         if one.level == OK and session.out.quiet:
             continue
