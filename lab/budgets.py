@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(6_810),
-    "lines of store": Budget(8_970),
+    "lines of store": Budget(8_950),
     "lines of queue": Budget(11_040),
-    "lines of the engine": Budget(26_800, 19_500),
+    "lines of the engine": Budget(26_790, 19_500),
     "lines of the command line": Budget(5_670),
-    "lines of the package": Budget(48_760, 38_000),
+    "lines of the package": Budget(48_750, 38_000),
     "lines of SQL without migrations": Budget(2_100, 1_700),
     "named statements": Budget(189, 140),
     "statements that read the inbox": Budget(22, 8),
