@@ -100,7 +100,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "ready_books": {"high": False, "after": 100},
     "serviceable_books": {"after": 100, "limit": 1_024, "most": 128, "ordered": True, "any_order": False},
     "turns_before": {"high": False, "before": 1_000, "limit": 64},
-    "first_pages": {"counted": 4_096},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "inbox_rows": {"after": IDS, "limit": 8, "inline": 2000},
     "insert_round": {"at": NOW, "data": b"x"},

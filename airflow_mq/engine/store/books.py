@@ -9,7 +9,7 @@ from ..rules.page import PROCESSED, Page
 from ..rules.priority import PAST_ALL
 from . import codec
 from .primitives import Repository, listed
-from .rows import LATEST, BookRow, PageRow
+from .rows import LATEST, BookRow, FirstWaiting, PageRow
 
 #: Books, and inbox rows, that one step of a count reads.
 _BOOKS, _ROWS = 1_000, 5_000
@@ -195,34 +195,6 @@ class Books(Repository):
         return [origin for (origin,) in self.unit.rows("known_origins", {"origin": origins}, ring=ring)]
 
 
-class FirstPages(NamedTuple):
-    """First waiting pages that are alike, one for each of these books."""
-
-    #: Whether the books back off, have more than the counted messages, and have no message elsewhere.
-    asleep: bool
-    many: bool
-    whole: bool
-    items: int
-    first_index: int
-    lengths: bytes
-    marks: bytes
-    #: Set only for a single book, whose page has notes, or several rows and a beginning that was processed.
-    page: int | None
-    slices: bytes | None
-    notes: bytes | None
-    origins: list[str]
-    #: Ids of the first inbox row of each page.
-    first_rows: list[int]
-
-    @property
-    def page_row(self) -> PageRow:
-        """The page of a single book, as far as its demand depends on it."""
-        return PageRow(
-            self.origins[0], self.page or 0, self.items, 0, self.first_index, 0, 0, bytes(self.slices or b""),
-            self.lengths, self.marks, bytes(self.notes or b""),
-        )  # fmt: skip
-
-
 class SavedPage(NamedTuple):
     """A page to be written, the number of its set-aside messages, and its first and last inbox row."""
 
@@ -242,13 +214,10 @@ class Pages(Repository):
         rows = self._read("pages", ("origin", "first", "last"), requests, ring=ring, limit=limit)
         return [PageRow(*row) for row in rows]
 
-    def first_waiting(self, ring: int, limit: int, now: int, counted: int) -> list[FirstPages]:
-        """Return the first waiting pages of ready books, of the first `limit` ones in the ring's order.
-
-        :param counted: number of messages from which on a book has many
-        """
-        rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now, counted=counted)
-        return [FirstPages._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
+    def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
+        """Return the first waiting page of each ready book, of the first `limit` ones in the ring's order."""
+        rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now)
+        return [FirstWaiting._make((*row[:6], PageRow(*row[6:]))) for row in rows]
 
     def with_set_aside(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
         """Return pages with set-aside messages, from a queue and page on."""

@@ -11,10 +11,11 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
-from .primitives import Repository, listed
+from .primitives import Repository
 from .rows import (
     Arrival,
     FirstRow,
+    FirstWaiting,
     InboxRow,
     PostedRow,
     was_mark,
@@ -69,28 +70,6 @@ class StoredBytes(NamedTuple):
     from_id: int
     start: int
     size: int
-
-
-class FirstInboxRows(NamedTuple):
-    """First inbox rows that are alike, one for each of these queues, which are not ready."""
-
-    asleep: bool
-    messages: int
-    ahead: int
-    #: Whether it is the only row of its queue.
-    whole: bool
-    size: int
-    items: int
-    more: bool
-    lengths: bytes
-    attributes: bytes
-    origins: list[str]
-    ids: list[int]
-
-    @property
-    def inbox_row(self) -> InboxRow:
-        """The row of the first queue."""
-        return InboxRow(self.origins[0], self.ids[0], self.size, self.items, self.more, self.lengths, self.attributes)
 
 
 class PulseRow(NamedTuple):
@@ -210,10 +189,10 @@ class Inbox(Repository):
         rows = self._read("news_by_origin", ("after", "below"), list(ranges), ring=ring)
         return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
 
-    def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstInboxRows]:
-        """Return the first rows of at most `limit` queues that are not ready."""
+    def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
+        """Return the first row of each queue that is not ready, of the first `limit` ones by name."""
         rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
-        return [FirstInboxRows._make((*row[:-2], listed(row[-2]), [*map(int, listed(row[-1]))])) for row in rows]
+        return [FirstWaiting._make((*row[:6], InboxRow(*row[6:]))) for row in rows]
 
     def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
         """Return names of queues with rows in a range, after a name."""

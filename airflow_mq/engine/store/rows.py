@@ -140,6 +140,22 @@ class FirstRow(NamedTuple):
     id: int
 
 
+class FirstWaiting(NamedTuple):
+    """The first page or row of a queue with waiting messages."""
+
+    #: Whether the queue backs off.
+    asleep: bool
+    #: The messages of its book, and whether rows lie in pages that were cut before rows with smaller ids.
+    messages: int
+    ahead: bool
+    #: Whether the queue has no message elsewhere.
+    whole: bool
+    #: The first and the last row of the page.
+    first_row: int
+    last_row: int
+    at: PageRow | InboxRow
+
+
 class Arrival(NamedTuple):
     """When a message was sent, and the number of the first block planned after that."""
 

@@ -1,6 +1,6 @@
 """Ready queues of a ring, with waiting time and demand.
 
-A few statements return the first waiting page, or the first inbox row, of every queue. That is usually all of it.
+Two statements return the first waiting page, or the first inbox row, of every queue. That is usually all of it.
 Otherwise it is a lower bound of the queue's demand, and `left` reads the rest of the few queues that need it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 
 from ...rules.book import Book
@@ -18,9 +18,7 @@ from ...rules.page import WAITING, Page
 from ...rules.priority import origin_of
 from ...rules.weight import Weight
 from ...store import codec
-from ...store.books import FirstPages
-from ...store.inbox import FirstInboxRows
-from ...store.rows import page_of, rows_of
+from ...store.rows import FirstWaiting, InboxRow, PageRow, page_of, rows_of
 from ...store.working_set import StoredSet
 
 #: Messages of a queue whose demand is added up; the demand of a longer queue counts as unlimited.
@@ -38,6 +36,8 @@ class Waiting:
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
         self._is_paused_below = working_set.loader.is_paused_below
         self._scales = Scales(working_set)
+        #: Most queues look like others.
+        self._by_lengths = lru_cache(4096)(self._asked_by_lengths)
 
     @cached_property
     def _due(self) -> dict[int, str]:
@@ -55,19 +55,17 @@ class Waiting:
         Books in the ring come first, then new ones by name.
         """
         unit, ring, now = self.working_set.unit, self.working_set.ring_id, self.working_set.now
-        pages = unit.pages.first_waiting(ring, most + 1, now, COUNTED)
-        count = sum(len(alike.origins) for alike in pages)
-        if count > most:
-            pages = unit.pages.first_waiting(ring, most, now, COUNTED)
-        news = unit.inbox.first_waiting(ring, most + 1 - count, now) if count <= most else []
-        count += sum(len(alike.origins) for alike in news)
+        firsts = unit.pages.first_waiting(ring, most + 1, now)
+        if len(firsts) <= most:
+            firsts += unit.inbox.first_waiting(ring, most + 1 - len(firsts), now)
         found: dict[str, Asks] = {}
-        for page in pages:
-            found |= {} if page.asleep else self._of_pages(page)
-        for row in news:
-            found |= {} if row.asleep else self._of_inboxes(row)
-        if news and count > most:
-            found.pop(max(name for row in news for name in row.origins), None)
+        for first in firsts[:most]:
+            if first.ahead and isinstance(first.at, InboxRow):
+                # Some of its rows are in processed pages; only the working set knows the first that is not.
+                self.working_set.pull(self.working_set.book(first.at.origin))
+                found |= self.of_some([first.at.origin])
+            elif not first.asleep:
+                found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
         passed |= set(map(origin_of, unit.blocks.claimed_origins(ring)))
         if passed or self.working_set.config.paths:
@@ -76,7 +74,7 @@ class Waiting:
                 for name, asks in found.items()
                 if origin_of(name) not in passed and not self._is_paused_below(name)
             }
-        return found, count <= most
+        return found, len(firsts) <= most
 
     def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
         """Return the demand of some books, read one by one."""
@@ -108,58 +106,42 @@ class Waiting:
             self.parts(self._scales.weight(name, page, item)) for item, mark in enumerate(page.marks) if mark == WAITING
         )
 
-    def _each(self, names: Sequence[str], row_ids: Sequence[int], asked: float, *, whole: bool) -> dict[str, Asks]:
-        """Return the demand of queues that differ in their first row only."""
-        first, last = (bisect_left(self.blocks, choice(row_ids)) for choice in (min, max))
-        found = dict.fromkeys(names, Asks(first, asked, whole))
-        if first != last:
-            found = {name: Asks(bisect_left(self.blocks, id_), asked, whole) for name, id_ in zip(names, row_ids)}
-        if whole and asked != inf:
-            # A delayed row of these is due and not in the inbox yet.
-            found |= {name: found[name]._replace(all=False) for name in self._with_due & found.keys()}
-        return found
-
-    def _of_pages(self, alike: FirstPages) -> dict[str, Asks]:
-        """Return the demand of queues by their first waiting page."""
-        names, row_ids = alike.origins, alike.first_rows
-        if alike.page is not None:
-            page = page_of(alike.page_row)
-            row_ids, asked = [page.row_id_of(page.first_index)], self._asked(names[0], page)
-        else:
-            lengths = codec.unpack_numbers(alike.lengths, most=alike.items)[0]
-            if alike.marks:
-                lengths = [length for length, mark in zip(lengths, alike.marks, strict=True) if mark == WAITING]
+    def _of_first(self, first: FirstWaiting) -> Asks:
+        """Return the demand of a queue by its first waiting page or row."""
+        at, row_id, whole = first.at, first.first_row, bool(first.whole)
+        if isinstance(at, PageRow):
+            many = first.messages > COUNTED
+            if at.notes or (first.first_row < first.last_row and (at.first_index or at.marks)):
+                page = page_of(at)
+                row_id, asked = page.row_id_of(page.first_index), self._asked(at.origin, page)
             else:
-                lengths = lengths[alike.first_index :]
-            asked = self._by_lengths(lengths)
-        return (
-            self._each(names, row_ids, inf, whole=True)
-            if alike.many
-            else self._each(names, row_ids, asked, whole=bool(alike.whole))
-        )
+                asked = self._by_lengths(at.lengths, at.items, None, at.first_index, at.marks)
+        else:
+            many = first.messages + at.items > COUNTED
+            if at.attributes:
+                page = Page(0)
+                page.append(rows_of([at]), self.working_set.config.heap_size)
+                asked, whole = self._asked(at.origin, page), whole and len(page.lengths) == at.items
+            else:
+                asked = self._by_lengths(at.lengths, at.items, at.size, 0, b"")
+        if many:
+            return Asks(self._since(row_id), inf, True)
+        # A delayed row of the queue may be due and not in the inbox yet.
+        return Asks(self._since(row_id), asked, whole and at.origin not in self._with_due)
 
-    def _by_lengths(self, lengths: Sequence[int]) -> int:
-        """Return the demand of messages by their lengths alone."""
+    def _asked_by_lengths(self, packed: bytes, items: int, size: int | None, start: int, marks: bytes) -> int:
+        """Return the demand of messages by their lengths alone.
+
+        :param size: the size of an inbox row; None: the lengths are those of a page
+        """
+        if size is not None:
+            lengths = codec.unpack_lengths(packed, items, size)
+        else:
+            lengths = codec.unpack_numbers(packed, most=items)[0]
+        if marks:
+            lengths = [length for length, mark in zip(lengths, marks, strict=True) if mark == WAITING]
         weigh = self.working_set.config.weigher.weigh
-        return sum(self.parts(weigh(length)) for length in lengths)
-
-    def _of_inboxes(self, alike: FirstInboxRows) -> dict[str, Asks]:
-        """Return the demand of queues without pages by their first inbox row."""
-        names = alike.origins
-        if alike.ahead:
-            # Some of its rows are in processed pages; only the working set knows the first that is not.
-            self.working_set.pull(self.working_set.book(names[0]))
-            return self.of_some(names)
-        if alike.messages + alike.items > COUNTED:
-            return self._each(names, alike.ids, inf, whole=True)
-        whole = bool(alike.whole) and not alike.messages
-        if not alike.attributes:
-            asked = self._by_lengths(codec.unpack_lengths(bytes(alike.lengths), alike.items, alike.size))
-            return self._each(names, alike.ids, asked, whole=whole)
-        page = Page(0)
-        page.append(rows_of([alike.inbox_row]), self.working_set.config.heap_size)
-        whole = whole and len(page.lengths) == alike.items
-        return self._each(names, alike.ids, self._asked(names[0], page), whole=whole)
+        return sum(self.parts(weigh(length)) for length in lengths[0 if marks else start :])
 
 
 def first_row_id(working_set: StoredSet, book: Book) -> int | None:

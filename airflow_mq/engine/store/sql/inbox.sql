@@ -227,20 +227,22 @@ WITH RECURSIVE walk(origin, below) AS (
 )
 {part unready_of_walk}
 
--- part: first_inbox_rows_alike
--- Groups of first rows `g`: rows that are alike are one row, with their origins and ids as lists. A row with attributes, and
--- one of a queue with rows in processed pages, is a group of its own.
-GROUP BY g.wake_at > :now, g.messages, g.ahead, g.whole, g.size, g.items, g.more, g.lengths, g.attributes,
-         CASE WHEN g.ahead > 0 OR length(g.attributes) > 0 THEN g.origin END
+-- part: with_book
+-- The book of each queue `w`, if any.
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
 
--- part: first_batch
--- One batch of rows `r` of the walk, as columns.
-SELECT array_agg(r.origin) AS origins, array_agg(r.id) AS ids, array_agg(r.size) AS sizes, array_agg(r.items) AS items,
-       array_agg(r.more) AS more, array_agg(r.lengths) AS lengths, array_agg(r.attributes) AS attributes,
-       max(r.origin) AS last, count(*) AS rows, count(DISTINCT r.origin) AS queues
+-- part: with_book (postgres)
+LEFT JOIN LATERAL (SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = w.origin LIMIT 1) b ON true
+
+-- part: with_first_row
+-- The first row of each queue `n`.
+JOIN {s}inbox m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
+
+-- part: with_first_row (postgres)
+CROSS JOIN LATERAL (SELECT * FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin AND l.id = n.first LIMIT 1) m
 
 -- name: first_inbox_rows
--- Return the first row of each queue that is not ready and has rows, in groups, and whether it is the queue's only row.
+-- Return the first row of each queue that is not ready and has rows, by name, and whether it is the queue's only row.
 -- The recursion steps from queue to queue along the index.
 WITH RECURSIVE walk(origin) AS (
     SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring
@@ -250,92 +252,20 @@ WITH RECURSIVE walk(origin) AS (
     WHERE walk.origin IS NOT NULL
 ), news AS (
     SELECT w.origin, coalesce(b.wake_at, 0) AS wake_at, coalesce(b.messages, 0) AS messages,
-           coalesce(length(b.ahead), 0) AS ahead,
+           coalesce(length(b.ahead), 0) > 0 AS ahead,
            (SELECT min(m.id) FROM {s}inbox m
             WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
     FROM walk w
-    LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
+    {part with_book}
     WHERE w.origin IS NOT NULL AND b.ticket IS NULL
 )
-SELECT g.wake_at > :now, g.messages, g.ahead, g.whole, g.size, g.items, g.more, g.lengths, g.attributes,
-       group_concat(g.origin, char(10)), group_concat(g.id, char(10))
-FROM (
-    SELECT n.origin, n.wake_at, n.messages, n.ahead,
-           (SELECT max(l.id) FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin) = m.id AS whole,
-           m.id, m.size, m.items, m.more, m.lengths, m.attributes
-    FROM news n
-    JOIN {s}inbox m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
-    LIMIT :limit
-) g
-{part first_inbox_rows_alike}
-
--- name: first_inbox_rows (postgres)
--- The walk reads batches of rows: large ones while most rows are of different queues, else two rows of each queue. A batch
--- begins behind the last queue of the one before. The row after the first one of a queue shows whether it is the only one.
--- Only a queue with rows below its floor, and the last one of a batch, need another look. Lookups by LIMIT 1 keep the
--- planner from hashing all queues or rows, so that :limit ends the walk.
-WITH RECURSIVE walk AS (
-    SELECT 16 AS most, f.* FROM (
-        {part first_batch}
-        FROM (
-            SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
-            FROM {s}inbox m WHERE m.ring = :ring ORDER BY m.origin, m.id LIMIT 16
-        ) r
-    ) f
-    UNION ALL
-    SELECT s.most, n.*
-    FROM walk
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN 2 * walk.queues > walk.rows THEN least(2 * walk.most, 64) ELSE greatest(walk.most / 4, 2) END
-    ) s(most)
-    CROSS JOIN LATERAL (
-        {part first_batch}
-        FROM (
-            SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
-            FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.last ORDER BY m.origin, m.id LIMIT s.most
-        ) r
-    ) n
-    WHERE walk.rows = walk.most
-), firsts AS (
-    SELECT u.origin, u.id, u.size, u.items, u.more, u.lengths, u.attributes,
-           CASE WHEN u.place < b.rows THEN b.origins[u.place + 1] <> u.origin
-                WHEN b.rows < b.most THEN true END AS whole
-    FROM walk b
-    CROSS JOIN LATERAL unnest(b.origins, b.ids, b.sizes, b.items, b.more, b.lengths, b.attributes)
-        WITH ORDINALITY AS u(origin, id, size, items, more, lengths, attributes, place)
-    WHERE u.place = 1 OR b.origins[u.place - 1] <> u.origin
-), news AS (
-    SELECT b.floor, b.wake_at, b.messages, b.ahead, w.*
-    FROM firsts w
-    LEFT JOIN LATERAL (
-        SELECT o.floor, o.wake_at, o.messages, o.ahead, o.ticket
-        FROM {s}book o WHERE o.ring = :ring AND o.origin = w.origin LIMIT 1
-    ) b ON true
-    WHERE b.ticket IS NULL
-)
-SELECT g.wake_at > :now, g.messages, g.ahead, g.whole, g.size, g.items, g.more, g.lengths, g.attributes,
-       string_agg(g.origin, E'\n'), string_agg(g.id::text, E'\n')
-FROM (
-    SELECT f.origin, coalesce(f.wake_at, 0) AS wake_at, coalesce(f.messages, 0) AS messages,
-           coalesce(length(f.ahead), 0) AS ahead,
-           coalesce(f.whole, (
-               SELECT true FROM {s}inbox l WHERE l.ring = :ring AND l.origin = f.origin AND l.id > f.id LIMIT 1
-           ) IS NULL) AS whole,
-           f.id, f.size, f.items, f.more, f.lengths, f.attributes
-    FROM (
-        SELECT * FROM news WHERE floor IS NULL OR id >= floor
-        UNION ALL
-        SELECT n.floor, n.wake_at, n.messages, n.ahead, m.*, NULL
-        FROM news n
-        CROSS JOIN LATERAL (
-            SELECT l.origin, l.id, l.size, l.items, l.more, l.lengths, l.attributes
-            FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin AND l.id >= n.floor ORDER BY l.id LIMIT 1
-        ) m
-        WHERE n.id < n.floor
-    ) f
-    LIMIT :limit
-) g
-{part first_inbox_rows_alike}
+SELECT n.wake_at > :now, n.messages, n.ahead, n.messages = 0 AND (
+           SELECT max(l.id) FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin
+       ) = m.id, m.id, m.id, m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
+FROM news n
+{part with_first_row}
+ORDER BY n.origin
+LIMIT :limit
 
 -- name: inbox_origins_from
 -- Return names of queues with rows, after a name.

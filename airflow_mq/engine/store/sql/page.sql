@@ -55,61 +55,39 @@ DELETE FROM {s}page WHERE ctid = ANY(ARRAY(
     ) f
 ))
 
--- part: first_pages_alike
--- Groups of first waiting pages `f`: pages that are alike are one row, with their origins and first inbox rows as lists.
--- A page with notes, or whose first waiting message may be of another row than its first one, is a group of its own.
-GROUP BY f.wake_at > :now, f.messages > :counted, f.whole, f.items, f.first_index, f.lengths, f.marks,
-         CASE WHEN f.alone THEN f.origin END, CASE WHEN f.alone THEN f.page END,
-         CASE WHEN f.alone THEN f.slices END, CASE WHEN f.alone THEN f.notes END
+-- part: first_page
+-- The columns of the first waiting page `p` of a ready book `b`, and whether the book has no message elsewhere.
+SELECT b.wake_at > :now, b.messages, length(b.ahead) > 0, p.page = b.end_page - 1 AND length(b.ahead) = 0 AND (
+           SELECT true FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
+       ) IS NULL, p.first_row, p.last_row, p.origin, p.page, p.items, p.used, p.first_index, p.remaining,
+       p.remaining_size, p.slices, p.lengths, p.marks, p.notes
 
 -- name: first_pages
--- Return the first waiting page of each ready book, in groups, and whether the book has no message elsewhere.
-SELECT f.wake_at > :now, f.messages > :counted, f.whole, f.items, f.first_index, f.lengths, f.marks,
-       CASE WHEN f.alone THEN f.page END, CASE WHEN f.alone THEN f.slices END, CASE WHEN f.alone THEN f.notes END,
-       group_concat(f.origin, char(10)), group_concat(f.first_row, char(10))
-FROM (
-    SELECT b.origin, b.wake_at, b.messages,
-           p.page = b.end_page - 1 AND b.ahead = x'' AND NOT EXISTS (
-               SELECT 1 FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor
-           ) AS whole,
-           p.page, p.items, p.first_index, p.first_row, p.slices, p.lengths, p.marks, p.notes,
-           p.notes <> x'' OR (p.first_row < p.last_row AND (p.first_index > 0 OR p.marks <> x'')) AS alone
-    FROM {s}book b
-    JOIN {s}page p ON p.rowid = (
-        SELECT q.rowid FROM {s}page q
-        WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
-          AND q.first_index < q.items
-        ORDER BY q.page LIMIT 1
-    )
-    WHERE b.ring = :ring AND b.ticket IS NOT NULL
-    ORDER BY b.high DESC, b.ticket
-    LIMIT :limit
-) f
-{part first_pages_alike}
+-- Return the first waiting page of each ready book, in the ring's order.
+{part first_page}
+FROM {s}book b
+JOIN {s}page p ON p.rowid = (
+    SELECT q.rowid FROM {s}page q
+    WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
+      AND q.first_index < q.items
+    ORDER BY q.page LIMIT 1
+)
+WHERE b.ring = :ring AND b.ticket IS NOT NULL
+ORDER BY b.ticket
+LIMIT :limit
 
 -- name: first_pages (postgres)
-SELECT f.wake_at > :now, f.messages > :counted, f.whole, f.items, f.first_index, f.lengths, f.marks,
-       CASE WHEN f.alone THEN f.page END, CASE WHEN f.alone THEN f.slices END, CASE WHEN f.alone THEN f.notes END,
-       string_agg(f.origin, E'\n'), string_agg(f.first_row::text, E'\n')
-FROM (
-    SELECT b.origin, b.wake_at, b.messages,
-           p.page = b.end_page - 1 AND b.ahead = '' AND (
-               SELECT true FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
-           ) IS NULL AS whole,
-           p.page, p.items, p.first_index, p.first_row, p.slices, p.lengths, p.marks, p.notes,
-           p.notes <> '' OR (p.first_row < p.last_row AND (p.first_index > 0 OR p.marks <> '')) AS alone
-    FROM {s}book b
-    CROSS JOIN LATERAL (
-        SELECT * FROM {s}page q
-        WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
-          AND q.first_index < q.items
-        ORDER BY q.page LIMIT 1
-    ) p
-    WHERE b.ring = :ring AND b.ticket IS NOT NULL
-    ORDER BY b.high DESC, b.ticket
-    LIMIT :limit
-) f
-{part first_pages_alike}
+{part first_page}
+FROM {s}book b
+CROSS JOIN LATERAL (
+    SELECT * FROM {s}page q
+    WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
+      AND q.first_index < q.items
+    ORDER BY q.page LIMIT 1
+) p
+WHERE b.ring = :ring AND b.ticket IS NOT NULL
+ORDER BY b.ticket
+LIMIT :limit
 
 -- name: pages_with_set_aside
 -- Return pages with set-aside messages, from a queue and page on.
