@@ -31,11 +31,6 @@ def run_of(key: str | None, installation: str | None) -> Run | None:
     return Run(dag_id, run_id) if is_own and dag_id and run_id and task_id else None
 
 
-def is_of_run(key: str | None, installation: str, dag_id: str, run_id: str) -> bool:
-    """Return whether a task of this run planned the block under this key."""
-    return (key or "").startswith(f"{installation}:{dag_id}/{run_id}/")
-
-
 def message_base(installation: str, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
     """Return the common part of the keys of a task's messages: the same at every try and after a clear."""
     return f"{installation}:{dag_id}/{run_id}/{task_id}/{map_index}"

@@ -88,7 +88,7 @@ def rings_of(dag: object) -> set[tuple[str, str | None]]:
 
 def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int:
     """Release the blocks of a run and return how many there were."""
-    from airflow_mq.block_keys import is_of_run
+    from airflow_mq.block_keys import run_of
     from airflow_mq.engine.rules.errors import MessageQueueError
     from airflow_mq.hooks import MessageQueueHook
     from airflow_mq.installation import known_installation
@@ -99,9 +99,9 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
             with MessageQueueHook(conn_id).queue(ring) as queue:
                 queue.session.actor = f"{dag_id} (its run has ended)"
                 # Without an id, this Airflow has planned no block.
-                own = known_installation() or ""
+                own = known_installation()
                 for block in queue.blocks.each("planned") if own else ():
-                    if is_of_run(block.key, own, dag_id, run_id):
+                    if run_of(block.key, own) == (dag_id, run_id):
                         queue.blocks.release(block)
                         released += 1
                         log.info("Released block %d: the run %s of %s has ended.", block.id, run_id, dag_id)

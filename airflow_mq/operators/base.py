@@ -21,6 +21,9 @@ from airflow_mq.observe.task import TaskObserver
 #: A weight as an author writes it: a pair, a mapping with `time` and `size`, or either as JSON text.
 GivenWeight: TypeAlias = "Weight | Sequence[float] | Mapping[str, float] | str | None"
 
+#: Whole numbers up to this one are exact as numbers with a fraction.
+MOST_WHOLE = 1 << 53
+
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -150,14 +153,14 @@ def number_of(value: object, name: str, kind: str = "a number of seconds") -> fl
         raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}") from None
 
 
-def whole_of(value: object, name: str, kind: str) -> int | None:
+def whole_of(value: object, name: str, kind: str = "a whole number") -> int | None:
     """Return a whole number that an author wrote, perhaps in a template; None for none or empty text."""
-    if value is None or value == "":
+    number = number_of(value, name, kind)
+    if number is None:
         return None
-    try:
-        return int(value)  # type: ignore[call-overload,no-any-return]
-    except (TypeError, ValueError, OverflowError):
-        raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}") from None
+    if not 0 <= number <= MOST_WHOLE or number != int(number):
+        raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}")
+    return int(number)
 
 
 def key_of(context: Context, task_id: str | None = None) -> str:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.fairness import OriginFairness
-from airflow_mq.operators.base import QueueOperator, number_of
+from airflow_mq.operators.base import QueueOperator, number_of, whole_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 #: Violations that an error lists.
 LISTED = 10
+BLOCKS = "a whole number of blocks"
 #: Queues in the result.
 MOST = 100
 
@@ -56,12 +57,12 @@ class CheckFairnessOperator(QueueOperator):
         self.blocks = blocks
 
     def execute(self, context: Context) -> dict[str, Any]:
-        most_wait = _count(self.most_wait, "most_wait")
-        most_late = _count(self.most_late, "most_late")
+        most_wait = whole_of(self.most_wait, "most_wait", BLOCKS)
+        most_late = whole_of(self.most_late, "most_late", BLOCKS)
         most_error = number_of(self.most_error, "most_error", "a fraction, such as 0.05")
         least_jain = number_of(self.least_jain, "least_jain", "a number from 0 to 1")
         with self.opened(context) as queue:
-            report = queue.inspect.fairness(_count(self.blocks, "blocks") or 100)
+            report = queue.inspect.fairness(whole_of(self.blocks, "blocks", BLOCKS) or 100)
         broken = report.broken(most_wait=most_wait, most_late=most_late, most_error=most_error, least_jain=least_jain)
         index = "no queue had more than it got" if report.jain is None else f"Jain's index is {report.jain:.3f}"
         self.log.info(
@@ -90,15 +91,6 @@ class CheckFairnessOperator(QueueOperator):
 
 def _badness(figures: OriginFairness) -> tuple[float, ...]:
     return figures.longest_wait, figures.late, abs(figures.error or 0)
-
-
-def _count(value: object, name: str) -> int | None:
-    number = number_of(value, name, "a number of blocks")
-    if number is None:
-        return None
-    if not 0 <= number < 1 << 63 or number != int(number):
-        raise AirflowFailException(f"invalid {name} {value!r}: expected a whole number of blocks")
-    return int(number)
 
 
 __all__ = ["CheckFairnessOperator"]

@@ -92,7 +92,9 @@ class MessageAttempts(Attempts):
                     yield from self._observed(run, left, answered, stopped)
                     break
                 except ChildDied as error:
-                    culprit, outcome = _first_left(left, answered, stopped), Yield(str(error))
+                    untried = (item for item in left if item.place not in answered and item.book not in stopped)
+                    # The message that was being tried when the child died.
+                    culprit, outcome = next(untried), Yield(str(error))
                 self._note(culprit, outcome, answered, stopped)
                 yield culprit, outcome
                 left = [item for item in left if item.place not in answered and item.book not in stopped]
@@ -161,11 +163,6 @@ class _Schedule:
         while self._at < len(items) and items[self._at].book in self.stopped:
             self._at += 1
         return items[self._at].time if self._at < len(items) else 0
-
-
-def _first_left(items: Sequence[Item], answered: Container[Place], stopped: Container[str]) -> Item:
-    """Return the message that was being tried when a child died."""
-    return next(item for item in items if item.place not in answered and item.book not in stopped)
 
 
 class GroupAttempts(Attempts):

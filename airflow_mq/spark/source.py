@@ -282,20 +282,17 @@ def sent_rows(batch: pa.RecordBatch) -> list[SentRow]:
     """Return the rows of a record batch, each with the digest of its content unless it has a key."""
     empty = [None] * batch.num_rows
     columns = {name: batch.column(name) for name in batch.schema.names}
-    origins = columns["origin"].to_pylist()
-    payloads = columns["payload"].cast(pa.binary()).to_pylist()
-    further = [columns[name].to_pylist() if name in columns else empty for name in _COLUMNS[2:]]
-    if not any(any(column) for column in further):
-        return [SentRow(_digest(origin, payload), origin, payload) for origin, payload in zip(origins, payloads)]
-    return [
-        _with_more(origin, payload, key, dict(headers or {}), priority)
-        for origin, payload, key, headers, priority in zip(origins, payloads, *further)
-    ]
+    columns["payload"] = columns["payload"].cast(pa.binary())
+    rows = zip(*(columns[name].to_pylist() if name in columns else empty for name in _COLUMNS))
+    return [_row(*row) for row in rows]
 
 
-def _with_more(origin: str, payload: bytes, key: str | None, headers: dict[str, str], priority: str | None) -> SentRow:
-    digest = None if key else _digest(origin, payload, repr(sorted(headers.items())).encode())
-    return SentRow(digest, origin, Message(payload, key or None, None, headers or None, priority))
+def _row(origin: str, payload: bytes, key: str | None, headers: object, priority: str | None) -> SentRow:
+    if not (key or headers or priority):
+        return SentRow(_digest(origin, payload), origin, payload)
+    texts: dict[str, str] = dict(headers or {})  # type: ignore[call-overload]
+    digest = None if key else _digest(origin, payload, repr(sorted(texts.items())).encode())
+    return SentRow(digest, origin, Message(payload, key or None, None, texts or None, priority))
 
 
 def _digest(origin: object, payload: bytes | None, headers: bytes = b"[]") -> bytes:

@@ -13,7 +13,7 @@ from airflow_mq.adapters.landing.lines import Reading, read_lines
 from airflow_mq.adapters.landing.names import LONGEST_NAME, bytes_of, is_left_alone, shortened, text_of
 from airflow_mq.adapters.landing.place import Found
 from airflow_mq.adapters.landing.source import origin_pattern
-from airflow_mq.block_keys import MOST_KEY, block_key, is_of_run, message_base, message_key, run_of
+from airflow_mq.block_keys import MOST_KEY, block_key, message_base, message_key, run_of
 from airflow_mq.connections import EXTRA_KEYS, read_connection
 from airflow_mq.connections import Target as Store
 from airflow_mq.engine.queue.tokens import ReferenceToken, read_tokens
@@ -136,8 +136,8 @@ def check_block_key(data: bytes) -> None:
     assert len(key.encode("utf-8", "surrogateescape")) <= MOST_KEY
     is_plain = all(part and "/" not in part for part in (dag_id, task_id)) and run_id
     if is_plain and not key.startswith("sha256:"):
-        assert run_of(key, "here") == (dag_id, run_id) and is_of_run(key, "here", dag_id, run_id)
-        assert run_of(key, "there") is None and not is_of_run(key, "there", dag_id, run_id)
+        assert run_of(key, "here") == (dag_id, run_id)
+        assert run_of(key, "there") is None
     run_of(draw.text(), "here")
     name = message_key(message_base("here", dag_id, run_id, task_id, map_index), draw.text())
     assert len(name.encode("utf-8")) <= MOST_KEY and name.isprintable()
