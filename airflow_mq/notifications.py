@@ -78,9 +78,6 @@ class QueueNotifier(BaseNotifier):
 class SetAsideNotifier(QueueNotifier):
     """Notify of set-aside messages: how many, which, why, and what to do.
 
-    :param to: a function that takes the text; without it, the text is logged as a warning
-    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; the connection's if left out (templated)
     :param at_least: smallest number of messages to notify of
     """
 
@@ -108,9 +105,6 @@ class StarvingNotifier(QueueNotifier):
 
     Without a bound, `most_late=1` applies: no backlog lasts longer than fair shares and one block allow.
 
-    :param to: a function that takes the text; without it, the text is logged as a warning
-    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; the connection's if left out (templated)
     :param oldest: seconds that the oldest message of a queue may wait
     :param most_wait: blocks in a row that a queue with messages may get nothing
     :param most_late: blocks by which a backlog may last longer than by fair shares

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 class _RingSensor(BaseSensorOperator):
-    """Base of the sensors."""
+    """Base of the sensors.
+
+    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
+    :param ring: name of the ring; the connection's if left out (templated)
+    :param poke_interval: seconds between two checks (5), also of the trigger
+    :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
+    """
 
     template_fields: Sequence[str] = ("mq_conn_id", "ring")
     ui_color = "#e8f0e4"
@@ -67,24 +73,12 @@ class _RingSensor(BaseSensorOperator):
 
 
 class QueueReadySensor(_RingSensor):
-    """Wait until a block would find something to do. Returns the ring and its first ready origins.
-
-    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; the connection's if left out (templated)
-    :param poke_interval: seconds between two checks (5), also of the trigger
-    :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
-    """
+    """Wait until a block would find something to do. Returns the ring and its first ready origins."""
 
     _trigger = QueueReadyTrigger
 
 
 class SetAsideSensor(_RingSensor):
-    """Wait for set-aside messages. Returns the ring and their number, at most 1,000.
-
-    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; the connection's if left out (templated)
-    :param poke_interval: seconds between two checks (5), also of the trigger
-    :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
-    """
+    """Wait for set-aside messages. Returns the ring and their number, at most 1,000."""
 
     _trigger = SetAsideTrigger

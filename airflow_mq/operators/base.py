@@ -21,9 +21,6 @@ from airflow_mq.observe.task import TaskObserver
 #: A weight as an author writes it: a pair, a mapping with `time` and `size`, or either as JSON text.
 GivenWeight: TypeAlias = "Weight | Sequence[float] | Mapping[str, float] | str | None"
 
-#: Whole numbers up to this one are exact as numbers with a fraction.
-MOST_WHOLE = 1 << 53
-
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -158,7 +155,8 @@ def whole_of(value: object, name: str, kind: str = "a whole number") -> int | No
     number = number_of(value, name, kind)
     if number is None:
         return None
-    if not 0 <= number <= MOST_WHOLE or number != int(number):
+    # Up to this one, whole numbers are exact as numbers with a fraction.
+    if not 0 <= number <= 1 << 53 or number != int(number):
         raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}")
     return int(number)
 

@@ -130,7 +130,18 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
 
 
 class _DecisionOperator(QueueOperator):
-    """Base of the operators that decide about set-aside messages: those of addresses, of filters, or all."""
+    """Base of the operators that decide about set-aside messages: those of addresses, of filters, or all.
+
+    :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
+    :param why: reason, stored with the event of each message (templated)
+    :param origin: instead of addresses, all messages of this origin (templated)
+    :param reason: all that were set aside for this reason, such as `size` (templated)
+    :param block: all that this block set aside (templated)
+    :param arrived: all that were sent before this block and after the one before it (templated)
+    :param older_than: all that were sent longer ago: a time span, or seconds (templated)
+    :param error: all that were tried too often and whose last error begins like this, such as `KeyError` (templated)
+    :param all: leave out filters that are empty, instead of choosing nothing; at least one must remain
+    """
 
     template_fields: Sequence[str] = (
         *QueueOperator.template_fields, "addresses", "why", "origin", "reason", "block", "arrived", "older_than",
@@ -194,16 +205,6 @@ class DiscardSetAsideOperator(_DecisionOperator):
 
     Choose them by addresses or by filters. An empty list, an empty XCom, and a filter whose template renders to nothing
     choose no message.
-
-    :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
-    :param why: reason, stored with the event of each message (templated)
-    :param origin: instead of addresses, all messages of this origin (templated)
-    :param reason: all that were set aside for this reason, such as `size` (templated)
-    :param block: all that this block set aside (templated)
-    :param arrived: all that were sent before this block and after the one before it (templated)
-    :param older_than: all that were sent longer ago: a time span, or seconds (templated)
-    :param error: all that were tried too often and whose last error begins like this, such as `KeyError` (templated)
-    :param all: leave out filters that are empty, instead of choosing nothing; at least one must remain
     """
 
     def execute(self, context: Context) -> int:
@@ -224,14 +225,6 @@ class RequeueSetAsideOperator(_DecisionOperator):
     by `all=True`. An empty list, an empty XCom, and a filter whose template renders to nothing choose no message.
     Returns the counts `moved` and `stayed`.
 
-    :param addresses: `ORIGIN:PAGE:INDEX`, or a list of them: all or none (templated)
-    :param why: reason, stored with the event of each message (templated)
-    :param origin: instead of addresses, all messages of this origin (templated)
-    :param reason: all that were set aside for this reason, such as `size` (templated)
-    :param block: all that this block set aside (templated)
-    :param arrived: all that were sent before this block and after the one before it (templated)
-    :param older_than: all that were sent longer ago: a time span, or seconds (templated)
-    :param error: all that were tried too often and whose last error begins like this, such as `KeyError` (templated)
     :param all: leave out filters that are empty, instead of choosing nothing; without filters, all messages but those
         that were swept
     :param limit: what a block may cost, `[time, size]`, in a ring without a service weight (templated)

@@ -1,13 +1,17 @@
-"""Griffe extension for this project's docstrings: `::` before a block, and `#:` above an attribute."""
+"""Griffe extension for docstrings: `::` before a block, `#:` above an attribute, and parameters of base classes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import griffe
 
 BLOCK = re.compile(r"(?P<before>[^\n]*)::\n\n(?P<code>(?:(?: {4}[^\n]*)?\n?)+)")
+#: A parameter, and a sentence about parameters that are described elsewhere.
+PARAMETER = re.compile(r"^:param (\w+):.*(?:\n {4}.*)*", re.MULTILINE)
+ELSEWHERE = re.compile(r"\bparameters\s+(?:are\s+those\s+)?of\s+`", re.IGNORECASE)
 
 
 class Docstrings(griffe.Extension):
@@ -19,6 +23,32 @@ class Docstrings(griffe.Extension):
             obj.docstring = griffe.Docstring(told, parent=obj)
         if obj.docstring:
             obj.docstring.value = BLOCK.sub(_fenced, obj.docstring.value)
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        """Add the parameters that a class takes from its bases, and that its docstring does not describe."""
+        for one in _classes(pkg):
+            init = one.members.get("__init__")
+            takes_more = init is None or any(each.kind is griffe.ParameterKind.var_keyword for each in init.parameters)
+            if one.docstring is None or not takes_more or ELSEWHERE.search(one.docstring.value):
+                continue
+            known = {found[1] for found in PARAMETER.finditer(one.docstring.value)}
+            more: dict[str, str] = {}
+            for base in one.mro():
+                found_in = PARAMETER.finditer(base.docstring.value) if base.docstring else ()
+                more = {**{found[1]: found[0] for found in found_in if found[1] not in known}, **more}
+            if more:
+                texts = [one.docstring.value.rstrip(), *([] if known else [""]), *more.values()]
+                one.docstring.value = "\n".join(texts)
+
+
+def _classes(module: griffe.Module) -> Iterator[griffe.Class]:
+    for member in module.members.values():
+        if member.is_alias:
+            continue
+        if member.is_module:
+            yield from _classes(member)
+        elif member.is_class:
+            yield member
 
 
 def _comment_above(obj: griffe.Object) -> str:

@@ -39,13 +39,6 @@ class EnqueueFilesOperator(EnqueueOperator):
     :param payload: `content`, or `path` if the processor reads the file itself
     :param origin: origin of all messages, or a function of the file's path (templated, if it is text)
     :param key_scope: `ring`: a file is accepted once until it changes, whichever run sends it; `run`: once in each run
-    :param idempotent: give messages keys; without keys a send is faster, and a retry may send twice
-    :param weight: predicted cost of each message, `[time, size]` (templated)
-    :param headers: headers of each message (templated)
-    :param not_before: seconds until the messages join their queues (templated)
-    :param expires: seconds until the messages expire (templated)
-    :param priority: `high` messages are serviced before `regular` ones (templated)
-    :param of_team: put the team of the DAG (of Airflow's multi-team) before each origin: `orders` becomes `team/orders`
     """
 
     template_fields: Sequence[str] = (*EnqueueOperator.template_fields, "files", "origin_pattern")

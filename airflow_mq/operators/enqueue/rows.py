@@ -36,13 +36,6 @@ class EnqueueSqlOperator(EnqueueOperator):
         different when the row's content changes (`SELECT 'order-' || id || '@' || updated_at AS key, …`)
     :param origin: origin of all messages, or a function of the row as a mapping (templated, if it is text)
     :param key_scope: `ring`: a row's key is accepted once, whichever run sends it; `run`: once in each run
-    :param idempotent: give messages keys; without keys a send is faster, and a retry may send twice
-    :param weight: predicted cost of each message, `[time, size]` (templated)
-    :param headers: headers of each message (templated)
-    :param not_before: seconds until the messages join their queues (templated)
-    :param expires: seconds until the messages expire (templated)
-    :param priority: `high` messages are serviced before `regular` ones (templated)
-    :param of_team: put the team of the DAG (of Airflow's multi-team) before each origin: `orders` becomes `team/orders`
     """
 
     template_fields: Sequence[str] = (
