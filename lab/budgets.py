@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_020),
     "lines of the engine": Budget(26_740, 19_500),
     "lines of the command line": Budget(5_670),
-    "lines of the package": Budget(48_680, 38_000),
+    "lines of the package": Budget(48_630, 38_000),
     "lines of SQL without migrations": Budget(2_000, 1_700),
     "named statements": Budget(189, 140),
     "statements that read the inbox": Budget(22, 8),
