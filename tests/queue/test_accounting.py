@@ -157,7 +157,7 @@ def test_path_shares_are_compared_at_each_level(make_queue: Maker) -> None:
 def fairness_by_queue(queue: MessageQueue) -> Fairness:
     """Compute the same figures queue by queue and block by block."""
     with queue.session.snapshot() as (unit, working_set):
-        rows = unit.rows("ledger", ring=queue.session.ring_id, before=1 << 62, first=0, limit=100)[::-1]
+        rows = unit.ledger.latest(queue.session.ring_id, 100)[::-1]
         pages = [codec.unpack_ledger(bytes(data)) for _, _, data, _ in rows]
         parts = parts_of(Weight(16, 1 << 20))
         waiting = Waiting(working_set, parts, [row[-1] for row in rows])

@@ -52,12 +52,11 @@ GROWING = {
 }  # fmt: skip
 #: Statements that may read all rows of a growing table, with the reason.
 MAY_SCAN = {
-    "all_claims": "the check reads everything in flight",
+    "all_claims": "the check and the fairness report read everything in flight",
     "all_blobs": "the check reads every external payload",
     "all_uses": "the check reads every use of an external payload",
     "inbox_ids": "the check searches for rows that should not exist",
-    "inbox_blobs": "the check reads all inbox rows",
-    "delayed_blobs": "the check reads all delayed rows",
+    "blob_rows": "the check reads all inbox rows",
     "count_before": "forcing the head counts the ring",
     "tickets_before": "forcing the head moves the smaller side of the ring",
     "advance_tickets": "forcing the head moves the smaller side of the ring",
@@ -70,7 +69,6 @@ MAY_SCAN = {
     "count_set_aside": "the page counts set-aside messages of a bounded number of pages",
     "first_pages": "the fairness report reads every ready queue",
     "first_inbox_rows": "the fairness report reads every queue with inbox rows",
-    "claimed": "the fairness report reads every queue with messages in flight",
 }
 #: A statement that databases cannot plan.
 NOT_PLANNED = {
@@ -111,13 +109,11 @@ VALUES: dict[str, dict[str, Any]] = {
     "uncut": {"after": 199_000, "limit": 1024},
     "line": {"limit": 50},
     "first_event": {"since": 19_900},
-    "origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
-    "inbox_origins_from": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100},
+    "names": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100, "all": False},
     "delayed_origins_from": {"first": "", "below": "\U0010ffff", "limit": 100},
     "due": {"most": 128, "most_size": LATE},
     "promote_due": {"most": 128, "most_size": LATE},
     "delayed_from": {"due": NOW, "after": 100, "limit": 256},
-    "every_book": {"after": "o00100", "limit": 1000},
     "pages_with_set_aside": {"origin": "o00100", "page": 0, "only": None, "limit": 256},
     "counts": {"after": "o00100", "end": "\U0010ffff", "books": 100, "rows": 1_000},
     "delayed_of": {"first": "o00100", "last": "o00100"},
@@ -141,9 +137,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "key_chunks": {"first": "k77", "last": "k78", "since": 1},
     "block_by_key": {"key": "k9990"},
     "blocks": {"state": -1, "before": LATE, "limit": 100},
-    "ledger": {"before": LATE, "first": 0, "limit": 100},
+    "ledger": {"before": LATE, "first": 0, "limit": 100, "bytes": 16_384},
     "block_servers": {"before": LATE, "limit": 100},
-    "ledger_heads": {"before": LATE, "limit": 100},
     "lock_block": {"token": TOKEN},
     "block_by_token": {"token": TOKEN},
     "renew_block": {"token": TOKEN, "seconds": 9.0},

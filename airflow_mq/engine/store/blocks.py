@@ -11,10 +11,11 @@ from .rows import LATEST, BlockRow
 
 
 class ClaimRow(NamedTuple):
-    """A packed claim on a queue, or a report about it."""
+    """A packed claim of a block on a queue."""
 
     origin: str
     data: bytes
+    block: int
 
 
 class InFlightRow(NamedTuple):
@@ -94,10 +95,6 @@ class Blocks(Repository):
         """Return blocks past their deadline; skip those that a transaction completes at this moment."""
         return self._blocks("dead_blocks", ring=ring, now=now)
 
-    def overdue(self, ring: int, now: int) -> list[BlockRow]:
-        """Return blocks past their deadline, for display."""
-        return self._blocks("overdue_blocks", ring=ring, now=now)
-
     def servers(self, ring: int, limit: int) -> list[tuple[int, int, Any]]:
         """Return the latest block of each process that planned some, when it was planned, and the process."""
         return self.unit.rows("block_servers", ring=ring, before=LATEST, limit=limit)
@@ -141,7 +138,7 @@ class Blocks(Repository):
 
     def ends_on(self, ring: int, names: Sequence[str]) -> list[EndRow]:
         """Return the ends that are to be applied, in order, and that change messages of these queues."""
-        blocks = {block for (block,) in self.unit.rows("blocks_on", {"origin": names}, ring=ring)}
+        blocks = {claim.block for claim in self.claims_on(ring, names)}
         return [end for end in self.ends(ring) if end.block in blocks or end.sends_to(names)]
 
     def advance_end(self, ring: int, block: int, seq: int, data: bytes, terms: object) -> None:
@@ -187,10 +184,6 @@ class Blocks(Repository):
         """Return all claims of a ring, with the state of their blocks."""
         return [InFlightRow(*row) for row in self.unit.rows("all_claims", ring=ring)]
 
-    def claimed_origins(self, ring: int) -> list[str]:
-        """Return queues with messages in flight, except those claimed by hand."""
-        return [origin for (origin,) in self.unit.rows("claimed", ring=ring)]
-
     # Reports.
 
     def report(self, ring: int, token: bytes, data: bytes, now: int) -> bool:
@@ -206,11 +199,14 @@ class Blocks(Repository):
         """Return the reports to a block, in order."""
         return [bytes(data) for (data,) in self.unit.rows("outcomes", block=block)]
 
-    def reports_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
-        """Return the reports to live blocks that claimed from these queues, in order; a reader's role gets none."""
+    def reports_on(self, ring: int, origins: Sequence[str]) -> list[tuple[str, bytes]]:
+        """Return queue and report of each report to live blocks that claimed from these queues, in order.
+
+        A reader's role gets none.
+        """
         if not origins or not self.unit.reads_reports():
             return []
-        return list(map(ClaimRow._make, self.unit.rows("reported", {"origin": origins}, ring=ring)))
+        return [(origin, bytes(data)) for origin, data in self.unit.rows("reported", {"origin": origins}, ring=ring)]
 
     def _block(self, statement: str, **values: object) -> BlockRow | None:
         rows = self.unit.rows(statement, **values)

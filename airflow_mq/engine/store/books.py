@@ -181,13 +181,12 @@ class Books(Repository):
         """Reset the deficits of all books."""
         self.unit.run("forget_deficits", ring=ring)
 
-    def names(self, ring: int, after: str, limit: int) -> list[str]:
-        """Return names of books, after a name."""
-        return [origin for (origin,) in self.unit.rows("every_book", ring=ring, after=after, limit=limit)]
+    def names(self, ring: int, after: str, first: str, below: str, limit: int, *, empty: bool = False) -> list[str]:
+        """Return names of queues with messages in a range, after a name.
 
-    def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
-        """Return names of books with messages in a range, after a name."""
-        rows = self.unit.rows("origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
+        :param empty: return the names of empty books, too
+        """
+        rows = self.unit.rows("names", ring=ring, after=after, first=first, below=below, limit=limit, all=empty)
         return [origin for (origin,) in rows]
 
     def known(self, ring: int, origins: Sequence[str]) -> list[str]:

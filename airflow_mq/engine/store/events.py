@@ -106,14 +106,16 @@ class Ledger(Repository):
         else:
             self.unit.put("insert_round", ring=ring, data=data, at=now)
 
-    def latest(self, ring: int, limit: int, first: int = 0, before: int = LATEST) -> list[LedgerRow]:
-        """Return entries from block `first` to before block `before`, the latest first."""
-        rows = self.unit.rows("ledger", ring=ring, before=before, first=first, limit=limit)
+    def latest(
+        self, ring: int, limit: int, first: int = 0, before: int = LATEST, *, most: int = (1 << 31) - 1
+    ) -> list[LedgerRow]:
+        """Return entries from block `first` to before block `before`, the latest first, up to `most` bytes of each."""
+        rows = self.unit.rows("ledger", ring=ring, before=before, first=first, limit=limit, bytes=most)
         return [LedgerRow(*row) for row in rows]
 
     def heads(self, ring: int, limit: int) -> list[LedgerRow]:
-        """Return the beginnings of the latest entries."""
-        return [LedgerRow(*row) for row in self.unit.rows("ledger_heads", ring=ring, before=LATEST, limit=limit)]
+        """Return the beginnings of the latest entries, which name the process that serviced the ring."""
+        return self.latest(ring, limit, most=16_384)
 
     def expire(self, ring: int, after: int, before: int, limit: int) -> int:
         """Delete at most `limit` entries after a time, and at or before another; return their number."""

@@ -60,6 +60,7 @@ class AttributesRow(NamedTuple):
     origin: str
     id: int
     attributes: bytes
+    is_delayed: bool
 
 
 class StoredBytes(NamedTuple):
@@ -194,11 +195,6 @@ class Inbox(Repository):
         rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
         return [FirstWaiting._make((*row[:6], InboxRow(*row[6:]))) for row in rows]
 
-    def origins(self, ring: int, after: str, first: str, below: str, limit: int) -> list[str]:
-        """Return names of queues with rows in a range, after a name."""
-        rows = self.unit.rows("inbox_origins_from", ring=ring, after=after, first=first, below=below, limit=limit)
-        return [origin for (origin,) in rows]
-
     def pulse(self, ring: int) -> PulseRow:
         """Return how far a ring has come, to compare with an earlier pulse."""
         (row,) = self.unit.rows("pulse", ring=ring)
@@ -209,9 +205,8 @@ class Inbox(Repository):
         return {id_ for (id_,) in self._read("inbox_ids", ("inbox_row",), [(id_,) for id_ in ids])}
 
     def with_blobs(self, ring: int) -> list[AttributesRow]:
-        """Return rows that refer to external payloads."""
-        rows = self.unit.rows("inbox_blobs", ring=ring)
-        return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
+        """Return rows that refer to external payloads, delayed ones included."""
+        return [AttributesRow(*row) for row in self.unit.rows("blob_rows", ring=ring)]
 
     # Writes.
 
@@ -288,11 +283,6 @@ class Inbox(Repository):
         """Return names of queues with delayed rows in a range."""
         rows = self.unit.rows("delayed_origins_from", ring=ring, first=first, below=below, limit=limit)
         return [origin for (origin,) in rows]
-
-    def delayed_with_blobs(self, ring: int) -> list[AttributesRow]:
-        """Return delayed rows that refer to external payloads."""
-        rows = self.unit.rows("delayed_blobs", ring=ring)
-        return [AttributesRow(origin, id_, attributes) for id_, origin, attributes in rows]
 
 
 def _numbers(ids: str | list[int]) -> list[int]:

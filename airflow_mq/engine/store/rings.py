@@ -29,7 +29,7 @@ class Rings(Repository):
 
     def names(self) -> list[str]:
         """Return the names of all rings."""
-        return [name for (name,) in self.unit.rows("ring_names")]
+        return [name for name, _ in self.unit.rows("rings")]
 
     def insert(self, name: str, config: str) -> bool:
         """Create a ring; return whether the name was free."""
@@ -40,7 +40,7 @@ class Rings(Repository):
 
     def configs(self) -> list[Any]:
         """Return the settings of all rings."""
-        return [config for (config,) in self.unit.rows("ring_configs")]
+        return [config for _, config in self.unit.rows("rings")]
 
     def held_config(self, ring: int) -> Any:
         """Return the settings of a ring, and keep other senders from adding queues until the transaction ends."""

@@ -313,7 +313,7 @@ def _plan_holding(planner: Callable[[], Planner]) -> Planned:
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
     """Raise `InFlight` if a block executes this set-aside message."""
-    for origin, data in unit.blocks.claims_on(ring, [address.book]):
+    for origin, data, _ in unit.blocks.claims_on(ring, [address.book]):
         if codec.unpack_claim(origin, data).run_of(address):
             raise InFlight(f"message {address} is being executed by a block; wait until it ends")
 

@@ -146,7 +146,7 @@ def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
 
 def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
     """Return the claims of a block."""
-    return [codec.unpack_claim(origin, bytes(data)) for origin, data in unit.blocks.claims(row.id)]
+    return [codec.unpack_claim(origin, bytes(data)) for origin, data, _ in unit.blocks.claims(row.id)]
 
 
 def new_block(

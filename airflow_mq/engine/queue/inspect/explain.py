@@ -21,7 +21,7 @@ from ...rules.priority import REGULAR, book_name, books_of, check_priority, orig
 from ...rules.service import overweight_limit
 from ...rules.weight import LARGEST, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
-from ...store.rows import LATEST, PLANNED, BlockRow, settings_of
+from ...store.rows import LATEST, BlockRow, settings_of
 from ...store.unit import Unit
 from ..ledger import ledger_pages
 from ..servers import Server, servers_of
@@ -29,7 +29,7 @@ from ..session import RingSession
 from ..values import moment
 from .events import latest_events
 from .forecast import Conditions, ForecastBlock, Foresight
-from .messages import in_flight, page_at
+from .messages import holders, in_flight, page_at
 from .order import ready_books
 from .reasons import CASES, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
 from .servicing import IsPaused, Servicing, unknown_pause
@@ -448,12 +448,8 @@ class _Question:
 
     def _held(self, names: Sequence[str]) -> Iterator[tuple[BlockRow, Claim]]:
         """Yield the live blocks that hold messages of these books, with their claims."""
-        if not self.future.overlay.claims_of(names):
-            return
-        for block in self.unit.blocks.latest(self.session.ring_id, PLANNED):
-            for origin, data in self.unit.blocks.claims(block.id) if block.deadline > self.now else ():
-                if origin in names:
-                    yield block, codec.unpack_claim(origin, bytes(data))
+        found = holders(self.unit, self.session.ring_id, self.future.overlay.claims_of(names))
+        return ((block, claim) for block, claim in found if block.deadline > self.now)
 
     def _holders(self) -> str:
         held = self._held(books_of(self.origin))

@@ -264,7 +264,8 @@ class Foresight:
     def _end_dead_blocks(self) -> None:
         """Release the blocks that are past their deadline, as the next plan does: reported results count."""
         blocks = self.overlay.unit.blocks
-        dead = blocks.overdue(self.session.ring_id, self.overlay.now)
+        live = blocks.latest(self.session.ring_id, PLANNED)
+        dead = sorted(row for row in live if row.deadline <= self.overlay.now)
         for row in dead:
             claims = claims_of(self.overlay.unit, row)
             answers = answers_of(blocks.reports(row.id))

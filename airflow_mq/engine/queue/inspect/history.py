@@ -15,15 +15,14 @@ from ...rules.message import ID_BYTES, Address, check_address, check_origin, mes
 from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import books_of
 from ...rules.weight import Weight
-from ...store import codec
 from ...store.events import EventRow
-from ...store.rows import PLANNED, InboxRow, rows_of, split_row, was_of
+from ...store.rows import InboxRow, rows_of, split_row, was_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import moment
 from .events import READS, ROWS, runs_of
-from .messages import page_at
+from .messages import holders, page_at
 from .order import all_origins
 
 #: Page and index.
@@ -302,13 +301,12 @@ class _Reader:
 
     def _state(self, working_set: StoredSet, path: _Path, page: Page) -> str:
         last = path.addresses[-1]
-        for block in self.unit.blocks.latest(self.ring_id, PLANNED):
-            for origin, data in self.unit.blocks.claims(block.id):
-                if origin == last.book and codec.unpack_claim(origin, bytes(data)).run_of(last):
-                    actor = str(block.details_json.get("by", "")) or None
-                    by_hand = "to be executed by hand" if block.by_hand else ""
-                    path.steps.append(Step("planned", last, moment(block.planned_at), block.number, actor, by_hand))
-                    return "in flight"
+        for block, claim in holders(self.unit, self.ring_id, self.unit.blocks.claims_on(self.ring_id, [last.book])):
+            if claim.run_of(last):
+                actor = str(block.details_json.get("by", "")) or None
+                by_hand = "to be executed by hand" if block.by_hand else ""
+                path.steps.append(Step("planned", last, moment(block.planned_at), block.number, actor, by_hand))
+                return "in flight"
         behind = last.page < working_set.book(last.book).begin
         return "set aside" if page.marks[last.index] == ASIDE or behind else "waiting"
 

@@ -6,9 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from ...rules.claims import Claim
 from ...rules.message import Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
 from ...store import codec
+from ...store.blocks import ClaimRow
+from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..batches import PageRuns, grouped, load_batches
@@ -35,16 +38,23 @@ class MessageHeaders:
 def claimed_by(working_set: StoredSet, names: Iterable[str]) -> dict[str, Items]:
     """Return the messages of books that live blocks hold."""
     found: dict[str, Items] = {}
-    for name, data in working_set.reading.claims_of(list(names)):
+    for name, data, _ in working_set.reading.claims_of(list(names)):
         found.setdefault(name, set()).update(codec.unpack_claim(name, bytes(data)).places())
     return found
+
+
+def holders(unit: Unit, ring: int, claims: Sequence[ClaimRow]) -> Iterator[tuple[BlockRow, Claim]]:
+    """Yield planned blocks with their claims among these, the latest block first."""
+    for block in unit.blocks.latest(ring, PLANNED) if claims else ():
+        own = (row for row in claims if row.block == block.id)
+        yield from ((block, codec.unpack_claim(row.origin, bytes(row.data))) for row in own)
 
 
 def in_flight(unit: Unit, working_set: StoredSet, name: str) -> tuple[Items, Items]:
     """Return the messages of a book that live blocks hold, and those of them that are reported."""
     claimed = claimed_by(working_set, [name]).get(name, set())
     reports = unit.blocks.reports_on(working_set.ring_id, [name])
-    answers = answers_of(row.data for row in reports).get(name)
+    answers = answers_of(data for _, data in reports).get(name)
     return claimed, answers.items() & claimed if answers else set()
 
 

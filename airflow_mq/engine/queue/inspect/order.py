@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ...rules.priority import HIGH, LAST, MARK, PAST_HIGH, book_name, books_of, check_priority, origin_of
+from ...rules.priority import HIGH, LAST, MARK, PAST_ALL, PAST_HIGH, book_name, books_of, check_priority, origin_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 
@@ -42,15 +42,13 @@ def origins_from(unit: Unit, working_set: StoredSet, prefix: str, after: str, li
 
 
 def _names(unit: Unit, working_set: StoredSet, after: str, first: str, below: str, limit: int) -> set[str]:
-    sources: tuple[Callable[[int, str, str, str, int], list[str]], ...] = (unit.books.origins, unit.inbox.origins)
-    names = {name for source in sources for name in source(working_set.ring_id, after, first, below, limit)}
+    names = set(unit.books.names(working_set.ring_id, after, first, below, limit))
     return names | {name for name in working_set.reading.shown() if name > after and first <= name < below}
 
 
 def all_origins(unit: Unit, ring: int) -> Iterator[str]:
     """Yield the names of all books of a ring, stored or not yet."""
     after = ""
-    while names := {*unit.books.names(ring, after, _BATCH), *unit.inbox.origins(ring, after, "", LAST, _BATCH)}:
-        batch = sorted(names)[:_BATCH]
-        yield from batch
-        after = batch[-1]
+    while names := unit.books.names(ring, after, "", PAST_ALL, _BATCH, empty=True):
+        yield from names
+        after = names[-1]

@@ -158,7 +158,7 @@ def queue_states(
     since = now - int(recent * 1_000_000)
     rows = unit.books.depths(ring, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
     claims = working_set.reading.claims_of(names)
-    in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data in claims)
+    in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data, _ in claims)
     first = _first_sent(unit, working_set, names) if exact else {}
     cut_items, cut_sizes = _counted_twice(unit, ring, {name: sorted(stored[name].cut.ahead) for name in names})
     states = []
@@ -376,7 +376,7 @@ def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> lis
     working_set.loader.look_at(names)
     reports: dict[str, list[bytes]] = {}
     for name, data in unit.blocks.reports_on(working_set.ring_id, names):
-        reports.setdefault(name, []).append(bytes(data))
+        reports.setdefault(name, []).append(data)
     claimed = claimed_by(working_set, list(reports)) if reports else {}
     found: list[tuple[str, Footprint]] = []
     for name in names:

@@ -67,7 +67,7 @@ class Waiting:
             elif not first.asleep:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
-        passed |= set(map(origin_of, unit.blocks.claimed_origins(ring)))
+        passed |= {origin_of(claim.origin) for claim in unit.blocks.in_flight(ring) if not claim.by_hand}
         if passed or self.working_set.config.paths:
             found = {
                 name: asks

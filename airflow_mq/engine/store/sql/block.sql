@@ -71,11 +71,6 @@ WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
 WHERE b.ring = :ring AND b.state = 0 AND b.id >= {part oldest_live} AND b.deadline <= :now
 ORDER BY b.id FOR UPDATE SKIP LOCKED
 
--- name: overdue_blocks
--- Return blocks whose deadline has passed, for display.
-{part block}
-WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
-
 -- name: block_servers
 -- Return the processes that planned the latest blocks, with the latest block of each.
 SELECT max(b.number), b.planned_at, json_extract(b.details, '$.server') FROM (
@@ -175,28 +170,16 @@ INSERT INTO {s}claim {rows ring, block bigint, by_hand boolean[], seq int[], ori
 
 -- name: claims
 -- Return the claims of a block, in order of its visits.
-SELECT c.origin, c.data FROM {s}claim c WHERE c.block = :block ORDER BY c.seq
+SELECT c.origin, c.data, c.block FROM {s}claim c WHERE c.block = :block ORDER BY c.seq
 
 -- name: claims_of
--- Return the claims of live blocks on these queues.
-SELECT c.origin, c.data FROM {s}claim c
+-- Return the claims of live blocks on these queues, and of those whose end is not applied, with their blocks.
+SELECT c.origin, c.data, c.block FROM {s}claim c
 WHERE c.ring = :ring AND c.origin = :origin
 
 -- name: claims_of (postgres)
-SELECT c.origin, c.data FROM {s}claim c
+SELECT c.origin, c.data, c.block FROM {s}claim c
 WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
-
--- name: blocks_on
--- Return the live blocks with claims on these queues, and those whose end is not applied.
-SELECT DISTINCT c.block FROM {s}claim c WHERE c.ring = :ring AND c.origin = :origin
-
--- name: blocks_on (postgres)
-SELECT DISTINCT c.block FROM {s}claim c
-WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
-
--- name: claimed
--- Return queues with messages in flight, except those claimed by hand.
-SELECT DISTINCT c.origin FROM {s}claim c WHERE c.ring = :ring AND NOT c.by_hand
 
 -- name: all_claims
 -- Return all claims of a ring, with the state of their blocks, and whether their end is still to be applied.

@@ -249,16 +249,25 @@ WHERE b.ring = :ring AND b.origin = w.origin
 -- Reset the deficits of all books: paths were switched on or off. Requires the ring lock.
 UPDATE {s}book SET deficit = 0 WHERE ring = :ring AND deficit <> 0
 
--- name: every_book
--- Return the names of all books, after a name.
-SELECT b.origin FROM {s}book b WHERE b.ring = :ring AND b.origin > :after ORDER BY b.origin LIMIT :limit
-
--- name: origins_from
--- Return names of books with pages or a ticket, after a name.
-SELECT b.origin FROM {s}book b
-WHERE b.ring = :ring AND b.origin > :after AND b.origin >= :first AND b.origin < :below
-  AND (b.pages > 0 OR b.ticket IS NOT NULL)
-ORDER BY b.origin
+-- name: names
+-- Return names of queues in a range, after a name: of those with inbox rows, and of books, which have pages or a ticket
+-- unless all are wanted. The recursion steps from queue to queue along the index.
+WITH RECURSIVE walk(origin, place) AS (
+    SELECT min(m.origin), 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
+    UNION ALL
+    SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin), walk.place + 1
+    FROM walk
+    WHERE walk.origin IS NOT NULL AND walk.origin < :below AND walk.place < :limit
+)
+SELECT x.origin FROM (
+    SELECT b.origin FROM {s}book b
+    WHERE b.ring = :ring AND b.origin > :after AND b.origin >= :first AND b.origin < :below
+      AND (:all OR b.pages > 0 OR b.ticket IS NOT NULL)
+    ORDER BY b.origin LIMIT :limit
+) x
+UNION
+SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :below
+ORDER BY 1
 LIMIT :limit
 
 -- name: known_origins

@@ -235,11 +235,14 @@ LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
 LEFT JOIN LATERAL (SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = w.origin LIMIT 1) b ON true
 
 -- part: with_first_row
--- The first row of each queue `n`.
+-- The first row of each queue `n`, without its bytes, which a reader's role may not read.
 JOIN {s}inbox m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
 
 -- part: with_first_row (postgres)
-CROSS JOIN LATERAL (SELECT * FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin AND l.id = n.first LIMIT 1) m
+CROSS JOIN LATERAL (
+    SELECT l.origin, l.id, l.size, l.items, l.more, l.lengths, l.attributes
+    FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin AND l.id = n.first LIMIT 1
+) m
 
 -- name: first_inbox_rows
 -- Return the first row of each queue that is not ready and has rows, by name, and whether it is the queue's only row.
@@ -267,18 +270,6 @@ FROM news n
 ORDER BY n.origin
 LIMIT :limit
 
--- name: inbox_origins_from
--- Return names of queues with rows, after a name.
--- The recursion steps from queue to queue along the index.
-WITH RECURSIVE walk(origin, place) AS (
-    SELECT min(m.origin), 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
-    UNION ALL
-    SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin), walk.place + 1
-    FROM walk
-    WHERE walk.origin IS NOT NULL AND walk.origin < :below AND walk.place < :limit
-)
-SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :below
-
 -- name: pulse
 -- Return the newest row's id, the time of the latest set-aside message, and when the first delayed row is due.
 -- The plus makes SQLite look at the newest row first instead of reading all rows of the ring by another index.
@@ -299,14 +290,20 @@ SELECT m.id FROM {s}inbox m WHERE m.id = :inbox_row UNION ALL SELECT d.id FROM {
 SELECT m.id FROM {s}inbox m WHERE m.id = ANY(:inbox_row::bigint[])
 UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = ANY(:inbox_row::bigint[])
 
--- name: inbox_blobs
--- Return rows that refer to external payloads.
-SELECT d.id, d.origin, d.attributes FROM {s}inbox d
-WHERE d.ring = :ring AND d.attributes <> x'' AND instr(d.attributes, CAST('"blobs":{' AS BLOB))
+-- name: blob_rows
+-- Return rows that refer to external payloads, and whether they are delayed.
+SELECT r.origin, r.id, r.attributes, r.is_delayed FROM (
+    SELECT m.origin, m.id, m.attributes, false AS is_delayed FROM {s}inbox m WHERE m.ring = :ring
+    UNION ALL SELECT d.origin, d.id, d.attributes, true FROM {s}delayed d WHERE d.ring = :ring
+) r
+WHERE length(r.attributes) > 0 AND instr(r.attributes, CAST('"blobs":{' AS BLOB))
 
--- name: inbox_blobs (postgres)
-SELECT d.id, d.origin, d.attributes FROM {s}inbox d
-WHERE d.ring = :ring AND d.attributes <> '' AND position('"blobs":{'::bytea IN d.attributes) > 0
+-- name: blob_rows (postgres)
+SELECT r.origin, r.id, r.attributes, r.is_delayed FROM (
+    SELECT m.origin, m.id, m.attributes, false AS is_delayed FROM {s}inbox m WHERE m.ring = :ring
+    UNION ALL SELECT d.origin, d.id, d.attributes, true FROM {s}delayed d WHERE d.ring = :ring
+) r
+WHERE length(r.attributes) > 0 AND position('"blobs":{'::bytea IN r.attributes) > 0
 
 -- name: delete_inbox_rows
 -- Delete rows that no page needs. Requires the ring lock.
@@ -461,11 +458,3 @@ SELECT DISTINCT d.origin FROM {s}delayed d
 WHERE d.ring = :ring AND d.origin >= :first AND d.origin < :below
 LIMIT :limit
 
--- name: delayed_blobs
--- Return delayed rows that refer to external payloads.
-SELECT d.id, d.origin, d.attributes FROM {s}delayed d
-WHERE d.ring = :ring AND d.attributes <> x'' AND instr(d.attributes, CAST('"blobs":{' AS BLOB))
-
--- name: delayed_blobs (postgres)
-SELECT d.id, d.origin, d.attributes FROM {s}delayed d
-WHERE d.ring = :ring AND d.attributes <> '' AND position('"blobs":{'::bytea IN d.attributes) > 0

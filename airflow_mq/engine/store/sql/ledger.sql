@@ -19,16 +19,9 @@ SELECT :ring, :at, c.blocks, d.id, :data FROM counted c CROSS JOIN drawn d
 ON CONFLICT (ring, block) DO NOTHING
 
 -- name: ledger
--- Return the entries of a range of blocks, the latest first.
-SELECT l.block, l.at, l.data, l.id FROM {s}ledger l
+-- Return the first bytes of the entries of a range of blocks, the latest first.
+SELECT l.block, l.at, substr(l.data, 1, CAST(:bytes AS int)), l.id FROM {s}ledger l
 WHERE l.ring = :ring AND l.block < :before AND l.block >= :first
-ORDER BY l.block DESC
-LIMIT :limit
-
--- name: ledger_heads
--- Return the beginnings of the latest entries, where each names the process that serviced the ring.
-SELECT l.block, l.at, substr(l.data, 1, 16384), l.id FROM {s}ledger l
-WHERE l.ring = :ring AND l.block < :before
 ORDER BY l.block DESC
 LIMIT :limit
 

@@ -110,10 +110,6 @@ SELECT b.hash, b.size, u.path, b.at,
 FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
 WHERE b.hash > :after ORDER BY b.hash LIMIT :limit
 
--- name: ring_configs
--- Return the settings of all rings, which name the folders that may hold payloads.
-SELECT r.config FROM {s}ring r ORDER BY r.id
-
 -- name: all_blobs
 -- Return every blob, with its stored bytes and the number of its uses.
 SELECT b.hash, b.size, b.upload, u.path,

@@ -34,9 +34,9 @@ SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHER
 FROM {s}ring r
 WHERE r.name = :name
 
--- name: ring_names
--- Return the names of all rings.
-SELECT r.name FROM {s}ring r ORDER BY r.name
+-- name: rings
+-- Return the names and the settings of all rings.
+SELECT r.name, r.config FROM {s}ring r ORDER BY r.name
 
 -- name: hold_config
 -- Return the settings of a ring for a sender that may add a queue to a ring with an origin limit.

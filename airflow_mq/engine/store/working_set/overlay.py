@@ -354,7 +354,7 @@ class Overlay(Source):
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         if self._held is None:
             return super().claims_of(origins)
-        return [ClaimRow(origin, claim.data) for origin in origins for claim in self._held.get(origin, ())]
+        return [ClaimRow(origin, claim.data, claim.block) for origin in origins for claim in self._held.get(origin, ())]
 
 
 def _holds(claim: InFlightRow) -> bool:

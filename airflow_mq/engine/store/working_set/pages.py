@@ -123,7 +123,7 @@ class PageLoader:
 
     def _hide_claimed(self, origins: list[str]) -> None:
         """Let messages that other blocks claimed look processed to a plan."""
-        for origin, data in self.source.claims_of(origins) if origins else ():
+        for origin, data, _ in self.source.claims_of(origins) if origins else ():
             for run in codec.unpack_claim(origin, data).runs:
                 page = self.working_set.pages.get((origin, run.page))
                 if page is not None:

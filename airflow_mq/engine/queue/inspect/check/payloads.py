@@ -24,15 +24,13 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
     """
     uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
     rows = unit.inbox.with_blobs(session.ring_id)
-    live: dict[Place, str] = {}
+    live = _named(row for row in rows if row.is_delayed)
     for origin in {row.origin for row in rows}:
-        own = [row for row in rows if row.origin == origin]
+        own = [row for row in rows if row.origin == origin and not row.is_delayed]
         live.update(_still_there(session, unit, origin, own))
-    delayed = unit.inbox.delayed_with_blobs(session.ring_id)
-    live.update(_named(delayed))
     blobs = unit.payloads.checked()
     yield from _check_references(live, uses, {blob.hash for blob in blobs})
-    ours = {row.id for row in (*rows, *delayed)}
+    ours = {row.id for row in rows}
     yield from _check_uses(unit, uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
         yield from _check_bytes(session, unit, hash_, size, path, stored, missing)
@@ -59,7 +57,7 @@ def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[V
 def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
     """Return the messages of inbox rows that refer to payloads, with the hashes."""
     found: dict[Place, str] = {}
-    for _, id_, attributes in rows:
+    for _, id_, attributes, _ in rows:
         with codec.reading("attributes of inbox rows"):
             for place, reference in codec.read_json(bytes(attributes)).get("blobs", {}).items():
                 found[id_, int(place)] = reference.partition(":")[0]
