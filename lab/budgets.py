@@ -21,7 +21,7 @@ from lab.structure import PACKAGE, STATEMENT_HEADER, Module, Sources
 ROOT = Path(__file__).resolve().parents[1]
 #: The folders of the engine; elsewhere this number is about the whole package.
 ENGINE = ("rules", "store", "queue")
-WRITES_INBOX = re.compile(r"\b(?:INSERT INTO|COPY) \{s\}inbox\b")
+WRITES_INBOX = re.compile(r"\bINSERT INTO \{s\}inbox\b")
 READS_INBOX = re.compile(r"\b(?:FROM|JOIN) \{s\}inbox\b")
 
 

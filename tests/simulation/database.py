@@ -204,9 +204,9 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
 
 # PostgreSQL.
 
-REAL_EXECUTE, REAL_COPY, REAL_WAIT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.Connection.wait
+REAL_EXECUTE, REAL_WAIT = psycopg.Cursor.execute, psycopg.Connection.wait
 #: Statements that are sent together with those that were requested before: a text, and what belongs to it.
-REAL_PIPELINED = {name: getattr(PipelinedConnection, name) for name in ("rows", "run", "copy_in")}
+REAL_PIPELINED = {name: getattr(PipelinedConnection, name) for name in ("rows", "run", "insert")}
 REAL_LATER, REAL_FLUSH = PipelinedConnection.later, PipelinedConnection.flush
 REAL_ROLLBACK = PipelinedConnection.rollback
 

@@ -99,6 +99,12 @@ def test_inserted_values_arrive(connection: PipelinedConnection) -> None:
     for _ in range(3):
         connection.insert(b"INSERT INTO kinds VALUES (%(a)s, %(b)s, %(c)s, %(d)s, %(e)s)", types, row)
     assert connection.rows(b"SELECT * FROM kinds") == [row] * 3
+    connection.run(b"DELETE FROM kinds")
+    others = [row, (1, -1, False, "", b"")]
+    arrays = {name: f"{kind}[]" for name, kind in types.items()}
+    text = b"INSERT INTO kinds SELECT * FROM unnest(%(a)b::int2[], %(b)b::int4[], %(c)b::bool[], %(d)b::text[], %(e)b::bytea[])"
+    connection.insert(text, arrays, list(zip(*others)))
+    assert connection.rows(b"SELECT * FROM kinds") == others
     assert prepared(connection) > 0
 
 
@@ -138,7 +144,7 @@ def test_statements_that_were_dropped_are_not_sent(connection: PipelinedConnecti
 def test_any_use_of_the_connection_sends_what_was_requested_before(connection: PipelinedConnection) -> None:
     for use in (
         lambda: connection.execute("SELECT 1"),
-        lambda: connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", {"n": "int4"}, [(2,)]),
+        lambda: connection.run(b"INSERT INTO seen SELECT 2"),
         lambda: connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [2]),
         lambda: connection.run(b"INSERT INTO seen SELECT 3"),
     ):
@@ -183,18 +189,6 @@ def test_the_same_statement_twice_in_a_pipeline(connection: PipelinedConnection)
         first, second = connection.later(ONE, {"n": 1}), connection.later(ONE, {"n": 2})
         third = connection.rows(ONE, {"n": 3})
         assert (first.rows(), second.rows(), third) == ([(1,)], [(2,)], [(3,)])
-
-
-def test_an_error_among_the_rows_of_a_copy_is_raised_and_the_server_does_not_see_it(
-    connection: PipelinedConnection,
-) -> None:
-    def rows() -> Iterator[tuple[int]]:
-        yield (1,)
-        raise LookupError("a secret")
-
-    with pytest.raises(LookupError, match="a secret"):
-        connection.copy_in(b"COPY seen FROM STDIN (FORMAT BINARY)", {"n": "int4"}, rows())
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_a_connection_that_ends_with_one_statement_raises_its_reason(connection: PipelinedConnection) -> None:

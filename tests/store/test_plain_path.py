@@ -23,7 +23,7 @@ from airflow_mq.engine.store import parse, upgrade
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
 HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now due"}
 SEND = {"postgresql": "insert_inbox_row", "sqlite": "begin fresh_ids insert_inbox_row commit committed"}
-SEND_ROWS = {"postgresql": "copy_inbox_rows", "sqlite": SEND["sqlite"]}
+SEND_ROWS = {"postgresql": "insert_inbox_rows", "sqlite": SEND["sqlite"]}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
 #: PostgreSQL gets reads that are likely to follow together with the first one, and counts a round in one statement.
 WALK = "ready_books news_by_id guaranteed"

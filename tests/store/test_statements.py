@@ -22,10 +22,10 @@ from tests.postgres_server import Server, Servers
 PACKAGE = Path(airflow_mq.__file__).parent
 SQL = sorted((PACKAGE / "engine" / "store" / "sql").glob("*.sql"))
 NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
-#: Statements that one database needs: the other has no COPY, no snapshots, no arrays, or no INSERT from DELETE …
+#: Statements that one database needs: the other has no snapshots, no arrays, or no INSERT from DELETE …
 #: RETURNING.
 ONLY_POSTGRES = {
-    "copy_inbox_rows",
+    "insert_inbox_rows",
     "database",
     "dead_rows",
     "insert_round",
@@ -72,8 +72,8 @@ MAY_SCAN = {
 }
 #: A statement that databases cannot plan.
 NOT_PLANNED = {
-    "copy_inbox_rows": "a COPY has no plan",
     "insert_inbox_row": "writes values, and reads no table",
+    "insert_inbox_rows": "writes values, and reads no table",
 }
 
 ORIGINS = [f"o{number:05}" for number in range(1, 2000, 100)]

@@ -10,7 +10,7 @@ import inspect
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from psycopg.rows import tuple_row
 
 from ..rules.errors import ConnectionUnfit
 from . import postgres, sqlite
-from .pipelined import copy_rows
 from .postgres import PostgresStore, PostgresUnit
 from .sqlite import SqliteStore, SqliteUnit
 from .store import AnyStore
@@ -99,11 +98,8 @@ class _PlainConnection:
         """Run a statement at once."""
         return _Answered(self.cursor().execute(query, values, binary=True))
 
-    def insert(self, query: bytes, types: Mapping[str, str], row: Sequence[Any]) -> None:
-        self.later(query, dict(zip(types, row)))
-
-    def copy_in(self, query: bytes, types: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
-        copy_rows(self.cursor(), query, types, rows)
+    def insert(self, query: bytes, types: Mapping[str, str], values: Sequence[Any]) -> None:
+        self.later(query, dict(zip(types, values)))
 
 
 @contextmanager

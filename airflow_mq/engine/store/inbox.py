@@ -5,8 +5,8 @@ An inbox row holds stored messages that wait to be cut into pages, or are delaye
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +27,8 @@ MANY_ROWS = 8
 _DELAYED = "id", "due", "origin", "size", "items", "more", "lengths", "attributes", "heap", "sent_at"
 #: Rows and bytes that one lock of a ring moves from the delayed messages into their queues.
 MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
+#: Rows and bytes that one statement writes.
+PARCEL_ROWS, PARCEL_BYTES = 1_024, 8 << 20
 #: The beginning of the year 2000 in microseconds since 1970.
 _YEAR_2000 = 946_684_800_000_000
 
@@ -221,10 +223,9 @@ class Inbox(Repository):
 
     def delay(self, ring: int, rows: Iterable[InboxRow], due: int) -> None:
         """Write rows that join their queues at a time."""
-        source = iter(rows)
-        while batch := list(islice(source, 16)):
-            ids = self.unit.fresh_ids(len(batch))
-            requests = [(id_, due, origin, *own, None) for id_, (origin, _, *own) in zip(ids, batch)]
+        for parcel in parcels(rows):
+            ids = self.unit.fresh_ids(len(parcel))
+            requests = [(id_, due, origin, *own, None) for id_, (origin, _, *own) in zip(ids, parcel)]
             self._write("insert_delayed", _DELAYED, requests, ring=ring)
 
     def put_off(self, ring: int, rows: Sequence[PostedRow]) -> None:
@@ -283,6 +284,19 @@ class Inbox(Repository):
         """Return names of queues with delayed rows in a range."""
         rows = self.unit.rows("delayed_origins_from", ring=ring, first=first, below=below, limit=limit)
         return [origin for (origin,) in rows]
+
+
+def parcels(rows: Iterable[InboxRow]) -> Iterator[list[InboxRow]]:
+    """Divide rows into lists that one statement writes each."""
+    parcel, size = list[InboxRow](), 0
+    for row in rows:
+        if len(parcel) == PARCEL_ROWS or (parcel and size + row.size > PARCEL_BYTES):
+            yield parcel
+            parcel, size = [], 0
+        parcel.append(row)
+        size += row.size
+    if parcel:
+        yield parcel
 
 
 def _numbers(ids: str | list[int]) -> list[int]:

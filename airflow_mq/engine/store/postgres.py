@@ -54,11 +54,12 @@ ISOLATION = "read committed"
 BACKEND = "SELECT pg_backend_pid()"
 #: Executions of a statement before it is prepared, and the most statements that stay prepared.
 PREPARE_AFTER, MOST_PREPARED = 2, 200
-#: Columns of an inbox row as they are sent, and their types.
-SENT = {
+#: Columns of an inbox row as they are sent, and their types: of one row, and of many.
+ONE_ROW = {
     "ring": "int2", "size": "int4", "items": "int4", "more": "bool", "refers": "bool", "origin": "text",
     "lengths": "bytea", "attributes": "bytea", "heap": "bytea",
 }  # fmt: skip
+MANY_ROWS = {name: kind if name == "ring" else f"{kind}[]" for name, kind in ONE_ROW.items()}
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
 #: its result takes time only.
@@ -146,7 +147,7 @@ class PostgresUnit(Unit):
 
 
 def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
-    """Return the columns of `SENT`."""
+    """Return the columns of `ONE_ROW`."""
     origin, _, size, items, more, lengths, attributes, heap = row
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
 
@@ -287,14 +288,17 @@ class PostgresStore(Store[Connection]):
         return {}
 
     def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
-        """Write inbox rows: one by INSERT, more by COPY, which takes less of the server and of this process."""
+        """Write inbox rows: one by values, several by arrays, with which one row takes 1.3 times as long."""
         assert isinstance(unit, PostgresUnit)
         if due is not None:
             unit.inbox.delay(ring, rows, due)
-        elif isinstance(rows, list) and len(rows) == 1:
-            unit.connection.insert(self.text("insert_inbox_row"), SENT, _sent(ring, rows[0]))
-        elif rows:
-            unit.connection.copy_in(self.text("copy_inbox_rows"), SENT, (_sent(ring, row) for row in rows))
+            return
+        for parcel in inbox.parcels(rows):
+            if len(parcel) == 1:
+                unit.connection.insert(self.text("insert_inbox_row"), ONE_ROW, _sent(ring, parcel[0]))
+            else:
+                _, *columns = zip(*(_sent(ring, row) for row in parcel))
+                unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, (ring, *map(list, columns)))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
@@ -316,7 +320,6 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
     opened = _opened(PipelinedConnection, address, autocommit=True)
-    opened.statement_timeout = address.statement_timeout
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():

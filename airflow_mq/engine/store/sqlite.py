@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +34,13 @@ from .files import (
     unusable_store,
 )
 from .forks import GATE
+from .inbox import parcels
 from .primitives import Columns, plain, translating
 from .rows import InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Store
 from .unit import Unit
 from .version import require_version
-
-#: Inbox rows in memory at the same time while a long call is written.
-ROWS_AT_ONCE = 64
 
 #: SQLite has no queue of waiting writers: each retries after at most a tenth of a second. A process that has held the
 #: file for `KEPT` seconds in all pauses for `REST` seconds.
@@ -289,10 +286,9 @@ class SqliteStore(Store[FileConnection]):
         if due is not None:
             unit.inbox.delay(ring, rows, due)
             return
-        source = iter(rows)
-        while batch := list(islice(source, ROWS_AT_ONCE)):
-            columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*batch))))
-            columns["id"] = unit.fresh_ids(len(batch))
+        for parcel in parcels(rows):
+            columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*parcel))))
+            columns["id"] = unit.fresh_ids(len(parcel))
             unit.run("insert_inbox_row", columns, ring=ring)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:

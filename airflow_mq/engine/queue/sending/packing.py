@@ -26,12 +26,11 @@ from ...rules.message import (
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.weight import Weight
 from ...store import codec
+from ...store.inbox import PARCEL_BYTES, PARCEL_ROWS
 from ...store.rows import InboxRow, blob_attributes
 
 #: Bytes of a call that are held in memory, while the rest waits in a file; messages that are packed together.
-HELD, STRETCH = 8 << 20, 4096
-#: Rows that one statement writes.
-FEW = 128
+HELD, STRETCH = PARCEL_BYTES, 4096
 
 Pairs = Iterable[tuple[str, bytes | Message]]
 
@@ -237,7 +236,7 @@ class PackedCall:
         """Whether one statement sends all rows: few, due at once, without keys, external payloads and limits."""
         if self.keys or self.blobs or self._filed or self.due is not None or self.is_bound or self.first_high:
             return False
-        return len(self._held) <= FEW
+        return len(self._held) <= PARCEL_ROWS
 
     def origins(self, refused: Collection[int]) -> set[str]:
         """Return the books of the rows, without refused rows."""

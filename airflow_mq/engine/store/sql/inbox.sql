@@ -15,13 +15,16 @@ INSERT INTO {s}inbox (id, size, items, ring, more, origin, lengths, attributes, 
 VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
 -- name: insert_inbox_row (postgres)
--- Write one row. Its columns come in this order.
+-- Write one row.
 INSERT INTO {s}inbox (ring, size, items, more, refers, origin, lengths, attributes, heap)
 VALUES (:ring, :size, :items, :more, :refers, :origin, :lengths, :attributes, :heap)
 
--- name: copy_inbox_rows (postgres)
--- Write several rows, whose columns come in this order.
-COPY {s}inbox (ring, size, items, more, refers, origin, lengths, attributes, heap) FROM STDIN (FORMAT BINARY)
+-- name: insert_inbox_rows (postgres)
+-- Write several rows. They get their ids in the order of the arrays.
+INSERT INTO {s}inbox {
+    rows ring, size int[], items int[], more bool[], refers bool[], origin text[], lengths bytea[], attributes bytea[],
+    heap bytea[]
+}
 
 -- name: insert_posted
 -- Write single messages that processors sent or that return to their queue, under ids drawn before. Those that return keep
