@@ -39,7 +39,7 @@ BUDGETS = {
     "lines of the engine": Budget(26_730, 19_500),
     "lines of the command line": Budget(5_670),
     "lines of the package": Budget(48_620, 38_000),
-    "lines of SQL without migrations": Budget(1_970, 1_700),
+    "lines of SQL without migrations": Budget(1_980, 1_700),
     "named statements": Budget(181, 140),
     "statements that read the inbox": Budget(22, 8),
     "statements that write the inbox": Budget(5, 4),
