@@ -141,17 +141,11 @@ def weights(session: Session, args: Namespace) -> bool:
     with session.queue() as queue:
         found, together = read_fits(queue, args.processor, args.origin)
         weigher = queue.config.weigher
-    if session.out.as_json:
-        fits = [fit_fields(one) for one in found]
-        session.out.value({"weigher": weigher.to_json(), "fits": fits, "together": fit_fields(together)})
-        warn_of_drift(session, together)
-        return not is_off(together)
-    session.out.fields({"the ring's weigher": formula(weigher)})
-    if together is None:
-        session.out.remark(NOTHING)
-        return True
-    everything = [*found, together] if len(found) > 1 else found
-    session.out.items(everything, FITS, "")
+    fits = {"fits": [fit_fields(one) for one in found], "together": fit_fields(together)}
+    session.out.fields({"the ring's weigher": formula(weigher)}, {"weigher": weigher.to_json(), **fits})
+    if not session.out.as_json:
+        everything = [*found, together] if together is not None and len(found) > 1 else found
+        session.out.items(everything, FITS, NOTHING)
     warn_of_drift(session, together)
     return not is_off(together)
 

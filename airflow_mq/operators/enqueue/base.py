@@ -109,9 +109,19 @@ class EnqueueOperator(Observed, QueueOperator):
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Environment, seen_oids: set[int]
     ) -> None:
         """Render all fields but an origin that is a function of the message: Airflow would call it, without one."""
-        if parent is self and callable(self.origin):
-            template_fields = [name for name in template_fields if name != "origin"]
+        if parent is self:
+            if callable(self.origin):
+                template_fields = [name for name in template_fields if name != "origin"]
+            self.before_rendering(jinja_env, seen_oids)
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        if parent is self:
+            self.after_rendering()
+
+    def before_rendering(self, jinja_env: Environment, seen_oids: set[int]) -> None:
+        """Prepare the fields; those of XComs and of mapped values are rendered already, and seen."""
+
+    def after_rendering(self) -> None:
+        """Finish the fields that were rendered."""
 
     def execute(self, context: Context) -> dict[str, int]:
         if self.key_scope not in SCOPES:

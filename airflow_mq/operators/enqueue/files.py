@@ -115,7 +115,9 @@ def _version(found: Found, scheme: str) -> str:
     """Return the version of a file as its key has it; an address has the one that a file system reports."""
     if not scheme or found.identity is None:
         return found.stamp
-    return version_tag({"mtime": found.identity[1] / 1e9, "size": found.size})
+    seconds, nanoseconds = divmod(found.identity[1], 10**9)
+    # As Python computes the time of a file: a quotient has another last digit now and then.
+    return version_tag({"mtime": seconds + 1e-9 * nanoseconds, "size": found.size})
 
 
 def _objects(pattern: str) -> Iterator[tuple[str, File]]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced, as_bytes
 from airflow_mq.words import many
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-    from jinja2 import Environment
 
 #: Fields that a message may have as a mapping.
 FIELDS = ("origin", "payload", "key", "weight", "headers", "priority")
@@ -36,13 +32,9 @@ class EnqueueMessagesOperator(EnqueueOperator):
         super().__init__(**kwargs)
         self.messages = messages
 
-    def _do_render_template_fields(
-        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Environment, seen_oids: set[int]
-    ) -> None:
-        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
-        if parent is self:
-            # Airflow stores what it rendered.
-            self.messages = Unshown(self.messages)
+    def after_rendering(self) -> None:
+        # Airflow stores what it rendered.
+        self.messages = Unshown(self.messages)
 
     def source(self) -> Iterator[Sourced]:
         given = self.messages.messages if isinstance(self.messages, Unshown) else self.messages

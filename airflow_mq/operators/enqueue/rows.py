@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from airflow_mq.adapters import key_for
 from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
     from jinja2 import Environment
 
 #: Rows that are fetched together.
@@ -64,14 +63,11 @@ class EnqueueSqlOperator(EnqueueOperator):
         self.payload_column = payload_column
         self.key_column = key_column
 
-    def _do_render_template_fields(
-        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Environment, seen_oids: set[int]
-    ) -> None:
+    def before_rendering(self, jinja_env: Environment, seen_oids: set[int]) -> None:
         # Airflow's `template_ext` would take each field that ends like a file for one, also an origin.
-        if parent is self and isinstance(self.sql, str) and self.sql.endswith(".sql") and id(self.sql) not in seen_oids:
+        if isinstance(self.sql, str) and self.sql.endswith(".sql") and id(self.sql) not in seen_oids:
             assert jinja_env.loader is not None
             self.sql = jinja_env.loader.get_source(jinja_env, self.sql)[0]
-        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
 
     def source(self) -> Iterator[Sourced]:
         connection = BaseHook.get_connection(self.sql_conn_id)
