@@ -6,15 +6,17 @@ read, and no other one.
 
 from __future__ import annotations
 
-import io
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 #: Answers of S3 if the object has another version.
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
@@ -22,31 +24,6 @@ _GONE = ("NoSuchKey", "NoSuchVersion", "404")
 
 
 Facts = Mapping[str, Any]
-
-
-class FileSystem(Protocol):
-    """The part of a file system of `fsspec` that landings use."""
-
-    @property
-    def protocol(self) -> str | tuple[str, ...]: ...
-
-    def _strip_protocol(self, path: str) -> str: ...
-
-    def invalidate_cache(self, path: str | None = None) -> None: ...
-
-    def ls(self, path: str, detail: bool = True) -> list[Facts]: ...
-
-    def info(self, path: str) -> Facts: ...
-
-    def exists(self, path: str) -> bool: ...
-
-    def open(self, path: str, mode: str = "rb") -> io.RawIOBase: ...
-
-    def makedirs(self, path: str, exist_ok: bool = False) -> None: ...
-
-    def pipe_file(self, path: str, value: bytes) -> None: ...
-
-    def rm_file(self, path: str) -> None: ...
 
 
 class Versions(ABC):
@@ -72,12 +49,12 @@ def version_tag(about: Facts) -> str:
     return str(about.get("size"))
 
 
-def protocols_of(files: FileSystem) -> tuple[str, ...]:
+def protocols_of(files: AbstractFileSystem) -> tuple[str, ...]:
     """Return the protocols of a file system."""
     return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
 
 
-def versions_of(files: FileSystem, prefix: str) -> Versions:
+def versions_of(files: AbstractFileSystem, prefix: str) -> Versions:
     """Return the operations of a file system's store on one version, or raise `InvalidInput`."""
     protocols = protocols_of(files)
     if "s3" in protocols:
@@ -91,8 +68,8 @@ def versions_of(files: FileSystem, prefix: str) -> Versions:
 class S3Versions(Versions):
     """Objects of S3, copied and deleted on condition of their ETag."""
 
-    def __init__(self, files: FileSystem, prefix: str) -> None:
-        self.fs: Any = files
+    def __init__(self, files: AbstractFileSystem, prefix: str) -> None:
+        self.fs = files
         if not self._honours_conditions(f"{prefix}/.received/.probe-{uuid.uuid4().hex}"):
             raise InvalidInput(
                 f"the store of {prefix!r} ignores If-Match when it deletes an object, so a version that is written "

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,25 +48,22 @@ SETTINGS = {
 }
 
 
+@dataclass
 class AirflowHome:
     """Folder of an Airflow with the files, settings and environment of its components; see `LiveAirflow`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        dags_folder: Path,
-        port: int,
-        metadata: str,
-        *,
-        connections: Mapping[str, object],
-        settings: Mapping[str, str],
-        environment: Mapping[str, str],
-    ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.dags_folder, self.port, self.metadata = folder, dags_folder, port, metadata
-        kept = self._secrets()
-        self.password, self._fernet, self._jwt = kept["password"], kept["fernet"], kept["jwt"]
-        self._settings, self._connections, self._environment = dict(settings), dict(connections), dict(environment)
+    folder: Path
+    dags_folder: Path
+    port: int
+    metadata: str
+    connections: Mapping[str, object]
+    #: Over `SETTINGS`, and over those of this home.
+    own_settings: Mapping[str, str]
+    own_environment: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.secrets = self._secrets()
 
     @property
     def url(self) -> str:
@@ -78,17 +76,17 @@ class AirflowHome:
             **SETTINGS,
             "core.dags_folder": str(self.dags_folder),
             "core.plugins_folder": str(self.folder / "plugins"),
-            "core.fernet_key": self._fernet,
+            "core.fernet_key": self.secrets["fernet"],
             "core.execution_api_server_url": f"{self.url}/execution/",
             "core.simple_auth_manager_passwords_file": str(self.folder / "passwords.json"),
             "api.base_url": self.url,
             "api.port": str(self.port),
-            "api.secret_key": self._jwt,
-            "api_auth.jwt_secret": self._jwt,
+            "api.secret_key": self.secrets["jwt"],
+            "api_auth.jwt_secret": self.secrets["jwt"],
             "logging.base_log_folder": str(self.folder / "logs"),
             **self._database(),
         }
-        return {**settings, **self._settings}
+        return {**settings, **self.own_settings}
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every component and command of this Airflow."""
@@ -96,7 +94,7 @@ class AirflowHome:
         variables = {f"AIRFLOW__{name.replace('.', '__').upper()}": value for name, value in self.settings().items()}
         connections = {
             f"AIRFLOW_CONN_{name.upper()}": fields if isinstance(fields, str) else json.dumps(fields)
-            for name, fields in self._connections.items()
+            for name, fields in self.connections.items()
         }
         return {
             **kept,
@@ -110,7 +108,7 @@ class AirflowHome:
             "no_proxy": ",".join(filter(None, (kept.get("no_proxy"), "127.0.0.1,localhost"))),
             **variables,
             **connections,
-            **self._environment,
+            **self.own_environment,
         }
 
     def _database(self) -> dict[str, str]:
@@ -126,7 +124,7 @@ class AirflowHome:
         (self.folder / "plugins").mkdir(exist_ok=True)
         passwords = self.folder / "passwords.json"
         passwords.touch(mode=0o600)
-        passwords.write_text(json.dumps({USER: self.password}) + "\n")
+        passwords.write_text(json.dumps({USER: self.secrets["password"]}) + "\n")
 
     def copy_cached_tables(self) -> bool:
         """Copy the cached empty tables into a home without tables; return whether that was possible."""

@@ -66,16 +66,11 @@ class LiveAirflow:
     ) -> None:
         self.home, self.dags_folder = Path(home).resolve(), Path(dags_folder).resolve()
         self.metadata, self.port = metadata, port or free_port()
+        chosen = {"core.parallelism": str(parallelism), **(settings or {})}
         self._home = AirflowHome(
-            self.home,
-            self.dags_folder,
-            self.port,
-            metadata,
-            connections=connections or {},
-            settings={"core.parallelism": str(parallelism), **(settings or {})},
-            environment=environment or {},
+            self.home, self.dags_folder, self.port, metadata, connections or {}, chosen, environment or {}
         )
-        self.password = self._home.password
+        self.password = self._home.secrets["password"]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sessions: set[int] = set()
         self._watchman: subprocess.Popen[bytes] | None = None

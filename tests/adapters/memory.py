@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_mq.adapters.versions import FileSystem, Versions, version_tag
+from fsspec import AbstractFileSystem
+
+from airflow_mq.adapters.versions import Versions, version_tag
 
 
 class MemoryVersions(Versions):
     """Objects of the in-memory file system of `fsspec`, copied and deleted by version."""
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(self, files: AbstractFileSystem) -> None:
         self.fs: Any = files
 
     def copy(self, path: str, version: str, to: str) -> bool:

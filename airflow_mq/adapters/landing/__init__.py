@@ -24,14 +24,18 @@ outside of the folder is read or written: links are not followed, and no name le
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from ..versions import FileSystem, Versions, protocols_of, versions_of
+from ..versions import Versions, protocols_of, versions_of
 from .folder import LocalPlace
 from .place import Found, Place
 from .prefix import ObjectPlace
 from .source import KEEP, MOVE, Landing, LandingOptions, NotMoved, origin_pattern
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 __all__ = [
     "Found",
@@ -63,7 +67,7 @@ class LandingPrefix(Landing):
 
     def __init__(
         self,
-        files: FileSystem,
+        files: AbstractFileSystem,
         prefix: str,
         pattern: str | None = None,
         *,

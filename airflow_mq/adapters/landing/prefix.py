@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ...engine.rules.errors import InvalidInput
 from .. import Changed
-from ..versions import FileSystem, Versions, protocols_of, version_tag
+from ..versions import Versions, protocols_of, version_tag
 from .names import LONGEST_KEY, bytes_of, is_left_alone, shortened
 from .place import Found, Place, Unreachable
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 
 class ObjectPlace(Place):
     """A prefix of an object store, through a file system of `fsspec`. A listed object is complete."""
 
     def __init__(
-        self, files: FileSystem, prefix: str, name: str | None = None, versions: Versions | None = None
+        self, files: AbstractFileSystem, prefix: str, name: str | None = None, versions: Versions | None = None
     ) -> None:
         self.fs, self.prefix = files, str(files._strip_protocol(prefix)).rstrip("/")
         #: Operations on one version of an object; None if objects are never moved or deleted.
