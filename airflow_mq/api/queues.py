@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 from threading import Lock
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 
-from airflow_mq.engine.queue import MessageQueue, Paused, QueueDepth, QueueState, Server
+from airflow_mq.engine.queue import MessageQueue, Paused, QueueDepth, QueueState
 from airflow_mq.engine.queue.inspect.fairness import RecentShare
 from airflow_mq.engine.queue.inspect.queues import RECENT
-from airflow_mq.engine.queue.inspect.servicing import IsPaused, Servicing
+from airflow_mq.engine.queue.inspect.servicing import Servicing
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.words import capitalised, when
@@ -35,17 +35,9 @@ BLOCKS = 20
 
 #: Shares by origin and priority.
 Shares = Mapping[tuple[str, str], RecentShare]
-#: Shares of the latest blocks, and the DAGs and programs that planned them, as of a block of the ledger.
-_shares: dict[tuple[str, str], tuple[int | None, Shares, Sequence[Server]]] = {}
+#: Shares of the latest blocks, as of a version of the ring.
+_shares: dict[tuple[str, str], tuple[int, Shares]] = {}
 _lock = Lock()
-
-
-class Service(NamedTuple):
-    """The DAGs and programs that service a ring, the latest plans, and which DAGs are paused."""
-
-    servers: Sequence[Server]
-    servicing: Servicing
-    is_paused: IsPaused
 
 
 class Queue(Schema):
@@ -131,20 +123,19 @@ def queues(
     cursor = "origin" if by_name else f"{sort}?" if search else sort
     place = _place(after, cursor)
     with opened(conn_id, ring) as queue:
-        shares, servers = _received(conn_id, queue)
-        service = Service(servers, queue.inspect.servicing(), paused_by(user))
+        shares, servicing = _received(conn_id, queue), queue.inspect.servicing(paused_by(user))
         if by_name:
             states = queue.inspect.queues(prefix, place, limit + 1)
             origins = list(dict.fromkeys(state.origin for state in states))
             following = f"{cursor}:{origins[limit - 1]}" if len(origins) > limit else None
-            rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], shares, service)
+            rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], shares, servicing)
             return Queues(rows=rows, next=following, total=None, counted=True)
         count = counted(conn_id, queue, WAIT)
         depths = dict(count.depths)
         names = _chosen(depths, shares, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, service, depths)
+        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, servicing, depths)
     following = f"{cursor}:{start + limit}" if start + limit < len(names) else None
     return Queues(rows=rows, next=following, total=len(names), counted=count.done)
 
@@ -174,25 +165,25 @@ def _chosen(depths: Mapping[str, QueueDepth], shares: Shares, prefix: str, searc
     return sorted(names, key=ranks[sort])
 
 
-def _received(conn_id: str, queue: MessageQueue) -> tuple[Shares, Sequence[Server]]:
-    """Return shares and servers of the latest blocks; cached until the next block is planned."""
-    latest = queue.inspect.latest_ledger_block()
+def _received(conn_id: str, queue: MessageQueue) -> Shares:
+    """Return shares of the latest blocks; cached until the ring changes."""
+    version, _ = queue.inspect.ring_version()
     with _lock:
         known = _shares.get((conn_id, queue.ring))
-    if known is None or known[0] != latest:
-        known = (*queue.inspect.shares(BLOCKS), queue.inspect.servers())
+    if known is None or known[0] != version:
+        known = version, queue.inspect.shares(BLOCKS)
         with _lock:
             if len(_shares) > 64:
                 _shares.clear()
             _shares[conn_id, queue.ring] = known
-    return known[1:]
+    return known[1]
 
 
 def _rows(
     queue: MessageQueue,
     states: Sequence[QueueState],
     shares: Shares,
-    service: Service,
+    servicing: Servicing,
     depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[Queue]:
     """Return rows of the table; with `depths`, these replace figures that are lower bounds."""
@@ -200,7 +191,7 @@ def _rows(
     rows = []
     for state in states:
         share = shares.get((state.origin, state.priority), RecentShare())
-        row = _row(state, paused.get(state.origin), share, service)
+        row = _row(state, paused.get(state.origin), share, servicing)
         depth = (depths or {}).get(book_name(state.origin, state.priority))
         if depth is not None and state.more and depth.messages > state.messages:
             row.messages, row.bytes, row.more = depth.messages, depth.size, False
@@ -208,7 +199,7 @@ def _rows(
     return rows
 
 
-def _row(state: QueueState, pause: Paused | None, share: RecentShare, service: Service) -> Queue:
+def _row(state: QueueState, pause: Paused | None, share: RecentShare, servicing: Servicing) -> Queue:
     minutes = RECENT / 60
     # If no old message is left, the messages that blocks took recently also arrived recently.
     old = state.messages > state.recent + state.set_aside
@@ -220,11 +211,11 @@ def _row(state: QueueState, pause: Paused | None, share: RecentShare, service: S
         received=share.received,
         in_rate=(state.recent + (0 if old else share.messages)) / minutes,
         out_rate=share.messages / minutes,
-        why=_why(state, pause, service),
+        why=_why(state, pause, servicing),
     )
 
 
-def _why(state: QueueState, pause: Paused | None, service: Service) -> str:
+def _why(state: QueueState, pause: Paused | None, servicing: Servicing) -> str:
     """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
     if state.skipped == "paused":
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
@@ -235,9 +226,9 @@ def _why(state: QueueState, pause: Paused | None, service: Service) -> str:
         return "All messages are set aside" if state.set_aside else "All messages are in flight"
     if state.skipped == "in flight":
         return "Its first messages are in flight"
-    if service.servers and not any(server.takes(state.origin) for server in service.servers):
+    if servicing.is_unserved(state.origin):
         return "No DAG that services this ring takes this origin"
-    overdue = service.servicing.overdue(state.origin, state.oldest, service.is_paused)
+    overdue = servicing.overdue(state.origin, state.oldest)
     return "Waiting for its turn" if overdue is None else overdue.brief
 
 
@@ -251,10 +242,9 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         if not states and not pages:
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
         empty = QueueState(origin, priority, share=settings.share)
-        shares, servers = _received(conn_id, opened_queue)
-        service = Service(servers, opened_queue.inspect.servicing(), paused_by(user))
-        (row,) = _rows(opened_queue, states or [empty], shares, service)
-        explained = _explained(opened_queue, origin, priority, service, states)
+        shares, servicing = _received(conn_id, opened_queue), opened_queue.inspect.servicing(paused_by(user))
+        (row,) = _rows(opened_queue, states or [empty], shares, servicing)
+        explained = _explained(opened_queue, origin, priority, servicing, states)
     shown = [QueuePage.of(page, remaining=page.messages, remaining_bytes=page.size) for page in pages]
     return QueueDetail.of(
         row, explain=explained, pages=shown, settings=Settings.of(settings, ordered=bool(settings.ordered))
@@ -262,16 +252,16 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
 
 
 def _explained(
-    queue: MessageQueue, origin: str, priority: str, service: Service, states: Sequence[QueueState]
+    queue: MessageQueue, origin: str, priority: str, servicing: Servicing, states: Sequence[QueueState]
 ) -> Explained:
-    overdue = next(iter(service.servicing.of_queues(states, service.is_paused)), None)
+    overdue = next(iter(servicing.of_queues(states)), None)
     before, changes = (f"{overdue.sentence} ", [overdue.remedy]) if overdue else ("", [])
     if queue.inspect.has_many_newcomers():
         sentence = f"{before}Many queues of this ring are new; the reason is known after the next block."
         return Explained(reason="new", sentence=sentence, block=None, changes=changes)
-    if queue.config.service_weight is None and not any(server.limit for server in queue.inspect.servers()):
+    if queue.config.service_weight is None and not any(server.limit for server in servicing.servers):
         sentence = f"{before}This ring has no service weight: each block sets its own limit, so there is no forecast."
         return Explained(reason="turn", sentence=sentence, block=None, changes=changes)
-    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=service.is_paused)
+    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=servicing.is_paused)
     sentence = capitalised(explanation.sentence, origin, *names_above(origin))
     return Explained.of(explanation, sentence=sentence, changes=list(explanation.remedies))

@@ -141,7 +141,7 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         count = counted(conn_id, queue, WAIT)
         paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(10_000)
         latest = queue.blocks.list(limit=1, entries=True)
-        overdue = queue.inspect.servicing().of_queues(state.queues, paused_by(user))
+        overdue = queue.inspect.servicing(paused_by(user)).of_queues(state.queues)
     depths = dict(count.depths)
     waiting = [depth for depth in depths.values() if depth.waiting]
     arcs = [_arc(arc, depths, is_head=place == 0) for place, arc in enumerate(state.queues)]

@@ -137,8 +137,7 @@ def test_page_summaries_are_complete(busy: MessageQueue) -> None:
 
 
 def test_shares_equal_the_ledger(busy: MessageQueue) -> None:
-    latest, shares = busy.inspect.shares()
-    assert latest == busy.blocks.list()[0].id == busy.inspect.latest_ledger_block()
+    shares = busy.inspect.shares()
     assert sum(entry.messages for entry in shares.values()) == sum(block.messages for block in busy.blocks.list())
 
 

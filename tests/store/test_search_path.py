@@ -234,7 +234,6 @@ def _look_at(queue: MessageQueue) -> None:
         queue.set_aside.count,
         queue.inspect.fits,
         queue.admin.rings,
-        queue.inspect.latest_ledger_block,
         queue.inspect.ring_version,
     ):
         overview()

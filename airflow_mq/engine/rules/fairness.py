@@ -233,7 +233,8 @@ def judge(
 class _Kind:
     """Queues of a group with equal settings: a block promises the same to each of them that wants more.
 
-    So they have one clock, which advances by the weight promised to each.
+    So they have one clock, which advances by the weight promised to each. For one block, a queue that is not like
+    others there is a kind by itself, and so is a group.
     """
 
     group: _Group
@@ -242,6 +243,9 @@ class _Kind:
     share: int
     least: int
     most: int
+    #: Of a kind for one block: its backlog, or the group that it stands for.
+    backlog: _Backlog | None = None
+    below: _Group | None = None
     now: int = 0
     #: Number of wanting queues, and their backlogs by the clock at which each will have been promised its demand.
     size: int = 0
@@ -384,40 +388,26 @@ def _blocks_of(own: Sequence[int], stretch: range) -> Iterator[range]:
 
 
 @dataclass(eq=False, slots=True)
-class _Single:
-    """A member of a group for one block: a queue that is not like others there, or a group."""
-
-    want: int
-    least: int
-    share: int
-    backlog: _Backlog | None = None
-    group: _Group | None = None
-    got: int = 0
-
-    def level(self) -> int:
-        """Return the weight for a share of one at which it has what it wants."""
-        return -((self.got - self.want) // self.share)
-
-
-@dataclass(eq=False, slots=True)
 class _Group:
     """A group of queues and groups. Without paths, one holds all queues."""
 
     promise: Promise
     kinds: list[_Kind] = field(default_factory=list)
     groups: list[_Group] = field(default_factory=list)
-    singles: list[_Single] = field(default_factory=list)
+    #: Kinds for the present block.
+    singles: list[_Kind] = field(default_factory=list)
 
     def demand(self) -> tuple[int, int]:
         """Return what the queues below want of a block, and the sum of their leasts; make groups members."""
-        demands = [(single.want, single.least) for single in self.singles]
+        demands = [(single.most, single.least) for single in self.singles]
         demands += [kind.demand() for kind in self.kinds if kind.size]
         for group in self.groups:
             wants, leasts = group.demand()
             want = min(wants, _fine(group.promise.most))
             least = min(max(_fine(group.promise.least), leasts), want)
             demands.append((wants, leasts))
-            self.singles.append(_Single(want, least, group.promise.share, group=group))
+            share = group.promise.share
+            self.singles.append(_Kind(self, share, share, least, want, below=group, size=1))
         return sum(wants for wants, _ in demands), sum(leasts for _, leasts in demands)
 
 
@@ -559,63 +549,58 @@ class _Division:
                 return
             self._leave(backlog)
             want = min(want, backlog.asked - backlog.promised)
-        kind.group.singles.append(_Single(want, min(kind.least, want), kind.share, backlog))
+        least = min(kind.least, want)
+        kind.group.singles.append(_Kind(kind.group, kind.setting, kind.share, least, want, backlog, size=1))
 
     def _share_out(self, group: _Group, left: int, at: int) -> None:
         """Divide weight among the members of a group and of the groups below."""
         kinds = [kind for kind in group.kinds if kind.size]
-        self._fill(kinds, group.singles, left, at)
+        singles, group.singles = group.singles, []
+        self._fill([*kinds, *singles], left, at)
         for kind in kinds:
             kind.now += kind.got
-        singles, group.singles = group.singles, []
         for single in singles:
-            if single.group is not None:
-                self._share_out(single.group, single.got, at)
+            if single.below is not None:
+                self._share_out(single.below, single.got, at)
             if single.backlog is not None:
                 single.backlog.promised += single.got
                 self.again.append(single.backlog)
 
-    def _fill(self, kinds: Sequence[_Kind], singles: Sequence[_Single], left: int, at: int) -> None:
+    def _fill(self, kinds: Sequence[_Kind], left: int, at: int) -> None:
         """Divide weight: leasts first, then the rest by shares; no member gets more than it wants."""
         small: list[tuple[int, _Backlog]] = []
-        members: list[_Kind | _Single] = [*kinds, *singles]
         for kind in kinds:
             kind.got = min(kind.least, kind.most)
             small += self._reached(kind, kind.got)
-        for single in singles:
-            single.got = single.least
-        leasts = sum(single.got for single in singles) + sum(kind.got * kind.size for kind in kinds)
+        leasts = sum(kind.got * kind.size for kind in kinds)
         leasts += sum(rest * len(backlog.names) for rest, backlog in small)
         if leasts > left:
-            for member in members:
-                member.got = member.got * left // leasts
+            for kind in kinds:
+                kind.got = kind.got * left // leasts
             for rest, backlog in small:
                 backlog.promised += rest * left // leasts
             self.again += [backlog for _, backlog in small]
             return
         self._satisfy(small, at)
         left -= leasts
-        shares = sum(kind.share * kind.size for kind in kinds) + sum(single.share for single in singles)
+        shares = sum(kind.share * kind.size for kind in kinds)
         # The smallest demand per share is satisfied first; the rest goes to the others.
-        stops = [(member.level(), place, member) for place, member in enumerate(members)]
+        stops = [(kind.level(), place, kind) for place, kind in enumerate(kinds)]
         heapify(stops)
         while shares and stops[0][0] * shares <= left:
-            _, place, member = heappop(stops)
-            if isinstance(member, _Single):
-                left, shares = left - (member.want - member.got), shares - member.share
-                member.got = member.want
-            elif member.most < member.rest():
-                left, shares = left - (member.most - member.got) * member.size, shares - member.share * member.size
-                member.got = member.most
+            _, place, kind = heappop(stops)
+            if kind.most < kind.rest():
+                left, shares = left - (kind.most - kind.got) * kind.size, shares - kind.share * kind.size
+                kind.got = kind.most
             else:
-                reached = list(self._reached(member, member.rest()))
-                left -= sum((rest - member.got) * len(backlog.names) for rest, backlog in reached)
-                shares -= sum(member.share * len(backlog.names) for _, backlog in reached)
+                reached = list(self._reached(kind, kind.rest()))
+                left -= sum((rest - kind.got) * len(backlog.names) for rest, backlog in reached)
+                shares -= sum(kind.share * len(backlog.names) for _, backlog in reached)
                 self._satisfy(reached, at)
-                heappush(stops, (member.level(), place, member))
+                heappush(stops, (kind.level(), place, kind))
         level = left // shares if shares else 0
-        for _, _, member in stops:
-            member.got += level * member.share
+        for _, _, kind in stops:
+            kind.got += level * kind.share
 
 
 def together(levels: Mapping[str, Fairness]) -> Fairness:

@@ -281,8 +281,8 @@ class _Question:
         found = self._waits_for(address)
         if found.reason not in WAITS_FOR_A_BLOCK:
             return found
-        servicing = Servicing.read(self.unit, self.session.ring_id, self.now)
-        overdue = servicing.overdue(self.origin, self._sent_at(address), self.is_paused)
+        servicing = Servicing.read(self.unit, self.session.ring_id, self.now, self.is_paused)
+        overdue = servicing.overdue(self.origin, self._sent_at(address))
         if overdue is None:
             return found
         sentence = f"{overdue.sentence} {capitalised(found.sentence, self.origin)}"

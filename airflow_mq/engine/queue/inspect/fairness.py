@@ -41,10 +41,8 @@ class RecentShare:
     messages: int = 0
 
 
-def recent_shares(
-    unit: Unit, working_set: StoredSet, blocks: int
-) -> tuple[int | None, Mapping[tuple[str, str], RecentShare]]:
-    """Return the latest block of the ledger, and the shares of the queues that the latest blocks visited."""
+def recent_shares(unit: Unit, working_set: StoredSet, blocks: int) -> Mapping[tuple[str, str], RecentShare]:
+    """Return the shares of the queues that the latest blocks visited."""
     ledger = ledger_pages(unit, working_set.ring_id, blocks)
     origins = fairness_of(working_set, ledger, most=0).origins if ledger else ()
     since = moment(working_set.now - int(RECENT * 1_000_000))
@@ -55,7 +53,7 @@ def recent_shares(
     for origin in origins:
         share = shares[origin.origin, origin.priority]
         share.promised, share.received = origin.promised, origin.received
-    return (ledger[0].block if ledger else None), dict(shares)
+    return dict(shares)
 
 
 _paused = Event()

@@ -168,7 +168,7 @@ class Inspect:
             return [origin_of(name) for name in shuffled(ready_books(working_set, priority), seed)[:limit]]
 
     def ring_version(self) -> tuple[int, int]:
-        """Return a version that changes with every send and settlement; until then, a count stays valid."""
+        """Return numbers that grow with every block and service, and with every send; until then, counts stay valid."""
         with self._store.loose() as unit:
             return unit.rings.state(self._ring_id).version, unit.rings.latest_id()
 
@@ -339,10 +339,13 @@ class Inspect:
         with self._store.reading() as unit:
             return Explainer(self._session, unit, Conditions()).stuck(most)
 
-    def servicing(self) -> Servicing:
-        """Return the latest plans and services of the ring, which show whether one is overdue."""
+    def servicing(self, is_paused: IsPaused = unknown_pause) -> Servicing:
+        """Return the latest plans and services of the ring, which show whether one is overdue.
+
+        :param is_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
+        """
         with self._session.snapshot(stored=True) as (unit, working_set):
-            return Servicing.read(unit, self._ring_id, working_set.now)
+            return Servicing.read(unit, self._ring_id, working_set.now, is_paused)
 
     def overdue(self, most: int = 100) -> list[Overdue]:
         """Return which plans and services should have come by now for the first ready queues.
@@ -417,12 +420,6 @@ class Inspect:
         with self._store.loose() as unit:
             return ledger_pages(unit, self._ring_id, limit, first, last)
 
-    def latest_ledger_block(self) -> int | None:
-        """Return the block of the latest page of the ledger; until it changes, so do no shares."""
-        with self._store.loose() as unit:
-            rows = unit.ledger.latest(self._ring_id, 1)
-        return rows[0].block if rows else None
-
     def fairness(self, blocks: int = 100, *, most: int | None = None) -> Fairness:
         """Return promised and received shares and waits of each origin in the latest blocks of the ledger.
 
@@ -438,8 +435,8 @@ class Inspect:
         with without_collector(), self._session.snapshot() as (unit, working_set):
             return fairness_of(working_set, ledger_pages(unit, self._ring_id, blocks), most)
 
-    def shares(self, blocks: int = 20) -> tuple[int | None, Mapping[tuple[str, str], RecentShare]]:
-        """Return the latest block of the ledger, and the shares of each queue that the latest blocks visited."""
+    def shares(self, blocks: int = 20) -> Mapping[tuple[str, str], RecentShare]:
+        """Return the shares of each queue that the latest blocks of the ledger visited."""
         check_number(blocks, "a number of blocks")
         with without_collector(), self._session.snapshot() as (unit, working_set):
             return recent_shares(unit, working_set, blocks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -63,10 +63,14 @@ class Servicing:
     #: The service in place that holds the ring, and until when; None without one.
     holder: str | None
     held_until: datetime | None
+    is_paused: IsPaused = field(default=unknown_pause, repr=False, compare=False)
 
     @classmethod
-    def read(cls, unit: Unit, ring: int, now: int) -> Servicing:
-        """Read the servicing of a ring."""
+    def read(cls, unit: Unit, ring: int, now: int, is_paused: IsPaused = unknown_pause) -> Servicing:
+        """Read the servicing of a ring.
+
+        :param is_paused: returns whether the DAG of a server is paused; None if that is unknown
+        """
         live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED, limit=_PLANS) if row.deadline > now]
         state = unit.rings.state(ring)
         return cls(
@@ -77,6 +81,7 @@ class Servicing:
             live=[server for server in live if server is not None],
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
+            is_paused=is_paused,
         )
 
     @property
@@ -84,7 +89,11 @@ class Servicing:
         """Whether a service in place holds the ring now; one that died holds it until its lease is over."""
         return self.held_until is not None and self.held_until > self.now
 
-    def overdue(self, origin: str, sent: datetime | None, is_paused: IsPaused = unknown_pause) -> Overdue | None:
+    def is_unserved(self, origin: str) -> bool:
+        """Return whether the ring is serviced, and no server takes this origin."""
+        return bool(self.servers) and not any(server.takes(origin) for server in self.servers)
+
+    def overdue(self, origin: str, sent: datetime | None) -> Overdue | None:
         """Return the plan or service that a waiting message should have met by now; None if none is overdue.
 
         A message waits from its sending, or from the last plan that may have left it out.
@@ -95,9 +104,9 @@ class Servicing:
         if not takers:
             # The servers of other origins are named by the reason `unserved`.
             return None if self.servers or self.is_held else self._never(sent)
-        latest, awake = takers[0], [server for server in takers if not _is_paused(server, is_paused)]
+        latest, awake = takers[0], [server for server in takers if not self._is_paused(server)]
         if latest not in awake and not any(self._age(server) < self._patience(server) for server in awake):
-            return self._since(origin, latest, is_paused)
+            return self._since(origin, latest)
         if self.is_held or any(server.takes(origin) for server in self.live):
             return None
         age = self._age(latest)
@@ -105,12 +114,12 @@ class Servicing:
         longest = _PATIENCE * max(self._intervals(latest), default=0.0)
         if waited < self._patience(latest) and age < max(DAY, longest):
             return None
-        return self._since(origin, latest, is_paused)
+        return self._since(origin, latest)
 
-    def of_queues(self, states: Iterable[QueueState], is_paused: IsPaused = unknown_pause) -> list[Overdue]:
+    def of_queues(self, states: Iterable[QueueState]) -> list[Overdue]:
         """Return what is overdue for the ready ones of these queues, each once."""
         ready = (state for state in states if state.ready and not state.skipped)
-        found = (self.overdue(state.origin, state.oldest, is_paused) for state in ready)
+        found = (self.overdue(state.origin, state.oldest) for state in ready)
         by_sentence: dict[str, Overdue] = {}
         for overdue in found:
             if overdue is not None and (overdue.sentence not in by_sentence or not overdue.is_new):
@@ -136,7 +145,10 @@ class Servicing:
         intervals = self._intervals(server)
         return max(_PATIENCE * median(intervals), _LEAST_PATIENCE) if intervals else _UNKNOWN_INTERVAL
 
-    def _since(self, origin: str, latest: Server, is_paused: IsPaused) -> Overdue:
+    def _is_paused(self, server: Server) -> bool:
+        return server.dag_id is not None and self.is_paused(server) is True
+
+    def _since(self, origin: str, latest: Server) -> Overdue:
         """Return that no plan or service came since the latest one, with what to look at."""
         intervals = self._intervals(latest)
         usual = f"; usually every {span(median(intervals))}" if intervals else ""
@@ -147,7 +159,7 @@ class Servicing:
         if dag is None:
             sentence = f"Nothing{whose} has serviced this ring {since}. Is {latest.title} running?"
             return Overdue(sentence, _NO_SERVER, brief=brief)
-        state = is_paused(latest)
+        state = self.is_paused(latest)
         look = {
             True: f"DAG {dag} is paused.",
             False: f"DAG {dag} is not paused: look at its latest runs.",
@@ -160,10 +172,6 @@ class Servicing:
 
 def _at(server: Server) -> datetime:
     return server.at
-
-
-def _is_paused(server: Server, is_paused: IsPaused) -> bool:
-    return server.dag_id is not None and is_paused(server) is True
 
 
 def _latest_plans(unit: Unit, ring: int) -> list[Server]:
