@@ -178,8 +178,7 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
-            line = chain(working_set.high, working_set.ring)
-            waiting = (name for name in line if working_set.book(name).skipped != "paused")
+            waiting = (name for name in ready_books(working_set) if working_set.book(name).skipped != "paused")
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             is_due = due is not None and due <= working_set.now
             return Pulse(tuple(ready), is_due, newest, set_aside)

@@ -110,18 +110,15 @@ class Overlay(Source):
         self.state = rows.state
 
     def _keep_asides(self, rows: ChangedRows) -> None:
-        keys = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
-        arrivals = self.arrivals(keys.values()) if keys else {}
+        arrivals = rows.arrivals(self.arrivals) if rows.aside_rows else {}
         for at, aside in rows.asides.items():
             if aside is None:
                 self._asides[at] = None
                 continue
-            arrival = arrivals.get(keys[at]) if at in keys else None
-            sent_at, block = (rows.now, rows.block) if arrival is None else arrival
             self._asides[at] = AsideRow(
                 at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
-                codec.pack_weight(aside.limit), aside.reason, rows.block, rows.now, sent_at,
-                (at in keys and rows.aside_rows[at].arrived) or block,
+                codec.pack_weight(aside.limit), aside.reason, rows.block, rows.now,
+                *arrivals.get(at, (rows.now, rows.block)),
             )  # fmt: skip
 
     def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import starmap
 from typing import NamedTuple
 
@@ -39,15 +40,6 @@ class RaisedFloor(NamedTuple):
     before: int
     after: int
     cut: Collection[int]
-
-
-class AsideRow(NamedTuple):
-    """The inbox row of a message that is set aside."""
-
-    origin: str
-    id: int
-    #: Number of the first block planned after the message arrived first, if it returned to its queue since.
-    arrived: int | None
 
 
 class InnerRows(NamedTuple):
@@ -85,8 +77,22 @@ class ChangedRows:
     raised_floors: list[RaisedFloor]
     groups: list[tuple[str, int, int, int, str]]
     asides: Mapping[Address, Aside | None]
-    aside_rows: Mapping[Address, AsideRow]
+    #: Queue and id of the inbox row of each message that is set aside, and the first block planned after it arrived,
+    #: if it returned to its queue since.
+    aside_rows: Mapping[Address, tuple[str, int, int | None]]
     events: list[EventRun]
+
+    def arrivals(self, read: Callable[[list[Key]], Mapping[Key, Arrival]]) -> dict[Address, Arrival]:
+        """Return when the messages were sent that are set aside; some of them may be enqueued by the same operation.
+
+        :param read: returns when rows were sent, by queue and id
+        """
+        known = read([row[:2] for row in self.aside_rows.values()])
+        return {
+            at: known[origin, id_]._replace(block=arrived or known[origin, id_].block)
+            for at, (origin, id_, arrived) in self.aside_rows.items()
+            if (origin, id_) in known
+        }
 
 
 def changed_rows(
@@ -299,13 +305,13 @@ class _Collector:
                 found += _forget_references(page, [item for item in page.notes if page.marks[item] == PROCESSED])
         return sorted(found)
 
-    def _aside_rows(self) -> Iterator[tuple[Address, AsideRow]]:
+    def _aside_rows(self) -> Iterator[tuple[Address, tuple[str, int, int | None]]]:
         """Return the inbox rows of messages that are set aside."""
         found = self.loader.pages.row_ids_of(at for at, aside in self.changes.asides.items() if aside is not None)
         for at, (origin, row_id) in found.items():
             page = self.working_set.pages[at.book, at.page]
             if page is not None:
-                yield at, AsideRow(origin, row_id, page.note(at.index).arrived)
+                yield at, (origin, row_id, page.note(at.index).arrived)
 
 
 def gaps_between(first: int, below: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -405,17 +411,7 @@ class Writer:
         return check
 
     def _write_events(self, rows: ChangedRows) -> None:
-        arrivals = self._arrivals(rows)
+        arrivals = rows.arrivals(partial(self.unit.inbox.arrivals, self.ring_id))
         self.unit.set_aside.save(self.ring_id, rows.asides, rows.now, rows.block, arrivals)
         events = dated(rows.events, arrivals) if arrivals else rows.events
         self.unit.events.save(self.ring_id, events, rows.now, rows.block)
-
-    def _arrivals(self, rows: ChangedRows) -> dict[Address, Arrival]:
-        """Read when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
-        row_ids = {at: (row.origin, row.id) for at, row in rows.aside_rows.items()}
-        told = self.unit.inbox.arrivals(self.ring_id, row_ids.values())
-        return {
-            at: told[row_id]._replace(block=rows.aside_rows[at].arrived or told[row_id].block)
-            for at, row_id in row_ids.items()
-            if row_id in told
-        }
