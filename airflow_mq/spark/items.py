@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 from ..engine.queue import Batch, Delivery
 from ..engine.queue.batches import grouped
 from ..engine.queue.context import ProcessorContext
-from ..engine.queue.values import Facts, moment
+from ..engine.queue.values import moment
 from ..engine.rules.message import Address
-from ..engine.rules.page import Page
+from ..engine.rules.page import NO_NOTE, Facts, Note, Page
 from ..engine.rules.priority import origin_of
 from ..engine.rules.weight import ZERO, Meter
 
@@ -88,13 +88,13 @@ def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Ite
 
     :param block: id of the block, for batches that do not carry it
     """
-    nothing = Facts({}, {})
+    nothing = Facts({}, {}, {})
     for batch in batches:
         facts, id_ = batch._facts() if batch._facts else nothing, batch.block if batch.block is not None else block
         headers = batch.headers or ({},) * len(batch)
         times = batch.times or (0,) * len(batch)
         for at, (payload, its_headers, time) in enumerate(zip(batch.payloads, headers, times), batch.first):
-            attempt = facts.attempts.get(at, 0) + 1
+            attempt = facts.notes.get(at, NO_NOTE).attempts + 1
             yield Item(batch.book, batch.page, at, payload, its_headers, time, attempt, facts.sent.get(at), id_)
 
 
@@ -129,7 +129,7 @@ def batch_of(group: Sequence[Item]) -> Batch:
     """Return neighbours in one page as a batch."""
     book, page, first = group[0].place
     headers = {item.at: item.headers for item in group if item.headers}
-    attempts = {item.at: item.attempt - 1 for item in group}
-    facts = Facts(attempts, {item.at: item.sent for item in group if item.sent is not None})
+    notes = {item.at: Note(attempts=item.attempt - 1) for item in group if item.attempt > 1}
+    facts = Facts(notes, {item.at: item.sent for item in group if item.sent is not None}, headers)
     payloads = [item.payload for item in group]
-    return Batch(book, payloads, page, first, lambda: headers, block=group[0].block, _facts=lambda: facts)
+    return Batch(book, payloads, page, first, block=group[0].block, _facts=lambda: facts)

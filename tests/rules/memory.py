@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ from airflow_mq.engine.rules.invariants import check_book
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
 from airflow_mq.engine.rules.overweight import find_set_aside, settle_execution
-from airflow_mq.engine.rules.page import Note, Page, Rows
+from airflow_mq.engine.rules.page import Facts, Note, Page, Rows
 from airflow_mq.engine.rules.service import Ladder, OneByOne, overweight_limit
 from airflow_mq.engine.rules.settle import Answers, ClaimSettler, Settlement
 from airflow_mq.engine.rules.weigher import LinearWeigher
@@ -54,10 +54,8 @@ class MemoryLoader:
         ]
         page.resolved = len(page.slices)
 
-    def headers(
-        self, origin: str, page: Page, first: int = 0, stop: int | None = None
-    ) -> Mapping[int, Mapping[str, str]]:
-        return {}
+    def facts(self, origin: str, page: Page, first: int, stop: int) -> Facts:
+        return Facts({}, {}, {})
 
     def next_rows(self, origin: str, most: int) -> Rows | None:
         waiting = self.inboxes.get(origin)
@@ -65,9 +63,6 @@ class MemoryLoader:
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         return None
-
-    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
-        return {}
 
     def open_blob(self, reference: Reference) -> IO[bytes]:
         raise BlobMissing(reference.hash)

@@ -23,7 +23,7 @@ from ..rules.weigher import WeighPayloads
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
 from .context import ProcessorContext, current_delivery
-from .values import Batch, Delivery, Facts, OpenPage, deliveries_of
+from .values import Batch, Delivery, OpenPage, deliveries_of
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -282,11 +282,6 @@ class Calling(InPlace):
             ladder.credit.refund(total)
 
 
-def _facts_of(working_set: WorkingSet, name: str, page: Page) -> Facts:
-    attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-    return Facts(attempts, working_set.loader.sent_at(name, page))
-
-
 class Batching(InPlace):
     """Calls of a batch processor for neighbouring messages."""
 
@@ -304,8 +299,7 @@ class Batching(InPlace):
         payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
         batch = Batch(
             book.origin, payloads, page.index, first,
-            partial(working_set.loader.headers, book.origin, page, first, first + count),
-            _facts=partial(_facts_of, working_set, book.origin, page),
+            _facts=partial(working_set.loader.facts, book.origin, page, first, first + count),
         )  # fmt: skip
         answers, sent = self._process(batch, working_set)
         if answers and working_set.traces:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from ..rules.claims import Scales
-from ..rules.page import Page, Slices
+from ..rules.page import Page
 from ..store.working_set import StoredSet
-from ..store.working_set.payloads import times_by_item
-from .values import Batch, Facts
+from .values import Batch
 
 T = TypeVar("T")
 #: Bytes of messages that are read at once.
@@ -75,24 +73,14 @@ def _batches_of(
     loader = working_set.loader.payloads
     ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
     loader.fetch_between(ranges)
-    headers, found = loader.headers_of(ranges), []
-    sent = loader.sent_of((book, page.slices_of(items.start, items.stop)) for book, page, items in ranges)
-    for (book, page, runs), texts in zip(wanted, headers):
-        attempts = {item: note.attempts for item, note in page.notes.items() if note.attempts}
-        facts = partial(_facts, attempts, page.slices, sent)
-        headers_of = partial(dict[int, Mapping[str, str]], texts)
+    found = []
+    for (book, page, runs), facts in zip(wanted, loader.facts_of(ranges)):
         for run in runs:
             weights = scales.weights(book, page, run.start, run.stop) if scales else ()
             times = list(map(itemgetter(0), weights))
             payloads = page.payloads[run.start : run.stop]
-            found.append(
-                Batch(book, payloads, page.index, run.start, headers_of, times=times, block=block, _facts=facts)
-            )
+            found.append(Batch(book, payloads, page.index, run.start, times=times, block=block, _facts=facts))
     return found
-
-
-def _facts(attempts: Mapping[int, int], slices: Slices, sent: Mapping[int, int | None]) -> Facts:
-    return Facts(attempts, times_by_item(slices, sent))
 
 
 def cut(batch: Batch, is_alone: Callable[[int], bool]) -> Iterator[Batch]:

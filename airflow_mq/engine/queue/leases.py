@@ -208,7 +208,7 @@ class Leases:
         """Return the headers of the message that a token leases."""
         with self._leased(token, "read the headers of a message by") as (working_set, page, mine):
             index = mine.address.index
-            return dict(working_set.loader.headers(mine.address.book, page, index, index + 1).get(index, {}))
+            return dict(working_set.loader.facts(mine.address.book, page, index, index + 1).headers.get(index, {}))
 
     @contextmanager
     def _leased(self, token: str | ReferenceToken, action: str) -> Iterator[tuple[StoredSet, Page, ReferenceToken]]:

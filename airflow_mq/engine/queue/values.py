@@ -16,7 +16,7 @@ from ..rules.groups import is_below
 from ..rules.message import Address, check_origin, message_id, message_ids
 from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
-from ..rules.page import Page
+from ..rules.page import NO_NOTE, Facts, Page
 from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
 from ..rules.taking import OriginPatterns
 from ..rules.tally import Tally
@@ -123,18 +123,19 @@ class Delivery:
     @property
     def sent_at(self) -> datetime | None:
         """Time at which the message was enqueued; None if the same service enqueues and processes it."""
-        book, page, _, working_set, _ = self._open
-        known = {} if working_set is None else working_set.loader.sent_at(book, page)
-        sent = known.get(self.index)
-        return None if sent is None else moment(sent)
+        facts = self._facts
+        return moment(facts.sent[self.index]) if facts and self.index in facts.sent else None
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the message."""
+        facts = self._facts
+        return facts.headers.get(self.index, {}) if facts else {}
+
+    @property
+    def _facts(self) -> Facts | None:
         book, page, _, working_set, _ = self._open
-        if working_set is None:
-            return {}
-        return working_set.loader.headers(book, page, self.index, self.index + 1).get(self.index, {})
+        return working_set.loader.facts(book, page, self.index, self.index + 1) if working_set else None
 
     @property
     def address(self) -> Address:
@@ -236,15 +237,6 @@ class _OfBook:
         return book_name(self.origin, self.priority)
 
 
-class Facts(NamedTuple):
-    """Facts about the messages of a page, by item."""
-
-    #: Numbers of attempts without an outcome; a missing item has none.
-    attempts: Mapping[int, int]
-    #: Times of enqueuing, in microseconds of the store's clock.
-    sent: Mapping[int, int]
-
-
 @dataclass(frozen=True)
 class Batch(_OfBook):
     """Neighbouring messages of one origin for a batch processor."""
@@ -253,7 +245,6 @@ class Batch(_OfBook):
     payloads: Sequence[bytes]
     page: int
     first: int
-    _headers: Callable[[], Mapping[int, Mapping[str, str]]] | None = field(default=None, repr=False, compare=False)
     priority: str = REGULAR
     #: Expected milliseconds of each message, from its weight; empty if unknown.
     times: Sequence[int] = field(default=(), repr=False, compare=False)
@@ -274,8 +265,8 @@ class Batch(_OfBook):
     @property
     def attempts(self) -> Sequence[int]:
         """Numbers of this attempt at each message, from 1."""
-        known = self._facts().attempts if self._facts else {}
-        return [known.get(at, 0) + 1 for at in self._items]
+        notes = self._facts().notes if self._facts else {}
+        return [notes.get(at, NO_NOTE).attempts + 1 for at in self._items]
 
     @property
     def sent_at(self) -> Sequence[datetime | None]:
@@ -290,7 +281,7 @@ class Batch(_OfBook):
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:
         """Headers of the messages, one mapping each; empty if no message has any."""
-        headers = self._headers() if self._headers else {}
+        headers = self._facts().headers if self._facts else {}
         return [headers.get(at, {}) for at in self._items] if headers else ()
 
     def __len__(self) -> int:

@@ -96,6 +96,15 @@ class Note(NamedTuple):
 NO_NOTE = Note()
 
 
+class Facts(NamedTuple):
+    """Facts about the messages of a page, by item; most have no note."""
+
+    notes: Mapping[int, Note]
+    #: Times of enqueuing, in microseconds of the store's clock.
+    sent: Mapping[int, int]
+    headers: Mapping[int, Mapping[str, str]]
+
+
 class Rows(NamedTuple):
     """Inbox rows of one queue that are to be cut into pages, in order of ids, as columns."""
 

@@ -20,7 +20,7 @@ from .errors import StoreCorrupt
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
 from .message import Address, Footprint, header_bytes, message_id
-from .page import Note, Page, Rows
+from .page import Facts, Note, Page, Rows
 from .permit import OPEN, Permit
 from .priority import MARK, books_of, origin_of, told
 from .ring import Ring
@@ -49,10 +49,8 @@ class Loader(Protocol):
     def load_payloads(self, origin: str, page: Page, stop: int | None = None) -> None:
         """Complete the payloads of a page, at least those before `stop`."""
 
-    def headers(
-        self, origin: str, page: Page, first: int = 0, stop: int | None = None
-    ) -> Mapping[int, Mapping[str, str]]:
-        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
+    def facts(self, origin: str, page: Page, first: int, stop: int) -> Facts:
+        """Return facts about the messages of a page, at least about those from `first` to before `stop`."""
 
     def next_rows(self, origin: str, most: int) -> Rows | None:
         """Return the next rows of an origin's inbox that lie in no page yet; None after the last.
@@ -68,9 +66,6 @@ class Loader(Protocol):
 
     def arrival(self, address: Address) -> tuple[int, int | None]:
         """Return when a stored message was sent, and the number of the first block planned since."""
-
-    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
-        """Return when the messages of a page were enqueued, by index, where that is known."""
 
     def open_blob(self, reference: Reference) -> IO[bytes]:
         """Open an external payload for reading."""
@@ -318,7 +313,7 @@ class WorkingSet:
         """
         origin = book.origin
         sent_at, block = self.loader.arrival(Address(origin, page.index, item))
-        headers = self.loader.headers(origin, page, item, item + 1).get(item, {})
+        headers = self.loader.facts(origin, page, item, item + 1).headers.get(item, {})
         note = page.note(item)._replace(weight=weight, arrived=block, headers=header_bytes(headers))
         self._post(Posted(origin, self.payloads(origin, page, item + 1)[item], note, headers, sent_at))
         self.pull_all(book)
@@ -329,7 +324,7 @@ class WorkingSet:
     def put_off(self, book: Book, page: Page, item: int, due: int) -> None:
         """Let a stored message join its queue once more when it is due, with all that is known of it."""
         note = page.note(item)
-        headers = self.loader.headers(book.origin, page, item, item + 1).get(item, {}) if note.headers else {}
+        headers = self.loader.facts(book.origin, page, item, item + 1).headers.get(item, {}) if note.headers else {}
         payload = self.payloads(book.origin, page, item + 1)[item]
         self.changes.put_off.append(PutOff(Posted(book.origin, payload, note, headers), due, page, item))
 

@@ -16,7 +16,7 @@ from ..rules.changes import Posted, PutOff
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate, with_arrival
 from ..rules.message import Address, header_bytes
-from ..rules.page import NO_NOTE, PROCESSED, Note, Page, Rows
+from ..rules.page import NO_NOTE, PROCESSED, Note, Page, Rows, Slices
 from ..rules.weight import Weight
 from . import codec
 
@@ -259,10 +259,10 @@ def _notes(plain: Any, items: int) -> dict[int, Note]:
     return notes
 
 
-def headers_of(page: Page, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
+def headers_of(slices: Slices, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
     """Return the headers of each item of a page, from the attributes of its inbox rows by id."""
     headers_by_item: dict[int, Mapping[str, str]] = {}
-    places = page.slices.places()
+    places = slices.places()
     for item, (row_id, place) in enumerate(places) if attributes else ():
         row = attributes.get(row_id, {})
         headers = row.get("each", {}).get(str(place), {}).get("headers") or row.get("all", {}).get("headers")

@@ -90,8 +90,7 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
         if stored is None or not chosen:
             continue
         payloads = working_set.payloads(name, stored)
-        headers = working_set.loader.headers(name, stored, chosen[0], chosen[-1] + 1)
-        sent = working_set.loader.payloads.sent_at(name, stored)
+        _, sent, headers = working_set.loader.facts(name, stored, chosen[0], chosen[-1] + 1)
         for item in chosen:
             if (index, item) in claimed:
                 state = "reported" if (index, item) in reported else "in flight"
@@ -175,7 +174,9 @@ def headers_of(
     found: list[MessageHeaders] = []
     for name, run in runs:
         page = working_set.pages.get((name, run.page))
-        headers = {} if page is None else working_set.loader.headers(name, page, run.first, run.first + run.count)
+        if page is None:
+            continue
+        headers = working_set.loader.facts(name, page, run.first, run.first + run.count).headers
         items = set(run.handed_out())
         wanted = (item for item in sorted(headers) if item in items and is_wanted(headers[item]))
         found += [MessageHeaders(Address(name, run.page, item), headers[item]) for item in wanted]

@@ -67,11 +67,7 @@ class StoreLoader:
         # What the rules ask for.
         self.load_books, self.load_page, self.next_rows = self.books.load, self.pages.load, self.inboxes.next_rows
         self.load_groups, self.settings = self.groups.load_groups, self.groups.settings
-        self.load_payloads, self.headers, self.sent_at = (
-            self.payloads.load,
-            self.payloads.headers,
-            self.payloads.sent_at,
-        )
+        self.load_payloads, self.facts = self.payloads.load, self.payloads.facts
 
     @cached_property
     def ring(self) -> RingLoader:

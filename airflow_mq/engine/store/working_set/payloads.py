@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import accumulate, chain
-from typing import Any, cast
+from typing import cast
 
 from ...rules.blob import Reference
 from ...rules.changes import POSTED, Posted
 from ...rules.errors import StoreCorrupt
-from ...rules.page import Page, Slices
+from ...rules.page import Facts, Note, Page, Slices
 from ...rules.priority import told
 from .. import codec
 from ..rows import headers_of
@@ -19,8 +20,8 @@ from .budget import MOST_BYTES
 from .inboxes import InboxLoader
 from .pages import PageLoader
 
-#: Number of messages whose headers are fetched together, where the caller asks for them one by one.
-HEADERS_AT_ONCE = 256
+#: Number of messages whose facts are fetched together, where the caller asks for them one by one.
+FACTS_AT_ONCE = 256
 
 Key = tuple[str, int]
 
@@ -36,10 +37,9 @@ class PayloadLoader:
         self.working_set, self.source = pages.working_set, pages.source
         self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
         self.with_payloads, self.without_payloads = with_payloads, without_payloads
-        #: Headers of messages that this operation enqueued, as attributes of their rows.
-        self._posted: dict[int, Mapping[str, Any]] = {}
-        self._headers: dict[Key, tuple[range, Mapping[int, Mapping[str, str]]]] = {}
-        self._sent_at: dict[Key, tuple[int, Mapping[int, int]]] = {}
+        #: Attributes of the rows of messages that this operation enqueued, if they have headers.
+        self._posted: dict[int, bytes] = {}
+        self._facts: dict[Key, tuple[range, Facts]] = {}
         #: Number of fetches that brought rows of each queue, and the largest that a visit to a queue needed.
         self._fetches: Counter[str] = Counter()
         self._most_fetches = 0
@@ -150,70 +150,46 @@ class PayloadLoader:
             for row, start, items in zip(each, parts.starts, parts.counts)
         )
 
-    # Headers and times of sending.
+    # Headers, times of sending and attempts.
 
-    def headers(
-        self, origin: str, page: Page, first: int = 0, stop: int | None = None
-    ) -> Mapping[int, Mapping[str, str]]:
-        """Return the headers of the messages of a page by index, at least of those from `first` to before `stop`."""
-        stop = len(page.lengths) if stop is None else stop
-        known = self._headers.get((origin, page.index))
-        if known is not None and known[0].start <= first and stop <= known[0].stop:
-            return known[1]
-        stop = max(stop, min(first + HEADERS_AT_ONCE, len(page.lengths)))
-        found = self.headers_of([(origin, page, range(first, stop))])[0]
-        self._headers[origin, page.index] = range(first, stop), found
-        return found
+    def facts(self, origin: str, page: Page, first: int, stop: int) -> Facts:
+        """Return facts about the messages of a page, at least about those from `first` to before `stop`."""
+        known = self._facts.get((origin, page.index))
+        if known is None or first < known[0].start or known[0].stop < stop:
+            items = range(first, max(stop, min(first + FACTS_AT_ONCE, len(page.lengths))))
+            known = self._facts[origin, page.index] = items, self.facts_of([(origin, page, items)])[0]()
+        return known[1]
 
-    def headers_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Mapping[int, Mapping[str, str]]]:
-        """Return the headers of messages of many pages by index."""
+    def facts_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Callable[[], Facts]]:
+        """Read facts about messages of many pages; return for each page a function that returns them."""
         parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
-        rows = self._learn((origin, own) for (origin, _, _), own in zip(wanted, parts))
-        kept = self.cache.attributes
-        found = {id_: kept[id_] for own in rows.values() for id_ in kept.keys() & own} if kept else {}
-        known: dict[int, Any] = {id_: codec.read_json(attributes) for id_, attributes in found.items()}
-        known |= self._posted
-        with codec.reading("the headers of messages"):
-            return [
-                headers_of(page, {part.row_id: known[part.row_id] for part in own if part.row_id in known})
-                if known
-                else {}
-                for (_, page, _), own in zip(wanted, parts)
-            ]
+        self._learn((origin, own) for (origin, _, _), own in zip(wanted, parts))
+        sent, attributes = self.cache.sent_at, self.cache.attributes
+        if self._posted:
+            attributes = attributes | self._posted
+        return [
+            cache(partial(_facts_of, page.slices, own.row_ids, page.notes, sent, attributes))
+            for (_, page, _), own in zip(wanted, parts)
+        ]
 
-    def sent_at(self, origin: str, page: Page) -> Mapping[int, int]:
-        """Return when the messages of a page were enqueued, by index; without those enqueued by this operation."""
-        known = self._sent_at.get((origin, page.index))
-        if known is not None and known[0] == len(page.slices):
-            return known[1]
-        found = times_by_item(page.slices, self.sent_of([(origin, page.slices)]))
-        self._sent_at[origin, page.index] = len(page.slices), found
-        return found
-
-    def sent_of(self, parts: Iterable[tuple[str, Slices]]) -> Mapping[int, int | None]:
-        """Return when rows were enqueued, by id: at least those of these stretches of pages."""
-        self._learn(parts)
-        return self.cache.sent_at
-
-    def _learn(self, parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
-        """Read the facts of the rows of stretches of pages that are not known; return the rows."""
+    def _learn(self, parts: Iterable[tuple[str, Slices]]) -> None:
+        """Read the facts of the rows of stretches of pages that are not known."""
         rows, known = _rows_of(parts), self.cache.sent_at
         missing = {origin: sorted(unknown) for origin, own in rows.items() if (unknown := own.difference(known))}
         for row in self.source.facts(missing):
             self.cache.keep_facts(row.id, row.sent_at, row.attributes)
-        return rows
 
     # Messages that this operation enqueued, and the end of a save.
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Keep the headers of a message that this operation enqueued."""
         if posted.headers:
-            self._posted[id_] = {"each": {"0": {"headers": posted.headers}}}
+            self._posted[id_] = codec.write_json({"each": {"0": {"headers": posted.headers}}})
 
     def begin_again(self) -> None:
         """Go on after a save: all rows are stored now."""
         self.cache.begin_again()
-        self._posted, self._headers, self._sent_at = {}, {}, {}
+        self._posted, self._facts = {}, {}
 
 
 def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
@@ -227,9 +203,15 @@ def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
     return rows
 
 
-def times_by_item(slices: Slices, sent: Mapping[int, int | None]) -> dict[int, int]:
-    """Return when the messages of a page were enqueued, by index, from the times of its rows."""
-    return {item: at for item, at in enumerate(map(sent.get, slices.rows_by_item())) if at is not None}
+def _facts_of(
+    slices: Slices, row_ids: Iterable[int], notes: Mapping[int, Note], sent: Mapping[int, int | None],
+    attributes: Mapping[int, bytes],
+) -> Facts:  # fmt: skip
+    """Return facts about the messages of some rows of a page, from the times and attributes of rows by id."""
+    times = {item: at for item, at in enumerate(map(sent.get, slices.rows_by_item())) if at is not None}
+    with codec.reading("the headers of messages"):
+        known = {id_: codec.read_json(attributes[id_]) for id_ in attributes.keys() & row_ids}
+        return Facts(notes, times, headers_of(slices, known))
 
 
 def _unresolved(page: Page, stop: int | None = None) -> Slices:
