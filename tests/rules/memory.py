@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
 from airflow_mq.engine.rules import orders
-from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.book import Book, QueueSettings
 from airflow_mq.engine.rules.changes import Changes, Posted
 from airflow_mq.engine.rules.claims import Claim, Claiming, Scales
 from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.deficit import DeficitRounds
-from airflow_mq.engine.rules.errors import BlobMissing
 from airflow_mq.engine.rules.events import Event
 from airflow_mq.engine.rules.invariants import check_book
 from airflow_mq.engine.rules.message import Address
@@ -63,9 +61,6 @@ class MemoryLoader:
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
         return None
-
-    def open_blob(self, reference: Reference) -> IO[bytes]:
-        raise BlobMissing(reference.hash)
 
     def load_groups(self) -> None:
         return

@@ -22,6 +22,7 @@ from ..rules.service import Ladder, apply_outcome, drop_expired, put_aside, reco
 from ..rules.weigher import WeighPayloads
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
+from ..store.working_set import StoredSet
 from .context import ProcessorContext, current_delivery
 from .values import Batch, Delivery, OpenPage, deliveries_of
 
@@ -35,6 +36,7 @@ Processor = Callable[[Delivery], Answer]
 class Slices(Protocol):
     """A service that commits outcomes in slices."""
 
+    working_set: StoredSet
     #: The queue that is being serviced.
     current: str | None
     #: Whether a processor was interrupted: then no message is half settled.
@@ -190,7 +192,7 @@ class Calling(InPlace):
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
         """Call the processor until the stretch ends or an outcome stops the queue."""
-        first, working_set, processor, slices = page.first_index, ladder.working_set, self.processor, self.slices
+        first, processor, slices, working_set = page.first_index, self.processor, self.slices, self.slices.working_set
         at, stop, processed = first, first + len(weights), 0
         payloads = working_set.payloads(book.origin, page, stop)[first:stop]
         opened, outer = OpenPage(book.origin, page, ladder.meter, working_set, slices.context), slices.context.outer

@@ -21,7 +21,8 @@ from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, ori
 from ..rules.taking import OriginPatterns
 from ..rules.tally import Tally
 from ..rules.weight import ZERO, Meter, Weight, total_weight
-from ..rules.working_set import WorkingSet
+from ..store.blobs import open_blob
+from ..store.working_set import StoredSet
 from .context import ProcessorContext
 
 #: A time, or a duration from now.
@@ -48,7 +49,7 @@ class OpenPage(NamedTuple):
     book: str
     page: Page
     meter: Meter
-    working_set: WorkingSet | None
+    working_set: StoredSet | None
     context: ProcessorContext
 
 
@@ -64,7 +65,7 @@ class Delivery:
         page: Page,
         index: int,
         meter: Meter,
-        working_set: WorkingSet | None = None,
+        working_set: StoredSet | None = None,
         context: ProcessorContext | None = None,
     ) -> None:
         self._open = OpenPage(book, page, meter, working_set, context or ProcessorContext(""))
@@ -161,7 +162,7 @@ class Delivery:
             return BytesIO(self.payload)
         if self._open.working_set is None:
             raise BlobMissing(self.payload.hash)
-        return self._open.working_set.loader.open_blob(self.payload)
+        return open_blob(self._open.working_set.reading.store, self.payload)
 
     def __str__(self) -> str:
         return f"{self.address} {self.payload!r}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from .blob import Reference
 from .book import Book, Group, QueueSettings
@@ -66,9 +66,6 @@ class Loader(Protocol):
 
     def arrival(self, address: Address) -> tuple[int, int | None]:
         """Return when a stored message was sent, and the number of the first block planned since."""
-
-    def open_blob(self, reference: Reference) -> IO[bytes]:
-        """Open an external payload for reading."""
 
     # Used only by rings with paths.
 

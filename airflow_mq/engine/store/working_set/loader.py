@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO
 
-from ...rules.blob import Reference
 from ...rules.changes import POSTED, Posted
 from ...rules.claims import Claim
 from ...rules.message import Address
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
-from ..blobs import open_blob
 from .books import BookLoader
 from .budget import Budget
 from .groups import GroupLoader
@@ -110,9 +107,6 @@ class StoreLoader:
 
     def arrival(self, address: Address) -> tuple[int, int | None]:
         return self.pages.arrivals([address])[address]
-
-    def open_blob(self, reference: Reference) -> IO[bytes]:
-        return open_blob(self.source.store, reference)
 
     # Operations that span several transactions.
 
