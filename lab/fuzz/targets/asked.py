@@ -31,7 +31,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "words": values.words,
     "header": values.header,
     "setting": values.setting,
-    "seed": values.seed,
+    "seed": values.hexadecimal,
     "address": values.address,
     "count": values.count,
     "positive": values.positive,
