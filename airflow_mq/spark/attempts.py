@@ -7,7 +7,7 @@ stands alone. Careful attempts call the function in a child process (`child`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from .. import failures
@@ -45,8 +45,6 @@ class Attempts:
         self.terms = terms
         #: Ordered books in which a message went back. Nothing behind it is tried.
         self.stopped: set[str] = set()
-        #: Called with the expected milliseconds before messages are tried.
-        self.expect: Callable[[int], None] = lambda milliseconds: None
 
     def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
         """Yield each message with its outcome; messages without an answer are left out.
@@ -89,24 +87,17 @@ class MessageAttempts(Attempts):
             while left:
                 answered: set[Place] = set()
                 try:
-                    yield from self._observed(run, left, answered, stopped)
+                    for item, outcome in run(self._call, left):
+                        self._note(item, outcome, answered, stopped)
+                        yield item, outcome
                     break
                 except ChildDied as error:
                     untried = (item for item in left if item.place not in answered and item.book not in stopped)
                     # The message that was being tried when the child died.
-                    culprit, outcome = next(untried), Yield(str(error))
-                self._note(culprit, outcome, answered, stopped)
-                yield culprit, outcome
+                    item, outcome = next(untried), Yield(str(error))
+                self._note(item, outcome, answered, stopped)
+                yield item, outcome
                 left = [item for item in left if item.place not in answered and item.book not in stopped]
-
-    def _observed(self, run: Runner, left: Sequence[Item], answered: set[Place], stopped: set[str]) -> Outcomes:
-        """Try messages; record which have an answer, which books stop, and the time expected next."""
-        schedule = _Schedule(left, stopped)
-        self.expect(schedule.time_after(None))
-        for item, outcome in run(self._call, left):
-            self._note(item, outcome, answered, stopped)
-            yield item, outcome
-            self.expect(schedule.time_after(item))
 
     def _note(self, item: Item, outcome: Outcome, answered: set[Place], stopped: set[str]) -> None:
         answered.add(item.place)
@@ -144,27 +135,6 @@ class MessageAttempts(Attempts):
         return Done(outcome.success, outcome.id, outcome.used, checked)
 
 
-class _Schedule:
-    """The expected time of the message that follows another one."""
-
-    def __init__(self, items: Sequence[Item], stopped: Container[str]) -> None:
-        self.items, self.stopped = items, stopped
-        self.is_known = any(item.time for item in items)
-        self._at = 0
-
-    def time_after(self, item: Item | None) -> int:
-        """Return the expected milliseconds of the message that is tried after `item`."""
-        if not self.is_known:
-            return 0
-        items = self.items
-        while item is not None and self._at < len(items) and items[self._at] is not item:
-            self._at += 1
-        self._at += item is not None
-        while self._at < len(items) and items[self._at].book in self.stopped:
-            self._at += 1
-        return items[self._at].time if self._at < len(items) else 0
-
-
 class GroupAttempts(Attempts):
     """Attempts of many messages at once: a failed call is repeated by halves until the failing message stands alone.
 
@@ -188,7 +158,6 @@ class GroupAttempts(Attempts):
         if not items:
             return
         answered = set()
-        self.expect(sum(item.time for item in items))
         try:
             for item, outcome in run(self.call, items):
                 answered.add(item.place)

@@ -333,7 +333,7 @@ class FolderSide:
             sent = table.column("sent_at").cast(pa.int64())
             rows = zip(*(column.to_pylist() for column in (*columns, sent)))
             items = (
-                Item(book_name(origin, priority), page, at, data, dict(fields or ()), 0, attempt, sent_at, block)
+                Item(book_name(origin, priority), page, at, data, dict(fields or ()), attempt, sent_at, block)
                 for origin, priority, page, at, data, fields, attempt, block, sent_at in rows
             )
             yield from map(batch_of, neighbours_of(items))

@@ -32,8 +32,6 @@ class Item(NamedTuple):
     at: int
     payload: bytes
     headers: Mapping[str, str]
-    #: Milliseconds that processing is expected to take, by the message's weight.
-    time: int = 0
     #: Number of this attempt, from 1.
     attempt: int = 1
     #: Time of enqueueing, in microseconds of the store's clock.
@@ -92,10 +90,9 @@ def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Ite
     for batch in batches:
         facts, id_ = batch._facts() if batch._facts else nothing, batch.block if batch.block is not None else block
         headers = batch.headers or ({},) * len(batch)
-        times = batch.times or (0,) * len(batch)
-        for at, (payload, its_headers, time) in enumerate(zip(batch.payloads, headers, times), batch.first):
+        for at, (payload, its_headers) in enumerate(zip(batch.payloads, headers), batch.first):
             attempt = facts.notes.get(at, NO_NOTE).attempts + 1
-            yield Item(batch.book, batch.page, at, payload, its_headers, time, attempt, facts.sent.get(at), id_)
+            yield Item(batch.book, batch.page, at, payload, its_headers, attempt, facts.sent.get(at), id_)
 
 
 def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -87,11 +87,6 @@ class Reporter:
         if is_full:
             self.flush()
 
-    def expect(self, milliseconds: int) -> None:
-        """Send the chunk before work that is expected to take longer than a chunk may wait."""
-        if milliseconds >= self.seconds * 1_000 and self._runs:
-            self.flush()
-
     def flush(self, marks: Sequence[Report] = ()) -> None:
         """Send the chunk, and with it these marks; keep the chunk if sending fails."""
         with self._sending:

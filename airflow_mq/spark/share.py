@@ -144,7 +144,6 @@ def run_share(
     else:
         attempts = MessageAttempts(function, terms)
     items = unanswered_items(side, terms, tally, again or careful)
-    attempts.expect = reporter.expect
     # A process with threads must not fork: while a child works, its parent flushes.
     run = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else run_here
     with noting_refusal(tally):

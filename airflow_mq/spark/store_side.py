@@ -135,7 +135,7 @@ def with_payloads(
             yield batch
             continue
         for at, payload in enumerate(batch.payloads):
-            single = replace(batch, payloads=[payload], first=batch.first + at, times=batch.times[at : at + 1])
+            single = replace(batch, payloads=[payload], first=batch.first + at)
             try:
                 yield replace(single, payloads=[_payload(queue, payload)])
             except BlobMissing:

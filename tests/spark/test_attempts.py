@@ -13,7 +13,7 @@ from airflow_mq.spark.terms import Terms
 
 
 def test_messages_of_several_record_batches_are_one_call() -> None:
-    items = [Item("acme", number, 0, bytes(600_000), {}, 0, 1, None, 7) for number in range(5)]
+    items = [Item("acme", number, 0, bytes(600_000), {}, 1, None, 7) for number in range(5)]
     calls: list[list[int]] = []
 
     def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

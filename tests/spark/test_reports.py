@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_mq import Block, Done, MessageQueue, Processor, Weight
+from airflow_mq import Block, Done, MessageQueue, Processor
 from airflow_mq.engine.rules.errors import StoreUnreachable, TokenRefused
 from airflow_mq.spark.reports import Reporter, flushed
 from airflow_mq.spark.share import run_share
@@ -89,45 +88,6 @@ def test_while_a_child_works_its_parent_reports(make_ring: MakeRing, tmp_path: P
             eventually(reported.exists)
 
     assert run_share(processor, side, terms, function=process, careful=True).processed == 2
-
-
-@pytest.mark.parametrize("shape", ["message", "arrow"])
-def test_before_a_message_that_takes_long_all_is_reported(
-    make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch, shape: str
-) -> None:
-    queue = make_ring(ordered=False)
-    queue.enqueue_messages("a", [b"quick", b"quick"])
-    queue.enqueue_messages("b", [SLOW], weight=Weight(5_000, 1))
-    block = queue.blocks.plan()
-    processor, side, terms = share_of(queue, block)
-    # No timer comes before this test ends.
-    side.seconds = 4.9
-    seen: list[list[tuple[str, int]]] = []
-
-    def process(payload: bytes, origin: str) -> None:
-        if payload == SLOW:
-            seen.append(answered(queue, block))
-
-    def process_arrow(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        for batch in batches:
-            if SLOW in batch.column("payload").to_pylist():
-                seen.append(answered(queue, block))
-            columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
-            nothing = pa.nulls(batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([*columns, nothing], ["origin", "priority", "page", "item", "outcome"])
-
-    if shape == "arrow":
-        monkeypatch.setattr("airflow_mq.spark.share.load_function", lambda name: process_arrow)
-        monkeypatch.setattr("airflow_mq.spark.items.GROUP_MESSAGES", 2)
-        processor = replace(processor, shape="arrow")
-        done = run_share(processor, side, terms)
-    else:
-        done = run_share(processor, side, terms, function=process)
-
-    assert done.processed == 3
-    assert seen == [[("a", 0), ("a", 1)]]
 
 
 def test_what_cannot_be_sent_is_kept_and_its_error_raised_where_answers_are_added() -> None:

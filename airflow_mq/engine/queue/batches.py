@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
-from ..rules.claims import Scales
 from ..rules.page import Page
 from ..store.working_set import StoredSet
 from .values import Batch
@@ -27,21 +25,14 @@ class PageRuns(NamedTuple):
     runs: Sequence[range]
 
 
-def load_batches(
-    working_set: StoredSet,
-    wanted: Iterable[PageRuns],
-    *,
-    block: int | None = None,
-    scales: Scales | None = None,
-) -> list[Batch]:
+def load_batches(working_set: StoredSet, wanted: Iterable[PageRuns], block: int | None = None) -> list[Batch]:
     """Return a batch for each range of messages.
 
     :param block: number of the block that holds the messages
-    :param scales: predict the time of each message
     """
     found: list[Batch] = []
     for group in grouped([one for one in wanted if one.runs], AT_ONCE, _size_of):
-        found += _batches_of(working_set, group, block, scales)
+        found += _batches_of(working_set, group, block)
     return found
 
 
@@ -66,9 +57,7 @@ def _size_of(wanted: PageRuns) -> int:
     return wanted.page.held(wanted.runs[0].start, wanted.runs[-1].stop)
 
 
-def _batches_of(
-    working_set: StoredSet, wanted: Sequence[PageRuns], block: int | None, scales: Scales | None
-) -> list[Batch]:
+def _batches_of(working_set: StoredSet, wanted: Sequence[PageRuns], block: int | None) -> list[Batch]:
     """Read the rows of ranges of messages, and make batches of them."""
     loader = working_set.loader.payloads
     ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
@@ -76,10 +65,8 @@ def _batches_of(
     found = []
     for (book, page, runs), facts in zip(wanted, loader.facts_of(ranges)):
         for run in runs:
-            weights = scales.weights(book, page, run.start, run.stop) if scales else ()
-            times = list(map(itemgetter(0), weights))
             payloads = page.payloads[run.start : run.stop]
-            found.append(Batch(book, payloads, page.index, run.start, times=times, block=block, _facts=facts))
+            found.append(Batch(book, payloads, page.index, run.start, block=block, _facts=facts))
     return found
 
 
@@ -90,5 +77,5 @@ def cut(batch: Batch, is_alone: Callable[[int], bool]) -> Iterator[Batch]:
         count = len(list(group))
         for size in [1] * count if alone else [count]:
             here = slice(start, start + size)
-            yield replace(batch, payloads=batch.payloads[here], first=batch.first + start, times=batch.times[here])
+            yield replace(batch, payloads=batch.payloads[here], first=batch.first + start)
             start += size

@@ -247,8 +247,6 @@ class Batch(_OfBook):
     page: int
     first: int
     priority: str = REGULAR
-    #: Expected milliseconds of each message, from its weight; empty if unknown.
-    times: Sequence[int] = field(default=(), repr=False, compare=False)
     #: Id of the block that holds the messages; None in a service in place.
     block: int | None = None
     _facts: Callable[[], Facts] | None = field(default=None, repr=False, compare=False)

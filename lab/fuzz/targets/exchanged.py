@@ -118,7 +118,7 @@ def _check_messages(draw: Draw) -> None:
     for at in range(draw.byte() % 5):
         headers = {draw.binary().decode("utf-8", "replace"): "v"} if draw.byte() % 2 else {}
         book = draw.pick(("acme", "\x01acme", "bolt", "\U0001f600"))
-        items.append(Item(book, draw.pick((0, 5)), at, draw.binary(), headers, 0, draw.byte() + 1, draw.whole(6), 17))
+        items.append(Item(book, draw.pick((0, 5)), at, draw.binary(), headers, draw.byte() + 1, draw.whole(6), 17))
     Folder(str(folder() / "messages")).write_table(
         "000000.parquet", pa.Table.from_batches(tables_of_items(items), schema=MESSAGES)
     )

@@ -299,7 +299,7 @@ class Blocks:
                     if page is not None:
                         wanted.append(PageRuns(origin, page, list(_stretches(run))))
                         size += page.held(run.first, run.first + run.count)
-                found = load_batches(working_set, wanted, block=block, scales=Scales(working_set))
+                found = load_batches(working_set, wanted, block)
             yield from found
 
 
