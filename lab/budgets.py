@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(6_800),
-    "lines of store": Budget(8_880),
-    "lines of queue": Budget(11_020),
-    "lines of the engine": Budget(26_700, 19_500),
+    "lines of store": Budget(8_850),
+    "lines of queue": Budget(10_990),
+    "lines of the engine": Budget(26_630, 19_500),
     "lines of the command line": Budget(5_670),
-    "lines of the package": Budget(48_550, 38_000),
+    "lines of the package": Budget(48_440, 38_000),
     "lines of SQL without migrations": Budget(1_980, 1_700),
     "named statements": Budget(181, 140),
     "statements that read the inbox": Budget(22, 8),
