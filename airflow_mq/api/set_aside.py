@@ -37,8 +37,8 @@ WRITING = [Depends(same_site_only)]
 
 Reason = Literal["overweight", "most", "fraction", "size", "attempts", "swept"]
 
-#: Upper bounds: messages counted, decided about per request, and read per filtered request.
-MOST_COUNTED, MOST_AT_ONCE, MOST_READ = 10_000, 500, 5_000
+#: Upper bounds: messages counted, and decided about per request.
+MOST_COUNTED, MOST_AT_ONCE = 10_000, 500
 #: Characters of an error that a filter compares.
 MOST_ERROR = 200
 #: Seconds that a decision about many messages may take.
@@ -178,7 +178,11 @@ def set_aside(
     """
     with opened(conn_id, ring) as queue:
         start = rules.Address.parse(after) if after else None
-        found, following = _matching(queue, start, limit, reason, before_block, error)
+        found = queue.set_aside.list(
+            after=start, limit=limit + 1, reason=reason, before_block=before_block, error=error, errors=True
+        )
+        following = str(found[limit - 1].address) if len(found) > limit else None
+        found = found[:limit]
         limited = queue.config.service_weight is not None
         stays = queue.set_aside.refusals(found) if limited else [NO_LIMIT] * len(found)
         total = _counted(queue, error) if reason is None and before_block is None else None
@@ -208,31 +212,6 @@ def _counted(queue: MessageQueue, error: str | None) -> int:
     if error is None:
         return queue.set_aside.count(MOST_COUNTED)
     return len(queue.set_aside.list(limit=MOST_COUNTED, error=error))
-
-
-def _matching(
-    queue: MessageQueue,
-    after: rules.Address | None,
-    limit: int,
-    reason: str | None,
-    before: int | None,
-    error: str | None,
-) -> tuple[list[SetAside], str | None]:
-    """Return the matching messages after an address, and where to continue."""
-    found: list[SetAside] = []
-    read = 0
-    while True:
-        messages = queue.set_aside.list(after=after, limit=limit + 1, reason=reason, error=error, errors=True)
-        for message in messages:
-            if len(found) == limit:
-                return found, str(found[-1].address)
-            if before is None or (message.block is not None and message.block < before):
-                found.append(message)
-        if len(messages) <= limit:
-            return found, None
-        after, read = messages[-1].address, read + len(messages)
-        if read > MOST_READ:
-            return found, str(after)
 
 
 def overweight_dag() -> str:

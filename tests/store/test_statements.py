@@ -55,7 +55,6 @@ MAY_SCAN = {
     "all_claims": "the check and the fairness report read everything in flight",
     "all_blobs": "the check reads every external payload",
     "all_uses": "the check reads every use of an external payload",
-    "inbox_ids": "the check searches for rows that should not exist",
     "blob_rows": "the check reads all inbox rows",
     "count_before": "forcing the head counts the ring",
     "tickets_before": "forcing the head moves the smaller side of the ring",
@@ -88,7 +87,15 @@ BOOK = {name: ONES for name in ("begin_page", "end_page", "pages", "messages", "
                                 "wake_at")}  # fmt: skip
 PAGE = {name: ONES for name in ("items", "used", "first_index", "remaining", "remaining_size", "set_aside", "first_row",
                                 "last_row")}  # fmt: skip
-ASIDES = {"origin": "o00100", "page": 0, "item": -1, "last": "\U0010ffff", "reason": None, "before": LATE}
+ASIDES = {
+    "origin": "o00100",
+    "page": 0,
+    "item": -1,
+    "last": "\U0010ffff",
+    "reason": None,
+    "before": LATE,
+    "before_block": LATE,
+}
 TOKEN = b"\x00" * 16
 HASHES = [f"{number:064}" for number in range(1, 2000, 100)]
 #: Parameters of a busy ring: some origins at once, a narrow range of ids, a single block.
@@ -114,7 +121,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "due": {"most": 128, "most_size": LATE},
     "promote_due": {"most": 128, "most_size": LATE},
     "delayed_from": {"due": NOW, "after": 100, "limit": 256},
-    "pages_with_set_aside": {"origin": "o00100", "page": 0, "only": None, "limit": 256},
+    "pages_with_set_aside": {"origin": "o00100", "page": 0, "last": "\U0010ffff", "swept": True, "limit": 64},
     "counts": {"after": "o00100", "end": "\U0010ffff", "books": 100, "rows": 1_000},
     "delayed_of": {"first": "o00100", "last": "o00100"},
     "events": {"after": 19_000, "origin": None, "high": None, "block": None, "limit": 256},
@@ -178,7 +185,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "asides_from": ASIDES,
     "asides_of_block": {**ASIDES, "block": 77},
     "asides_since_block": {**ASIDES, "arrived": 77},
-    "swept_pages": {"origin": "o00100", "page": 0, "last": "\U0010ffff", "limit": 64},
     "delete_page": {"page": PAGES},
     "delete_shared_inbox_rows": {"id": IDS, "page": PAGES},
     "asides": {"page": PAGES},
@@ -193,7 +199,6 @@ VALUES: dict[str, dict[str, Any]] = {
         "lengths": BYTES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
     "put_off_from": {"origin": "o00100", "mark": b"x"},
-    "joined_from": {"origin": "o00100", "mark": b"x"},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_inbox_row": {
@@ -215,7 +220,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "past_uses": {"limit": 100},
     "blob": {"hash": HASHES[0]},
     "blobs": {"after": HASHES[0], "limit": 100},
-    "inbox_ids": {"inbox_row": IDS},
     "insert_posted": {
         "id": [LATE + 100 + number for number in PAGES], "size": ONES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },

@@ -37,6 +37,8 @@ class Filters(TypedDict, total=False):
     reason: str | None
     #: The block that set them aside.
     block: int | None
+    #: Only messages that an earlier block set aside.
+    before_block: int | None
     #: The first block that was planned after they were sent.
     arrived: int | None
     #: Only messages that were sent longer ago: a time span, or seconds.
@@ -51,6 +53,7 @@ class Wanted(NamedTuple):
     origin: str | None = None
     reason: str | None = None
     block: int | None = None
+    before_block: int | None = None
     arrived: int | None = None
     older_than: Age | None = None
     error: str | None = None
@@ -66,7 +69,7 @@ class Wanted(NamedTuple):
             check_origin(self.origin)
         if self.reason is not None and self.reason not in REASONS:
             raise InvalidInput(f"invalid reason {str(self.reason)[:40]!r}: expected one of {', '.join(REASONS)}")
-        for number in (self.block, self.arrived):
+        for number in (self.block, self.before_block, self.arrived):
             if number is not None:
                 check_number(number, "a block")
         self.before(LATEST)
@@ -153,6 +156,7 @@ class Search:
                 reason=wanted.reason,
                 before=wanted.before(self.now),
                 block=wanted.block,
+                before_block=LATEST if wanted.before_block is None else wanted.before_block,
                 arrived=wanted.arrived,
                 limit=limit + len(shown),
             )
@@ -165,7 +169,7 @@ class Search:
                 found = [self._with_id(message) if message.address in shown else message for message in found]
             if wanted.block is not None and wanted.arrived is not None:
                 found = [message for message in found if message.arrived_block == wanted.arrived]
-        if wanted.reason in (None, SWEPT) and wanted.block is None:
+        if wanted.reason in (None, SWEPT) and wanted.block is wanted.before_block is None:
             found = sorted([*found, *self._swept(last, start, limit)], key=lambda message: message.address)
         return found[:limit]
 
@@ -184,6 +188,7 @@ class Search:
             and at.book <= last
             and wanted.reason in (None, message.reason)
             and wanted.block in (None, message.block)
+            and (wanted.before_block is None or (message.block is not None and message.block < wanted.before_block))
             and wanted.arrived in (None, message.arrived_block)
             and (message.age or 0.0) > (self.now - wanted.before(self.now)) / 1_000_000
         )
@@ -193,7 +198,7 @@ class Search:
         loader, before = self.working_set.loader.pages, self.wanted.before(self.now)
         origin, index = start.book, start.page
         while len(found) < limit:
-            rows = self.unit.pages.swept(self.ring, origin, index, last, PAGES_AT_ONCE)
+            rows = self.unit.pages.with_set_aside(self.ring, origin, index, PAGES_AT_ONCE, last=last, swept=True)
             pages = loader.keep(rows)
             swept = [at for name, page in pages for at in self._left_behind(name, page) if at > start]
             arrivals = loader.arrivals(swept)

@@ -218,14 +218,15 @@ class Pages(Repository):
         rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now)
         return [FirstWaiting._make((*row[:6], PageRow(*row[6:]))) for row in rows]
 
-    def with_set_aside(self, ring: int, origin: str, page: int, limit: int, only: str | None = None) -> list[PageRow]:
-        """Return pages with set-aside messages, from a queue and page on."""
-        rows = self.unit.rows("pages_with_set_aside", ring=ring, origin=origin, page=page, only=only, limit=limit)
-        return [PageRow(*row) for row in rows]
+    def with_set_aside(
+        self, ring: int, origin: str, page: int, limit: int, *, last: str = PAST_ALL, swept: bool = False
+    ) -> list[PageRow]:
+        """Return pages with set-aside messages, from a queue and page on, up to the queue `last`.
 
-    def swept(self, ring: int, origin: str, page: int, last: str, limit: int) -> list[PageRow]:
-        """Return pages with swept messages, from a queue and page on, up to the queue `last`."""
-        rows = self.unit.rows("swept_pages", ring=ring, origin=origin, page=page, last=last, limit=limit)
+        :param swept: only pages with swept messages
+        """
+        place = {"origin": origin, "page": page, "last": last}
+        rows = self.unit.rows("pages_with_set_aside", ring=ring, **place, swept=swept, limit=limit)
         return [PageRow(*row) for row in rows]
 
     def sweep(self, ring: int, origin: str, first: int) -> None:

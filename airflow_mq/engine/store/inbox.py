@@ -202,10 +202,6 @@ class Inbox(Repository):
         (row,) = self.unit.rows("pulse", ring=ring)
         return PulseRow(*row)
 
-    def existing(self, ids: Sequence[int]) -> set[int]:
-        """Return which of these rows exist, delayed or not."""
-        return {id_ for (id_,) in self._read("inbox_ids", ("inbox_row",), [(id_,) for id_ in ids])}
-
     def with_blobs(self, ring: int) -> list[AttributesRow]:
         """Return rows that refer to external payloads, delayed ones included."""
         return [AttributesRow(*row) for row in self.unit.rows("blob_rows", ring=ring)]
@@ -273,11 +269,6 @@ class Inbox(Repository):
     def put_off_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
         """Return when the message joins its queue that waits aside since it left a place; None if none does."""
         rows = self.unit.rows("put_off_from", ring=ring, origin=origin, mark=was_mark(place))
-        return rows[0][0] if rows else None
-
-    def joined_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
-        """Return the row of the message that waited aside since it left a place, and joined its queue again."""
-        rows = self.unit.rows("joined_from", ring=ring, origin=origin, mark=was_mark(place))
         return rows[0][0] if rows else None
 
     def delayed_origins(self, ring: int, first: str, below: str, limit: int) -> list[str]:

@@ -48,6 +48,8 @@ class UseRow(NamedTuple):
     place: int
     hash: str
     until: int | None
+    #: Whether the inbox row exists.
+    is_there: bool
 
 
 class Payloads(Repository):

@@ -61,12 +61,13 @@ class SetAside(Repository):
 
     def after(
         self, ring: int, after: Address, last: str, *, reason: str | None = None, before: int = LATEST,
-        block: int | None = None, arrived: int | None = None, limit: int = LATEST,
+        block: int | None = None, before_block: int = LATEST, arrived: int | None = None, limit: int = LATEST,
     ) -> list[AsideRow]:  # fmt: skip
         """Return set-aside messages after an address, up to the queue `last`.
 
         :param before: only messages that arrived before this time
         :param block: only messages that this block set aside
+        :param before_block: only messages that an earlier block set aside
         :param arrived: only messages that arrived before this block, after the one before it
         """
         statement, choice = "asides_from", {}
@@ -76,7 +77,7 @@ class SetAside(Repository):
             statement, choice = "asides_since_block", {"arrived": arrived}
         rows = self.unit.rows(
             statement, ring=ring, origin=after.book, page=after.page, item=after.index, last=last, reason=reason,
-            before=before, limit=limit, **choice,
+            before=before, before_block=before_block, limit=limit, **choice,
         )  # fmt: skip
         return [AsideRow(*row) for row in rows]
 

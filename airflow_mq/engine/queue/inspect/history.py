@@ -214,11 +214,10 @@ class _Reader:
 
     def _joined(self, book: str, place: _Place) -> _Place | None:
         """Return the place of a stored message that left another one to wait aside, and joined its queue since."""
-        row_id = self.unit.inbox.joined_from(self.ring_id, book, place)
-        if row_id is None:
-            return None
         for index, page in self._pages(self.session.fresh_working_set(self.unit, [book]), book):
-            item = page.first_of(row_id)
+            rows = self.unit.inbox.facts(self.ring_id, {book: sorted(page.slices.row_ids)})
+            row_id = next((row.id for row in rows if was_of(row.attributes) == place), None)
+            item = None if row_id is None else page.first_of(row_id)
             if item is not None and page.marks[item] != PROCESSED:
                 return index, item
         return None

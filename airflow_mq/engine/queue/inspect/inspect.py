@@ -15,7 +15,7 @@ from ...rules.message import MOST_ORIGIN_BYTES, Address, check_address, check_nu
 from ...rules.orders import shuffled
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.taking import OriginPatterns
-from ...rules.weight import ZERO, Weight
+from ...rules.weight import Weight
 from ...store.books import QueueDepth
 from ...store.rows import LATEST
 from ..blocks import measures
@@ -187,11 +187,6 @@ class Inspect:
         """Return whether more than so many queues have messages that no block has loaded yet."""
         with self._store.loose() as unit:
             return len(set(self._session.rows_not_looked_at(unit, 10 * most))) > most
-
-    def max_message_weight(self) -> Weight | None:
-        """Return the weight that a full block leaves for a message; None if each call sets its own limit."""
-        config = self._session.config
-        return None if config.service_weight is None else config.max_message_weight or ZERO
 
     # Messages.
 

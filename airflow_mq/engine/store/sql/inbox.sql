@@ -285,14 +285,6 @@ SELECT coalesce((SELECT max(m.id) FROM {s}inbox m WHERE m.ring = :ring), 0),
        coalesce((SELECT max(a.at) FROM {s}set_aside a WHERE a.ring = :ring), 0),
        (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
 
--- name: inbox_ids
--- Return which of these ids exist, delayed or not.
-SELECT m.id FROM {s}inbox m WHERE m.id = :inbox_row UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = :inbox_row
-
--- name: inbox_ids (postgres)
-SELECT m.id FROM {s}inbox m WHERE m.id = ANY(:inbox_row::bigint[])
-UNION ALL SELECT d.id FROM {s}delayed d WHERE d.id = ANY(:inbox_row::bigint[])
-
 -- name: blob_rows
 -- Return rows that refer to external payloads, and whether they are delayed.
 SELECT r.origin, r.id, r.attributes, r.is_delayed FROM (
@@ -388,14 +380,6 @@ SELECT d.due FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin AND i
 -- name: put_off_from (postgres)
 SELECT d.due FROM {s}delayed d
 WHERE d.ring = :ring AND d.origin = :origin AND position(CAST(:mark AS bytea) IN d.attributes) > 0 LIMIT 1
-
--- name: joined_from
--- Return the row of such a message that has joined its queue again. Reads all rows of the queue.
-SELECT m.id FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND instr(m.attributes, :mark) LIMIT 1
-
--- name: joined_from (postgres)
-SELECT m.id FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND position(CAST(:mark AS bytea) IN m.attributes) > 0 LIMIT 1
 
 -- part: first_due
 -- The first due rows of a ring, with the bytes of those before each.

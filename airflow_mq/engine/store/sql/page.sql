@@ -90,23 +90,16 @@ ORDER BY b.ticket
 LIMIT :limit
 
 -- name: pages_with_set_aside
--- Return pages with set-aside messages, from a queue and page on.
-SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
-       p.slices, p.lengths, p.marks, p.notes
-FROM {s}page p
-WHERE p.ring = :ring AND p.set_aside > 0 AND (p.origin, p.page) >= (:origin, :page)
-  AND (CAST(:only AS text) IS NULL OR p.origin = :only)
-ORDER BY p.origin, p.page
-LIMIT :limit
-
--- name: swept_pages
--- Return pages with messages that a sweep set aside: those without a row in `aside`.
+-- Return pages with set-aside messages in a range of queues, or only with messages that a sweep set aside: those without a
+-- row in `set_aside`.
 SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
        p.slices, p.lengths, p.marks, p.notes
 FROM {s}page p
 WHERE p.ring = :ring AND p.set_aside > 0 AND (p.origin, p.page) >= (:origin, :page)
   AND p.origin <= :last
-  AND p.set_aside > (SELECT count(*) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
+  AND (NOT :swept OR p.set_aside > (
+      SELECT count(*) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page
+  ))
 ORDER BY p.origin, p.page
 LIMIT :limit
 

@@ -124,5 +124,8 @@ SELECT b.hash, b.size, b.upload, u.path,
 FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
 
 -- name: all_uses
--- Return every use of a blob.
-SELECT u.inbox_row, u.place, u.hash, u.until FROM {s}blob_use u
+-- Return every use of a blob, and whether its inbox row exists, delayed or not.
+SELECT u.inbox_row, u.place, u.hash, u.until,
+       EXISTS (SELECT 1 FROM {s}inbox m WHERE m.id = u.inbox_row)
+       OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.id = u.inbox_row)
+FROM {s}blob_use u

@@ -7,7 +7,7 @@ SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reaso
 FROM {s}set_aside a
 WHERE a.ring = :ring AND (a.origin, a.page, a.item) > (:origin, :page, :item)
   AND a.origin <= :last AND (CAST(:reason AS text) IS NULL OR a.reason = :reason)
-  AND a.arrived_at < :before
+  AND a.arrived_at < :before AND (:before_block >= 4611686018427387904 OR a.block < :before_block)
 
 -- name: save_set_aside
 -- Record why messages were set aside. Requires the ring lock.

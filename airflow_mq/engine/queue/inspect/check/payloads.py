@@ -10,6 +10,7 @@ from ....rules.page import PROCESSED
 from ....store import codec
 from ....store.blobs import stored_file
 from ....store.inbox import AttributesRow
+from ....store.payloads import UseRow
 from ....store.unit import Unit
 from ...session import RingSession
 
@@ -22,7 +23,7 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
 
     :param missing: receives the missing files, by hash; see `confirm_missing`.
     """
-    uses = {(use.row_id, use.place): (use.hash, use.until) for use in unit.payloads.uses()}
+    uses = {(use.row_id, use.place): use for use in unit.payloads.uses()}
     rows = unit.inbox.with_blobs(session.ring_id)
     live = _named(row for row in rows if row.is_delayed)
     for origin in {row.origin for row in rows}:
@@ -31,7 +32,7 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
     blobs = unit.payloads.checked()
     yield from _check_references(live, uses, {blob.hash for blob in blobs})
     ours = {row.id for row in rows}
-    yield from _check_uses(unit, uses, live, ours)
+    yield from _check_uses(uses, live, ours)
     for hash_, size, _, path, stored, count in blobs:
         yield from _check_bytes(session, unit, hash_, size, path, stored, missing)
         if not count:
@@ -77,33 +78,23 @@ def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[Attri
     return {place: hash_ for place, hash_ in named.items() if place in left or not cut.has(place[0])}
 
 
-def _check_references(
-    live: dict[Place, str], uses: dict[Place, tuple[str, int | None]], blobs: set[str]
-) -> Iterator[Violation]:
+def _check_references(live: dict[Place, str], uses: dict[Place, UseRow], blobs: set[str]) -> Iterator[Violation]:
     for (row_id, place), hash_ in live.items():
         if hash_ not in blobs:
             yield Violation(f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, which is missing")
-        elif uses.get((row_id, place)) != (hash_, None):
+        elif (use := uses.get((row_id, place))) is None or (use.hash, use.until) != (hash_, None):
             yield Violation(
                 f"message {place} of inbox row {row_id}",
                 f"its reference to payload {hash_} is not counted",
             )
 
 
-def _check_uses(
-    unit: Unit, uses: dict[Place, tuple[str, int | None]], live: dict[Place, str], ours: set[int]
-) -> Iterator[Violation]:
-    counted = sorted(place for place, (_, until) in uses.items() if until is None and place not in live)
-    if not counted:
-        return
-    there = unit.inbox.existing([row_id for row_id, _ in counted])
-    for row_id, place in counted:
+def _check_uses(uses: dict[Place, UseRow], live: dict[Place, str], ours: set[int]) -> Iterator[Violation]:
+    for (row_id, place), use in sorted(uses.items()):
         # The check of another ring covers the inbox rows of that ring.
-        if row_id in ours or row_id not in there:
-            hash_ = uses[row_id, place][0]
-            yield Violation(
-                f"payload {hash_}", f"message {place} of inbox row {row_id} is gone, but its reference is still counted"
-            )
+        if use.until is None and (row_id, place) not in live and (row_id in ours or not use.is_there):
+            what = f"message {place} of inbox row {row_id} is gone, but its reference is still counted"
+            yield Violation(f"payload {use.hash}", what)
 
 
 def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:
