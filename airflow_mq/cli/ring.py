@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 
 from ..engine.rules.config import ORDERS, RingConfig, difference
 from ..engine.rules.nearest import suggestion
@@ -20,6 +18,7 @@ from .command import Group, command, option
 from .errors import UsageError
 from .serialisation import in_words, record
 from .session import Session
+from .signals import at_sigterm
 from .values import hexadecimal, json_object, positive, setting, weight, words
 from .weights import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 
@@ -250,7 +249,8 @@ def measure_costs(session: Session, args: Namespace) -> None:
     from .. import measuring
 
     per_millisecond = _UNITS[args.unit]
-    with session.queue() as queue, _ended_by_signal(), session.out.progress("measuring") as tell:
+    leave = partial(sys.exit, 128 + signal.SIGTERM)
+    with session.queue() as queue, at_sigterm(leave), session.out.progress("measuring") as tell:
         found = measuring.measure(queue.store.address, args.repeats, tell)
         costs = measuring.costs_of(found, per_millisecond)
         # Checked whether it is applied or not: what is printed can be used.
@@ -269,19 +269,6 @@ def measure_costs(session: Session, args: Namespace) -> None:
     session.out.remark("set in the ring" if args.apply else "nothing was changed; --apply sets them in the ring")
     for warning in config.warnings():
         session.out.warn(warning)
-
-
-@contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Let a polite end clean up as an error does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 RING = Group(

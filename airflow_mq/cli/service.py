@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.weight import ZERO
@@ -14,7 +15,7 @@ from .command import command, option
 from .processors import load, load_callable, stdout_kept_clean
 from .progress import Tell
 from .session import Session
-from .signals import event_on_sigterm
+from .signals import at_sigterm
 from .values import positive, weight
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _service(
 
 def _follow(queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any]) -> Serviced:
     """Service the ring until SIGTERM, which lets the call under way end."""
-    with event_on_sigterm() as stop:
+    stop = Event()
+    with at_sigterm(stop.set):
         return queue.service_forever(processor, stop=stop, **options)
 
 

@@ -1,22 +1,22 @@
-"""Signals that end a command as Ctrl-C does, so that it cleans up."""
+"""Handling of SIGTERM, so that a command cleans up."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 
 @contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at SIGTERM; restore the handlers of SIGTERM and SIGINT at the end."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
+def at_sigterm(act: Callable[[], object]) -> Iterator[None]:
+    """Act at SIGTERM; restore the handlers of SIGTERM and SIGINT at the end. Only a main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, lambda *_: act())
     try:
         yield
     finally:
@@ -24,12 +24,6 @@ def sigterm_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def event_on_sigterm() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM sets; restore the handler at the end."""
-    event = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: event.set())
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def interrupt() -> NoReturn:
+    """End a command as Ctrl-C does."""
+    raise KeyboardInterrupt

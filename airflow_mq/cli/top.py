@@ -18,7 +18,7 @@ from .command import command, option
 from .output import shown, without_passwords
 from .serialisation import picked, record
 from .session import Session
-from .signals import sigterm_as_interrupt
+from .signals import at_sigterm, interrupt
 from .values import age
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _watch(watcher: Watcher, store: str, interval: float) -> None:
         redirect_stderr=False,
     )
     away: datetime | None = None
-    with suppress(KeyboardInterrupt), sigterm_as_interrupt(), _screen(live):
+    with suppress(KeyboardInterrupt), at_sigterm(interrupt), _screen(live):
         while True:
             began = time.monotonic()
             try:

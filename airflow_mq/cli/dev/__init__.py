@@ -22,7 +22,7 @@ from ..command import NO, command, option
 from ..errors import UsageError
 from ..output import error_line, shown
 from ..session import VARIABLE, Session
-from ..signals import sigterm_as_interrupt
+from ..signals import at_sigterm, interrupt
 from ..values import positive
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _run(
     """Use an Airflow that is not started yet, with a store and connections; end its processes in any case."""
     from ...testing.loopback import AirflowFailed
 
-    with _only_one(home), sigterm_as_interrupt():
+    with _only_one(home), at_sigterm(interrupt):
         address = _store(session, home)
         airflow = _airflow(address, home, dags, port, environment)
         try:
