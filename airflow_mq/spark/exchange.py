@@ -32,7 +32,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from ..engine.queue import Batch, MessageQueue, Report
-from ..engine.queue.blocks.reports import Entry, collected, ids_fit
+from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.outcome import BEGUN, DONE, Begun, Mark, Outcome
@@ -348,12 +348,7 @@ class FolderSide:
         (self.folder / "outcomes").write_table(f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", table)
 
     def answered(self) -> Mapping[str, Answers]:
-        return collected(self._entries)
-
-    def _entries(self) -> Iterator[Entry]:
-        for report in _reports(self.folder / "outcomes", self.share):
-            place = report.page, report.first, report.last
-            yield Entry(report.book, *place, report.outcome, epoch=report.epoch)
+        return collected(lambda: _reports(self.folder / "outcomes", self.share))
 
     def close(self) -> None:
         """Do nothing: no file stays open."""

@@ -49,7 +49,7 @@ EDGES: Sequence[Mutation] = (
     # Attempts of parts.
     bug(
         "first outcome of all attempts counts", "engine/queue/blocks/reports.py",
-        "return _collect(entries(), {page: _layers(spans) for page, spans in begun.items()})[0] if begun else found",
+        "return _collect(reports(), {page: _layers(spans) for page, spans in begun.items()})[0] if begun else found",
         "return found",
     ),
     bug(

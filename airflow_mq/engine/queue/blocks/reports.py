@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...rules.config import RingConfig
 from ...rules.errors import InvalidInput
 from ...rules.message import ID_BYTES, check_number, check_origin
-from ...rules.outcome import DONE, Begun, Mark, NotBegun, Outcome, check_outcome
+from ...rules.outcome import DONE, Begun, Mark, NotBegun, check_outcome
 from ...rules.permit import OPEN, Permit
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.service import MOST_WHY
@@ -64,39 +64,27 @@ def _checked_mark(mark: Mark) -> Mark:
     return NotBegun(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
 
 
-class Entry(NamedTuple):
-    """A report as it was stored or exchanged, by the name of its book."""
-
-    book: str
-    page: int
-    first: int
-    last: int
-    outcome: Outcome | Mark
-    ids: bytes = b""
-    epoch: int = 0
-
-
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:
     """Return reported outcomes by book."""
     kept = list(rows)
     with codec.reading("a report"):
-        return collected(lambda: _entries(kept))
+        return collected(lambda: _reports(kept))
 
 
-def collected(entries: Callable[[], Iterable[Entry]]) -> dict[str, Answers]:
+def collected(reports: Callable[[], Iterable[Report]]) -> dict[str, Answers]:
     """Return the outcomes that count, by book: of a message that an epoch began, those of the largest epoch.
 
-    :param entries: called twice if any attempt has an epoch; the marks of an epoch may come after earlier outcomes
+    :param reports: called twice if any attempt has an epoch; the marks of an epoch may come after earlier outcomes
     """
-    found, begun = _collect(entries(), {})
-    return _collect(entries(), {page: _layers(spans) for page, spans in begun.items()})[0] if begun else found
+    found, begun = _collect(reports(), {})
+    return _collect(reports(), {page: _layers(spans) for page, spans in begun.items()})[0] if begun else found
 
 
 _Spans = list[tuple[int, int, int]]
 
 
 def _collect(
-    entries: Iterable[Entry], layers: Mapping[tuple[str, int], _Spans]
+    reports: Iterable[Report], layers: Mapping[tuple[str, int], _Spans]
 ) -> tuple[dict[str, Answers], dict[tuple[str, int], _Spans]]:
     """Return outcomes by book, and the messages that epochs began, by page.
 
@@ -104,15 +92,16 @@ def _collect(
     """
     found: dict[str, Answers] = {}
     begun: dict[tuple[str, int], _Spans] = {}
-    for entry in entries:
-        book, page, first, last, outcome, ids, epoch = entry
+    for report in reports:
+        book, page, first = report.book, report.page, report.first
         answers = found.setdefault(book, Answers())
-        if epoch and isinstance(outcome, Begun):
-            begun.setdefault((book, page), []).append((first, last, epoch))
-            answers.epoch = max(answers.epoch, epoch)
-        for start, stop in _standing(entry, layers.get((book, page), ())):
+        if report.epoch and isinstance(report.outcome, Begun):
+            begun.setdefault((book, page), []).append((first, report.last, report.epoch))
+            answers.epoch = max(answers.epoch, report.epoch)
+        for start, stop in _standing(report, layers.get((book, page), ())):
             skipped = (start - first) * ID_BYTES
-            answers.add(page, start, stop, outcome, ids[skipped : skipped + (stop - start + 1) * ID_BYTES])
+            ids = report.ids[skipped : skipped + (stop - start + 1) * ID_BYTES]
+            answers.add(page, start, stop, report.outcome, ids)
     return found, begun
 
 
@@ -124,21 +113,21 @@ def _layers(spans: _Spans) -> _Spans:
     return list(layers.spans())
 
 
-def _standing(entry: Entry, layers: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the rows of messages for which an entry counts."""
-    start = entry.first
-    if not isinstance(entry.outcome, (Begun, NotBegun)):
+def _standing(report: Report, layers: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the rows of messages for which a report counts."""
+    start = report.first
+    if not isinstance(report.outcome, (Begun, NotBegun)):
         for first, last, epoch in layers:
-            if epoch == entry.epoch or last < start or first > entry.last:
+            if epoch == report.epoch or last < start or first > report.last:
                 continue
             if start < first:
                 yield start, first - 1
             start = last + 1
-    if start <= entry.last:
-        yield start, entry.last
+    if start <= report.last:
+        yield start, report.last
 
 
-def _entries(rows: Iterable[bytes]) -> Iterator[Entry]:
+def _reports(rows: Iterable[bytes]) -> Iterator[Report]:
     for data in rows:
         plain, ids = codec.unpack_report(data)
         start = 0
@@ -149,5 +138,5 @@ def _entries(rows: Iterable[bytes]) -> Iterator[Entry]:
             answer = DONE if has_ids else codec.outcome_of(outcome)
             if not start <= stop <= len(ids):
                 raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
-            yield Entry(book, page, first, last, answer, ids[start:stop], epoch)
+            yield Report(book, page, first, last, answer, ids=ids[start:stop], epoch=epoch)
             start = stop
