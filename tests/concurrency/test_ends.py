@@ -262,7 +262,7 @@ def test_recorded_ends_of_a_dead_holder_are_applied(pair: tuple[MessageQueue, Me
 
 def _ends(queue: MessageQueue) -> int:
     with queue.session.store.loose() as unit:
-        return unit.rings.ends(queue.session.ring_id)
+        return unit.rings.state(queue.session.ring_id).ends
 
 
 def test_an_end_that_cannot_be_applied_is_set_apart(

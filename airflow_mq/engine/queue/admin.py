@@ -19,7 +19,7 @@ from ..rules.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
 from ..store.payloads import ALL
-from ..store.rows import settings_of
+from ..store.rows import LATEST, settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .blocks.settlement import BlockSettler
@@ -251,7 +251,7 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
     ticket, high = working_set.stored[origin].ticket, is_high(origin)
     before, count, lowest, highest = unit.books.count(ring, ticket, high=high)
     if before <= count - before or (not high and working_set.loader.ring.news_left()):
-        moved = unit.books.before(ring, ticket, high=high)
+        moved = [name for _, name in reversed(unit.books.turns_before(ring, ticket, LATEST, high=high))]
         if moved:
             unit.books.set_tickets(ring, list(zip(moved, unit.fresh_ids(len(moved)))))
     else:

@@ -191,7 +191,7 @@ class Hold:
         """Apply recorded ends, if there are any and no other process holds the ring: no operation may follow soon."""
         with suppress(Busy, StoreError):
             with self.store.loose() as unit:
-                ends = unit.rings.ends(self.ring_id)
+                ends = unit.rings.state(self.ring_id).ends
             if ends:
                 self.apply_ends()
 

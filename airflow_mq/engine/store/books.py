@@ -117,7 +117,7 @@ class Books(Repository):
                 turns += zip(map(int, listed(tickets)), listed(names))
         return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
-    def turns_before(self, ring: int, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
+    def turns_before(self, ring: int, before: int | None, limit: int, *, high: bool) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
         rows = self.unit.rows("turns_before", ring=ring, high=high, before=before, limit=limit)
         return [(ticket, origin) for ticket, origin in rows]
@@ -164,10 +164,6 @@ class Books(Repository):
     def count(self, ring: int, ticket: int | None, *, high: bool) -> TicketsRow:
         """Count the tickets of a priority, and those before a ticket."""
         return TicketsRow(*self.unit.rows("count_before", ring=ring, high=high, ticket=ticket)[0])
-
-    def before(self, ring: int, ticket: int | None, *, high: bool) -> list[str]:
-        """Return ready books of a priority before a ticket, in ring order."""
-        return [origin for (origin,) in self.unit.rows("tickets_before", ring=ring, high=high, ticket=ticket)]
 
     def advance(self, ring: int, ticket: int, shift: int, *, high: bool) -> None:
         """Lower the tickets of a priority from `ticket` on."""

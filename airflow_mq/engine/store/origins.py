@@ -28,14 +28,6 @@ class GroupRow(NamedTuple):
     owed: str
 
 
-class MeasureRow(NamedTuple):
-    """Measures of a processor's work."""
-
-    processor: str
-    origin: str
-    data: Any
-
-
 class Origins(Repository):
     """Origins and groups of a ring."""
 
@@ -87,14 +79,14 @@ class Origins(Repository):
         """Delete the groups of a ring."""
         self.unit.run("forget_branches", ring=ring)
 
-    def measures(self, ring: int, processor: str | None) -> list[MeasureRow]:
-        """Return what was measured of processors' work, of one processor if given."""
-        return [MeasureRow(*row) for row in self.unit.rows("measure", ring=ring, processor=processor)]
+    def measures(self, ring: int, processor: str | None) -> list[tuple[str, str, Any]]:
+        """Return processor, origin and what was measured of its work, of one processor if given."""
+        return self.unit.rows("measure", ring=ring, processor=processor)
 
-    def measure_of(self, ring: int, processor: str, origin: str) -> MeasureRow | None:
-        """Return what was measured of a processor's work for one origin."""
+    def measure_of(self, ring: int, processor: str, origin: str) -> Any:
+        """Return what was measured of a processor's work for one origin, if anything."""
         rows = self.unit.rows("measure_of", ring=ring, processor=processor, origin=origin)
-        return MeasureRow(*rows[0]) if rows else None
+        return rows[0][0] if rows else None
 
     def save_measure(self, ring: int, processor: str, origin: str, data: object) -> None:
         """Write what was measured of a processor's work."""

@@ -85,10 +85,6 @@ class Rings(Repository):
         """End a lease, if it is still in force."""
         self.unit.put("drop_lease", ring=ring, token=token)
 
-    def ends(self, ring: int) -> int:
-        """Return how many recorded ends of blocks are to be applied."""
-        return int(self.unit.only("counted_ends", ring=ring)[0])
-
     def latest_id(self) -> int:
         """Return the last id drawn in the store."""
         return int(self.unit.rows("latest_id")[0][0])

@@ -54,7 +54,7 @@ def remember(
     if not measured:
         return None
     known = unit.origins.measure_of(ring, processor, origin)
-    sums = dict.fromkeys(_SUMS, 0) if known is None else _sums(known.data)
+    sums = dict.fromkeys(_SUMS, 0) if known is None else _sums(known)
     for length, used, predicted in _plausible([Measured(*one) for one in measured], sums, full):
         fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, predicted[0])
         for name, value in zip(_SUMS, fresh):

@@ -226,12 +226,6 @@ ORDER BY g.ticket IS NULL, g.ticket, g.origin
 SELECT count(CASE WHEN b.ticket < :ticket THEN 1 END), count(*), min(b.ticket), max(b.ticket)
 FROM {s}book b WHERE b.ring = :ring AND b.high = :high AND b.ticket IS NOT NULL
 
--- name: tickets_before
--- Return ready books of a priority that come before a ticket, in ring order.
-SELECT b.origin FROM {s}book b
-WHERE b.ring = :ring AND b.high = :high AND b.ticket < :ticket
-ORDER BY b.ticket, b.origin
-
 -- name: advance_tickets
 -- Move the books of a priority from a ticket on to the head of the ring. Requires the ring lock.
 UPDATE {s}book SET ticket = ticket - :shift WHERE ring = :ring AND high = :high AND ticket >= :ticket

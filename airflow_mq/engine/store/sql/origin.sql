@@ -77,8 +77,7 @@ WHERE m.ring = :ring AND (CAST(:processor AS text) IS NULL OR m.processor = :pro
 
 -- name: measure_of
 -- Return what was measured of a processor's work for one origin.
-SELECT m.processor, m.origin, m.data FROM {s}measure m
-WHERE m.ring = :ring AND m.processor = :processor AND m.origin = :origin
+SELECT m.data FROM {s}measure m WHERE m.ring = :ring AND m.processor = :processor AND m.origin = :origin
 
 -- name: save_measure
 -- Write what was measured of a processor's work. Requires the ring lock.

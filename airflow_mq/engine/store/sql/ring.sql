@@ -185,13 +185,6 @@ UPDATE {s}ring_state SET lease_until = :until WHERE {part newest} AND lease_toke
 -- End the lease of a ring, if the process still has it.
 UPDATE {s}ring_state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE {part newest} AND lease_token = :token
 
--- name: counted_ends
--- Return the number of recorded ends that are to be applied.
-SELECT s.ends FROM {s}ring_state s WHERE s.ring = :ring
-
--- name: counted_ends (postgres)
-SELECT s.ends FROM {s}ring_state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
-
 -- name: count_ends
 -- Change the number of recorded ends that are to be applied. Requires the ring lock.
 UPDATE {s}ring_state SET ends = ends + :more WHERE {part newest}

@@ -103,7 +103,7 @@ def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
 def _check_ends(unit: Unit, ring: int, claims: Mapping[int, Sequence[Claim]]) -> Iterator[Violation]:
     """Check that recorded ends are counted, and that each gives each message of its block one verdict."""
     ends = unit.blocks.ends(ring, failed=True)
-    counted, pending = unit.rings.ends(ring), sum(not end.error for end in ends)
+    counted, pending = unit.rings.state(ring).ends, sum(not end.error for end in ends)
     if counted != pending:
         yield Violation("ring", f"it counts {counted} recorded ends of blocks, but {pending} are stored")
     for end in ends:
