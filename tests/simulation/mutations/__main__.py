@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.memory import in_memory
@@ -22,14 +23,22 @@ MOST = {"sqlite": 400, "postgres": 150}
 PLUGIN = "tests.simulation.mutations.changed"
 
 
-def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
-    """Return how many seeds found a bug, and the invariant that it violates."""
+@contextmanager
+def planted(mutation: Mutation) -> Iterator[Path]:
+    """Yield a folder with a copy of the package that has a bug, and with the tests."""
     with tempfile.TemporaryDirectory(prefix="mq_mutation_", dir=in_memory()) as name:
         folder = Path(name)
         ignored = shutil.ignore_patterns("__pycache__", "page", "node_modules")
         shutil.copytree(PACKAGE, folder / "airflow_mq", ignore=ignored)
-        (folder / "tests").symlink_to(PACKAGE.parent / "tests")
+        for other in ("tests", "pyproject.toml"):
+            (folder / other).symlink_to(PACKAGE.parent / other)
         (folder / "airflow_mq" / mutation.file).write_text(mutation.apply(), "utf-8")
+        yield folder
+
+
+def hunt(mutation: Mutation, most: int, first: int = 0) -> dict[str, object]:
+    """Return how many seeds found a bug, and the invariant that it violates."""
+    with planted(mutation) as folder:
         if mutation.test:
             return run_test(mutation.test, folder)
         module = "tests.simulation.mutations.hunt"
