@@ -12,7 +12,7 @@ from .values import LedgerBlock, moment
 def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
     """Return the pages of the blocks from `first` to `last`, latest first."""
     rows = unit.ledger.latest(ring, limit, first, last + 1)
-    return [_page(block, at, bytes(data), id_) for block, at, data, id_ in rows]
+    return [_page(*row) for row in rows]
 
 
 def _page(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:

@@ -111,7 +111,8 @@ class Ledger(Repository):
     ) -> list[LedgerRow]:
         """Return entries from block `first` to before block `before`, the latest first, up to `most` bytes of each."""
         rows = self.unit.rows("ledger", ring=ring, before=before, first=first, limit=limit, bytes=most)
-        return [LedgerRow(*row) for row in rows]
+        # SQLite returns null for a part of no bytes.
+        return [LedgerRow(block, at, bytes(data or b""), id_) for block, at, data, id_ in rows]
 
     def heads(self, ring: int, limit: int) -> list[LedgerRow]:
         """Return the beginnings of the latest entries, which name the process that serviced the ring."""
