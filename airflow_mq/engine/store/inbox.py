@@ -75,14 +75,6 @@ class StoredBytes(NamedTuple):
     size: int
 
 
-class PulseRow(NamedTuple):
-    """How far a ring has come, and when its first delayed row is due."""
-
-    newest: int
-    set_aside: int
-    due: int | None
-
-
 class RowRange(NamedTuple):
     """All rows of a queue from one id to another, and how many there are."""
 
@@ -197,10 +189,10 @@ class Inbox(Repository):
         rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
         return [FirstWaiting._make((*row[:6], InboxRow(*row[6:]))) for row in rows]
 
-    def pulse(self, ring: int) -> PulseRow:
-        """Return how far a ring has come, to compare with an earlier pulse."""
-        (row,) = self.unit.rows("pulse", ring=ring)
-        return PulseRow(*row)
+    def pulse(self, ring: int) -> tuple[int, int, int | None]:
+        """Return the newest row, when a message was last set aside, and when the first delayed row is due."""
+        newest, set_aside, due = self.unit.rows("pulse", ring=ring)[0]
+        return newest, set_aside, due
 
     def with_blobs(self, ring: int) -> list[AttributesRow]:
         """Return rows that refer to external payloads, delayed ones included."""

@@ -58,7 +58,7 @@ class Overlay(Source):
         :param anew: read all deficits as if no queue had used anything yet.
         :param joins_due: let delayed messages that are due join their queues
         """
-        stored, newest = unit.rings.state(ring_id), unit.inbox.pulse(ring_id).newest
+        stored, (newest, *_) = unit.rings.state(ring_id), unit.inbox.pulse(ring_id)
         state = StateRow(
             0, stored.ticket_floor, stored.look_floor, [], None, 0, "",
             look_place=stored.look_place, high_place=stored.high_place, debt=stored.debt,
