@@ -256,44 +256,34 @@ class FolderChannel:
 
     path: str
 
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest."""
-        data = Folder(self.path).read("manifest.json")
-        with self._reading():
-            plain: dict[str, Any] = json.loads(data)
-            return plain
-
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Raise `InvalidInput` for a manifest that cannot be read."""
+    def manifest(self) -> Iterator[dict[str, Any]]:
+        """Yield the manifest. Raises `InvalidInput` if it cannot be read, or lacks what is read of it."""
+        data = Folder(self.path).read("manifest.json")
         try:
             with codec.reading("the manifest"):
-                yield
+                yield json.loads(data)
         except StoreCorrupt as error:
             raise InvalidInput(f"invalid manifest in {self.path} ({error}): hand the part over again") from None
 
     def terms(self) -> Terms:
         """Return the terms of the block."""
-        with self._reading():
-            return self._terms()
-
-    def _terms(self) -> Terms:
-        terms = self.manifest()["manner"]
-        largest, largest_of = terms["largest"], terms["largest_of"]
-        read = {
-            "largest": Weight(*largest) if largest else None,
-            "permit": Permit(**terms["permit"]),
-            "exceptions": frozenset(terms["exceptions"]),
-            "largest_of": {origin: Weight(*weight) for origin, weight in largest_of.items()},
-        }
-        return Terms(**{**terms, **read})
+        with self.manifest() as manifest:
+            terms = manifest["manner"]
+            largest, largest_of = terms["largest"], terms["largest_of"]
+            read = {
+                "largest": Weight(*largest) if largest else None,
+                "permit": Permit(**terms["permit"]),
+                "exceptions": frozenset(terms["exceptions"]),
+                "largest_of": {origin: Weight(*weight) for origin, weight in largest_of.items()},
+            }
+            return Terms(**{**terms, **read})
 
     def tasks(self, processors: Processors) -> list[Task]:
         """Return a task for each file of messages."""
-        with self._reading():
+        with self.manifest() as manifest:
             return [
-                Task(processors[share["processor"]], share["name"], share["messages"])
-                for share in self.manifest()["shares"]
+                Task(processors[share["processor"]], share["name"], share["messages"]) for share in manifest["shares"]
             ]
 
     def open(self, share: str | None, epoch: int = 0) -> FolderSide:
@@ -302,8 +292,8 @@ class FolderChannel:
 
     def epoch(self, shares: Iterable[object]) -> int:
         """Return the epoch of the latest attempt at this part; 0 without one."""
-        with self._reading():
-            known = int(self.manifest()["epoch"])
+        with self.manifest() as manifest:
+            known = int(manifest["epoch"])
         return max([known, *(report.epoch for report in _reports(Folder(self.path) / "outcomes"))])
 
 
@@ -317,15 +307,13 @@ class FolderSide:
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
-        books = map(book_name, self._column("origin"), self._column("priority"))
-        places: Iterator[Place] = zip(books, self._column("page"), self._column("item"))
+        names = ("origin", "priority", "page", "item")
+        tables = (self.folder / "messages").tables(f"{self.share}.parquet", names)
+        rows = (row for table in tables for row in zip(*(table.column(name).to_pylist() for name in names)))
+        places: Iterator[Place] = ((book_name(origin, priority), page, item) for origin, priority, page, item in rows)
         reports = [Report(*run[0], run[-1][2], BEGUN) for run in neighbours_of(places)]
         if reports:
             self.report(reports)
-
-    def _column(self, name: str) -> list[Any]:
-        tables = (self.folder / "messages").tables(f"{self.share}.parquet", [name])
-        return [value for table in tables for value in table.column(name).to_pylist()]
 
     def batches(self) -> Iterator[Batch]:
         for table in (self.folder / "messages").tables(f"{self.share}.parquet"):

@@ -215,12 +215,12 @@ def test_object_storage_by_its_address(make_ring: MakeRing) -> None:
 
 def test_what_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"missing file manifest\.json"):
-        exchange.FolderChannel(str(tmp_path)).manifest()
+        exchange.FolderChannel(str(tmp_path)).terms()
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InvalidInput, match="hand the part over again"):
-        exchange.FolderChannel(str(tmp_path)).manifest()
+        exchange.FolderChannel(str(tmp_path)).terms()
     with pytest.raises(InvalidInput, match="no file system for nonsense://"):
-        exchange.FolderChannel("nonsense://bucket").manifest()
+        exchange.FolderChannel("nonsense://bucket").terms()
 
 
 def test_the_manifest_is_written_last(make_ring: MakeRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
