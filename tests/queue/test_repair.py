@@ -142,8 +142,8 @@ def test_last_id_read_ahead_fails_a_settle_and_strands_nothing(pg_uri: str, monk
         queue.blocks.report(block, reports)
         real = PostgresUnit.soon
 
-        def ahead(unit: PostgresUnit, statement: str, **values: Any) -> Callable[[], list[Any]]:
-            rows = real(unit, statement, **values)
+        def ahead(unit: PostgresUnit, statement: str, *columns: Any, **values: Any) -> Callable[[], list[Any]]:
+            rows = real(unit, statement, *columns, **values)
             return (lambda: [(rows()[0][0] + 32, rows()[0][1])]) if statement == "last_id" else rows
 
         monkeypatch.setattr(PostgresUnit, "soon", ahead)
