@@ -59,8 +59,6 @@ class RingLoader:
         self.inboxes = inboxes
         state = source.state
         self.look_cursor = state.look_floor
-        #: The id from which the next operation looks, at the latest.
-        self._highest_floor = POSTED
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may
         #: commit smaller ids behind the looks: only the next operation finds those.
         self._look_horizon = source.horizon
@@ -325,10 +323,6 @@ class RingLoader:
                 found.append((working_set.changes.tickets.get(origin, id_), origin))
         return found
 
-    def look_from(self, floor: int) -> None:
-        """Let the next operation look for newcomers from this id on, at the latest."""
-        self._highest_floor = min(self._highest_floor, floor)
-
     # Looks at queues that a walk does not come to.
 
     def look_on(self, most: int, known: Container[str], *, high: bool) -> tuple[list[str], bool]:
@@ -379,5 +373,5 @@ class RingLoader:
 
     def look_floor(self, floor: int) -> int:
         """Return an id below which no row is of an origin that is still to be met."""
-        floor = min(self.look_cursor, self._highest_floor, max(self._look_horizon, floor))
+        floor = min(self.look_cursor, max(self._look_horizon, floor))
         return min(floor, self._next.newcomers[0][0]) if self._next.newcomers else floor

@@ -109,7 +109,9 @@ def repair_inboxes(session: RingSession, *, dry_run: bool) -> list[Repair]:
             working_set.book(repair.book)
             working_set.stored[repair.book].cut = repair.cut
             working_set.changes.books.add(repair.book)
-            working_set.loader.ring.look_from(repair.cut.floor)
+            # The next operation looks for newcomers from its rows on.
+            state = working_set.reading.state
+            working_set.reading.state = state._replace(look_floor=min(state.look_floor, repair.cut.floor))
     for repair in repaired:
         log.warning("repaired ring %r: %s", session.ring, repair)
     return repaired
