@@ -98,7 +98,7 @@ class Inbox(Repository):
             rows = self._read("inbox_rows", columns, requests, ring=ring, limit=limit, inline=inline)
         else:
             rows = self._read("inbox_heads", columns, requests, ring=ring, limit=limit)
-        return [InboxRow(*row) for row in rows]
+        return list(map(InboxRow._make, rows))
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
