@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_mq import failures, settings
-from airflow_mq.connections import Target, target_of
+from airflow_mq.connections import target_of
 from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
@@ -67,19 +67,19 @@ class MessageQueueHook(BaseHook):
 
     def address(self) -> StoreAddress:
         """Return the checked address of the store, password included."""
-        return self._target().address
+        return self.place()[0]
 
     def place(self, ring: str | None = None) -> tuple[StoreAddress, str]:
         """Return the store and the ring that `queue` would open, without opening them."""
-        target = self._target()
+        target = target_of(self.get_connection(self.mq_conn_id))
         return target.address, ring or self.ring or target.ring
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the queue, a context manager; the caller closes it."""
         from airflow_mq.observe.hooked import HookedQueue, carries_traces
 
-        target = self._target()
-        queue = HookedQueue(target.address.uri, ring or self.ring or target.ring, traces=carries_traces())
+        address, name = self.place(ring)
+        queue = HookedQueue(address.uri, name, traces=carries_traces())
         queue.hook, queue.mq_conn_id = self, self.mq_conn_id
         queue.store.filesystem_of = object_storage
         if settings.flag("log_error_texts"):
@@ -128,15 +128,11 @@ class MessageQueueHook(BaseHook):
         """
         where = "this connection"
         try:
-            target = self._target()
-            where = target.address.safe
-            ring = self.ring or target.ring
-            return _within(TEST_SECONDS, lambda: _look(target.address, ring))
+            address, ring = self.place()
+            where = address.safe
+            return _within(TEST_SECONDS, lambda: _look(address, ring))
         except Exception as error:
             return False, f"{where}: {told_safely(error)}"
-
-    def _target(self) -> Target:
-        return target_of(self.get_connection(self.mq_conn_id))
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, object]:

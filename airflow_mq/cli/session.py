@@ -85,7 +85,7 @@ class Session:
             # Airflow logs to standard output by default, from its first use on.
             with redirect_stdout(sys.stderr):
                 _keep_logs_off_stdout()
-                target = hooks.MessageQueueHook(conn_id)._target()
+                address, ring = hooks.MessageQueueHook(conn_id).place()
         except MessageQueueError:
             raise
         except Exception as error:
@@ -93,8 +93,8 @@ class Session:
             raise AddressRefused(
                 f"Airflow has no connection {conn_id!r}, or cannot look it up ({type(error).__name__})"
             ) from None
-        self.ring = self.ring or target.ring
-        return target.address
+        self.ring = self.ring or ring
+        return address
 
 
 def _keep_logs_off_stdout() -> None:
