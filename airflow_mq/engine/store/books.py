@@ -177,12 +177,16 @@ class Books(Repository):
         """Reset the deficits of all books."""
         self.unit.run("forget_deficits", ring=ring)
 
-    def names(self, ring: int, after: str, first: str, below: str, limit: int, *, empty: bool = False) -> list[str]:
+    def names(
+        self, ring: int, after: str, first: str, below: str, limit: int, *, empty: bool = False, delayed: bool = False
+    ) -> list[str]:
         """Return names of queues with messages in a range, after a name.
 
         :param empty: return the names of empty books, too
+        :param delayed: return the names of queues with delayed messages, too
         """
-        rows = self.unit.rows("names", ring=ring, after=after, first=first, below=below, limit=limit, all=empty)
+        bounds = {"after": after, "first": first, "below": below, "limit": limit}
+        rows = self.unit.rows("names", ring=ring, **bounds, all=empty, delayed=delayed)
         return [origin for (origin,) in rows]
 
     def known(self, ring: int, origins: Sequence[str]) -> list[str]:

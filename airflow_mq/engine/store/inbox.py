@@ -263,11 +263,6 @@ class Inbox(Repository):
         rows = self.unit.rows("put_off_from", ring=ring, origin=origin, mark=was_mark(place))
         return rows[0][0] if rows else None
 
-    def delayed_origins(self, ring: int, first: str, below: str, limit: int) -> list[str]:
-        """Return names of queues with delayed rows in a range."""
-        rows = self.unit.rows("delayed_origins_from", ring=ring, first=first, below=below, limit=limit)
-        return [origin for (origin,) in rows]
-
 
 def parcels(rows: Iterable[InboxRow]) -> Iterator[list[InboxRow]]:
     """Divide rows into lists that one statement writes each."""

@@ -51,8 +51,7 @@ def _unknown(unit: Unit, ring: int, origins: Sequence[str]) -> list[str]:
 def _count(unit: Unit, ring: int, ranges: Sequence[tuple[str, str]], most: int) -> int:
     found: set[str] = set()
     for first, below in (*ranges, *((MARK + first, MARK + below) for first, below in ranges)):
-        found.update(map(origin_of, unit.books.names(ring, "", first, below, most + 1)))
-        found.update(map(origin_of, unit.inbox.delayed_origins(ring, first, below, most + 1)))
+        found.update(map(origin_of, unit.books.names(ring, "", first, below, most + 1, delayed=True)))
     return len(found)
 
 

@@ -244,8 +244,8 @@ WHERE b.ring = :ring AND b.origin = w.origin
 UPDATE {s}book SET deficit = 0 WHERE ring = :ring AND deficit <> 0
 
 -- name: names
--- Return names of queues in a range, after a name: of those with inbox rows, and of books, which have pages or a ticket
--- unless all are wanted. The recursion steps from queue to queue along the index.
+-- Return names of queues in a range, after a name: of those with inbox rows or, if wanted, delayed rows, and of books,
+-- which have pages or a ticket unless all are wanted. The recursion steps from queue to queue along the index.
 WITH RECURSIVE walk(origin, place) AS (
     SELECT min(m.origin), 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
     UNION ALL
@@ -259,6 +259,11 @@ SELECT x.origin FROM (
       AND (:all OR b.pages > 0 OR b.ticket IS NOT NULL)
     ORDER BY b.origin LIMIT :limit
 ) x
+UNION
+SELECT y.origin FROM (
+    SELECT DISTINCT d.origin FROM {s}delayed d
+    WHERE :delayed AND d.ring = :ring AND d.origin > :after AND d.origin >= :first AND d.origin < :below LIMIT :limit
+) y
 UNION
 SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :below
 ORDER BY 1

@@ -439,9 +439,3 @@ ORDER BY d.due, d.id LIMIT :limit
 SELECT CAST(coalesce(sum(d.items), 0) AS bigint), min(d.due) FROM {s}delayed d
 WHERE d.ring = :ring AND d.origin >= :first AND d.origin <= :last AND d.due > :now
 
--- name: delayed_origins_from
--- Return names of queues with delayed rows. Reads all delayed rows of the ring.
-SELECT DISTINCT d.origin FROM {s}delayed d
-WHERE d.ring = :ring AND d.origin >= :first AND d.origin < :below
-LIMIT :limit
-
