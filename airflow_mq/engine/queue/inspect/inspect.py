@@ -109,7 +109,10 @@ class Inspect:
             return [state for state in states if state.origin in kept]
 
     def depths(self) -> Iterator[QueueDepth]:
-        """Yield what each queue holds: of one moment, and counted some queues at a time."""
+        """Yield what each queue holds, all of one moment; this connection is busy until the last one.
+
+        The database counts some queues at a time.
+        """
         with self._session.snapshot() as (unit, working_set):
             yield from depths_of(unit, working_set)
 
