@@ -43,7 +43,7 @@ demo: $(STAMP) ## Files of many tenants, through Airflow and Spark, with the UI 
 	@$(BIN)/airflow-mq demo $(DEMO)
 
 recording: $(STAMP) ## Record the demo for the README, as docs/images/demo.svg
-	@$(BIN)/python -m tests.terminal.recording build/demo.cast docs/images/demo.svg -- \
+	@$(BIN)/python -m tests.store.terminal.recording build/demo.cast docs/images/demo.svg -- \
 	  $(BIN)/airflow-mq demo --leave
 
 tour: $(STAMP) ## The queue alone, command by command, in a store of its own

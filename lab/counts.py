@@ -25,7 +25,9 @@ def count(root: Path) -> tuple[Counter[str], Counter[str]]:
     for path in sorted((*(root / "tests").rglob("*.py"), *(root / "lab").rglob("*.py"))):
         found = Counter(filter(None, map(_kind, ast.walk(ast.parse(path.read_text("utf-8"))))))
         kinds += found
-        folders["/".join(path.relative_to(root).parts[:2])] += found["assert statements"] + found["pytest.raises"]
+        folders["/".join(path.relative_to(root).parent.parts[:3])] += (
+            found["assert statements"] + found["pytest.raises"]
+        )
     return kinds, folders
 
 

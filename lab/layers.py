@@ -16,17 +16,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.simulation.mutations import MUTATIONS, Mutation
-from tests.simulation.mutations.__main__ import MOST, PLUGIN, hunt, planted
+from tests.proofs.simulation.mutations import MUTATIONS, Mutation
+from tests.proofs.simulation.mutations.__main__ import MOST, PLUGIN, hunt, planted
 
 #: Folders of tests of each layer; the simulation runs by itself.
 LAYERS = {
-    "rules": ["tests/rules"],
-    "queue": ["tests/queue", "tests/store"],
-    "model": ["tests/model"],
-    "conformance": ["tests/conformance"],
-    "concurrency": ["tests/concurrency"],
-    "crash": ["tests/crash"],
+    "rules": ["tests/unit/rules"],
+    "store": ["tests/store"],
+    "model": ["tests/proofs/model"],
+    "conformance": ["tests/proofs/conformance"],
+    "concurrency": ["tests/proofs/concurrency"],
+    "crash": ["tests/proofs/crash"],
     "simulation": [],
 }
 #: Seconds after which a layer counts as not having found a bug.

@@ -10,7 +10,11 @@ from lab.layers import LAYERS, known, table
 
 def test_the_table_counts_what_only_one_layer_finds(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
-    lines = [("one", "rules", "tests/rules/test_a.py::test_a", 1), ("one", "crash", "", 9), ("two", "model", "x", 2)]
+    lines = [
+        ("one", "rules", "tests/unit/rules/test_a.py::test_a", 1),
+        ("one", "crash", "", 9),
+        ("two", "model", "x", 2),
+    ]
     lines += [("two", "rules", "y", 2), ("three", "rules", "", 2)]
     results.write_text("".join(json.dumps(line) + "\n" for line in lines))
     header, _, *rows, found, alone = table(known(results)).splitlines()

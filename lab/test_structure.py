@@ -69,12 +69,12 @@ def test_a_folder_without_the_package_is_rejected(tmp_path: Path) -> None:
 
 
 def test_counts_of_a_small_folder(tmp_path: Path) -> None:
-    (tmp_path / "tests" / "queue").mkdir(parents=True)
+    (tmp_path / "tests" / "store" / "queue").mkdir(parents=True)
     text = "def test_one():\n    assert 1\n    with pytest.raises(OSError):\n        assert 2\ndef helper(): ...\n"
-    (tmp_path / "tests" / "queue" / "test_it.py").write_text(text)
+    (tmp_path / "tests" / "store" / "queue" / "test_it.py").write_text(text)
     kinds, folders = counts.count(tmp_path)
     assert kinds == {"assert statements": 2, "pytest.raises": 1, "test functions": 1}
-    assert folders == {"tests/queue": 3}
+    assert folders == {"tests/store/queue": 3}
 
 
 @pytest.mark.slow

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.memory import in_memory
-from tests.model.clock import Clock, stopped_clock
 from tests.postgres_programs import find_bindirs
 from tests.postgres_server import Server, Servers
+from tests.proofs.model.clock import Clock, stopped_clock
 from tests.templates import Templates
 
 if TYPE_CHECKING:
@@ -38,16 +38,18 @@ TOGETHER = (
     "tests/spark/test_cluster.py",
     "tests/spark/test_job.py",
     "tests/spark/test_connect.py",
-    "tests/adapters/test_kafka.py",
-    "tests/cli/test_in_airflow.py",
-    "tests/examples/test_site.py",
+    "tests/store/adapters/test_kafka.py",
+    "tests/store/cli/test_in_airflow.py",
+    "tests/store/examples/test_site.py",
 )
 #: `make soak` runs what `make test` leaves out to save time.
 SOAK = bool(os.environ.get("MQ_SOAK"))
 STORES = ["sqlite", *(f"postgres-{label}" for label in find_bindirs())]
 #: Tests that run on the system's own, older server, too, in `make soak`: statements, migrations and the queue.
 #: `make test` runs those of the server itself there. All other tests have one store of each kind.
-ON_EVERY_SERVER = ("tests/store/", "tests/queue/", "tests/conformance/", "tests/test_postgres_server.py")
+ON_EVERY_SERVER = (
+    "tests/store/test_", "tests/store/queue/", "tests/proofs/conformance/", "tests/unit/test_postgres_server.py",
+)  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:

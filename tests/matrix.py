@@ -58,7 +58,7 @@ class Cell:
     @property
     def tests(self) -> list[str]:
         if not self.airflow:
-            return ["tests/rules", "tests/store", "tests/queue"]
+            return ["tests/unit/rules", "tests/store", "tests/store/queue"]
         if self.live:
             return LIVE
         # Each Airflow version reports metrics in its own way.

@@ -54,7 +54,7 @@ const script = (entry, name, plugins) => ({
 
 const scripts = [script("main.ts", "page.js", [style, borrowed]), script("standalone.tsx", "standalone.js", [style])];
 
-/** What decides how dist comes out; tests/test_page_build.py says the same. */
+/** What decides how dist comes out; tests/unit/test_page_build.py says the same. */
 function sources() {
   const fixed = ["build.js", "index.html", "openapi.json", "package-lock.json", "package.json", "tsconfig.json"];
   const inside = (folder) =>

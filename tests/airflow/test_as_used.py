@@ -503,7 +503,7 @@ def test_topics(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path, mon
     confluent = pytest.importorskip("confluent_kafka")
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    from tests.adapters.broker import broker
+    from tests.store.adapters.broker import broker
 
     topics = ("one", "two", "three", "four")
     with broker(tmp_path) as server:

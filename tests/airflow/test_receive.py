@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from tests.adapters.broker import broker
 from tests.airflow.stage import CONN_ID, Airflow, Run
+from tests.store.adapters.broker import broker
 
 pytestmark = pytest.mark.airflow
 

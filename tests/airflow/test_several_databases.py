@@ -15,7 +15,7 @@ from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.operators.enqueue import EnqueueMessagesOperator
 from tests.airflow.conftest import connection_of
 from tests.airflow.stage import Airflow
-from tests.examples.test_docs import ROOT, commands, examples
+from tests.store.examples.test_docs import ROOT, commands, examples
 
 PAGE = ROOT / "docs" / "several-databases.md"
 LIMIT = Weight(1_000, 1 << 20)

@@ -16,7 +16,7 @@ from airflow_mq.engine.rules.errors import StoreUnreachable
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store import postgres_errors as known
 from tests.airflow.conftest import connection_of
-from tests.crash.proxy import Proxy
+from tests.proofs.crash.proxy import Proxy
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.airflow, pytest.mark.postgres]

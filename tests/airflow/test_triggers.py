@@ -19,7 +19,7 @@ from airflow_mq.engine.queue.inspect.inspect import Inspect
 from airflow_mq.engine.store import parse
 from tests.airflow.conftest import connection_of
 from tests.airflow.stage import CONN_ID, Airflow, fill
-from tests.model.clock import stopped_clock
+from tests.proofs.model.clock import stopped_clock
 
 pytestmark = pytest.mark.airflow
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_mq import MessageQueue
-from tests.examples.test_docs import Example, commands, examples
+from tests.store.examples.test_docs import Example, commands, examples
 from tests.waiting import eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "first-steps.md"

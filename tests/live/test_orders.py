@@ -15,7 +15,7 @@ import pytest
 
 from airflow_mq.cli.dev.orders import DemoRun
 from tests.live.conftest import World
-from tests.terminal.emulator import Emulated
+from tests.store.terminal.emulator import Emulated
 
 REPOSITORY = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "airflow_mq", "demo"]

@@ -13,7 +13,7 @@ from unittest import mock
 import psycopg
 
 from airflow_mq.engine.store import StoreAddress, upgrade
-from tests.crash.children import run_child
+from tests.proofs.crash.children import run_child
 
 Probe = Callable[[str], None]
 #: Comments, bodies of functions, texts and semicolons of a script.

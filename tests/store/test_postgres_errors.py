@@ -30,8 +30,8 @@ from airflow_mq.engine.store import open_store, parse, upgrade
 from airflow_mq.engine.store import postgres_errors as known
 from airflow_mq.engine.store.postgres import connect
 from airflow_mq.hooks import told_safely
-from tests.crash.proxy import Proxy, error_response
 from tests.interruption import before_statement
+from tests.proofs.crash.proxy import Proxy, error_response
 from tests.waiting import eventually
 
 CANARY = "c4n4ry-s3cr3t"

@@ -15,8 +15,8 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import StoreReadOnly, StoreUnreachable
 from airflow_mq.engine.store import parse, upgrade
-from tests.crash.children import run_child
 from tests.disk import can_mount, small_disk
+from tests.proofs.crash.children import run_child
 
 NOBODY = 65_534
 WRITES: list[Callable[[MessageQueue], object]] = [

@@ -21,7 +21,7 @@ from airflow_mq.engine.store import parse, schema_status, upgrade, upgrade_sql
 from airflow_mq.engine.store.schema import _TABLE
 from airflow_mq.engine.store.statements import migrations
 from airflow_mq.measuring.scratch import beside
-from tests.queue.callers import STYLES, Caller
+from tests.store.queue.callers import STYLES, Caller
 from tests.store.test_statements import NAMES
 
 pytestmark = [pytest.mark.postgres, pytest.mark.empty_store]

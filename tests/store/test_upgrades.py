@@ -14,7 +14,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import MessageQueueError, SchemaTooNew, SchemaTooOld
 from airflow_mq.engine.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
-from tests.model.clock import SECOND, Clock
+from tests.proofs.model.clock import SECOND, Clock
 from tests.store import killed_upgrades
 from tests.store.successor import NAME, NUMBER, WRONG, drain, fill, next_version
 from tests.store.successor import SECOND as MIGRATION

@@ -1,0 +1,324 @@
+"""A bad file is its own sender's trouble: everybody else's files are received all the same."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.adapters import BATCH_BYTES, Changed, Received, receive
+from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, NotMoved, listing, source
+from airflow_mq.adapters.landing.folder import LocalPlace
+from tests.store.adapters.conftest import contents
+from tests.store.adapters.memory import MemoryVersions
+
+
+class Ground:
+    """A folder, or a prefix of an object store, in which files land."""
+
+    def __init__(self, root: str, files: Any = None) -> None:
+        self.root, self.files = root, files
+
+    def drop(self, path: str, data: bytes) -> None:
+        if self.files is not None:
+            self.files.pipe_file(f"{self.root}/{path}", data)
+            return
+        file = Path(self.root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    def look(self, pattern: str = "{origin}/*", **how: Any) -> Landing:
+        if self.files is not None:
+            return LandingPrefix(
+                self.files, f"memory:/{self.root}", pattern, versions=MemoryVersions(self.files), **how
+            )
+        return LandingFolder(self.root, pattern, settle=0, **how)
+
+    def left(self) -> list[str]:
+        if self.files is not None:
+            return sorted(path[len(self.root) + 1 :] for path in self.files.find(self.root))
+        return sorted(str(path.relative_to(self.root)) for path in Path(self.root).rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Ground:
+    (tmp_path / "landing").mkdir()
+    return Ground(str(tmp_path / "landing"))
+
+
+@pytest.fixture(params=["folder", "object store"])
+def ground(request: pytest.FixtureRequest, folder: Ground) -> Iterator[Ground]:
+    if request.param == "folder":
+        yield folder
+        return
+    files, root = fsspec.filesystem("memory"), f"/bucket-{os.getpid()}"
+    yield Ground(root, files)
+    files.rm(root, recursive=True)
+
+
+def test_other_content_under_the_same_time_and_size_is_another_message(queue: MessageQueue, folder: Ground) -> None:
+    def drop(path: str, data: bytes) -> None:
+        folder.drop(path, data)
+        os.utime(f"{folder.root}/{path}", ns=(10**18, 10**18))
+
+    large = 100_000
+    for number in range(2):
+        drop("acme/1", b"one%d" % number)
+        drop("acme/2", b"%d" % number * large)
+        drop("birch/1", b"b%d" % number)
+        if number:
+            # Killed before it moved the files: received again, and known.
+            killed = folder.look()
+            killed.commit = lambda arrived: None  # type: ignore[method-assign]
+            assert receive(queue, killed).count == 3
+            assert receive(queue, folder.look()) == Received(repeated=3)
+        else:
+            assert receive(queue, folder.look()).count == 3
+    assert contents(queue)["birch"] == [b"b0", b"b1"] and queue.footprint("acme").count == 4
+    assert all(path.startswith(".received/") for path in folder.left())
+
+
+def test_a_line_that_changed_under_the_same_time_and_size(quick: MessageQueue, folder: Ground) -> None:
+    for data in (b"a\nb\n", b"a\nc\n"):
+        folder.drop("acme/1", data)
+        os.utime(f"{folder.root}/acme/1", ns=(10**18, 10**18))
+        receive(quick, folder.look(lines=True))
+    assert contents(quick) == {"acme": [b"a", b"b", b"c"]}
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127 + "x", "x" + "é" * 127, "\udcff" * 255, "€" * 85])
+def test_names_as_long_as_they_may_be(quick: MessageQueue, folder: Ground, name: str) -> None:
+    for data in (b"one", b"two", b"", b""):
+        Path(folder.root, "acme").mkdir(exist_ok=True)
+        Path(folder.root, "acme", name).write_bytes(data)
+        folder.drop("birch/1", b"b" + data)
+        done = receive(quick, folder.look())
+        assert (done.count, done.refused) == ((2, 0) if data else (1, 1))
+    assert contents(quick)["acme"] == [b"one", b"two"]
+    kept = sorted(os.listdir(f"{folder.root}/.refused/acme"))
+    assert len(os.listdir(f"{folder.root}/.received/acme")) == 2 and len(kept) == 4
+    assert sum(one.endswith(".why") for one in kept) == 2
+
+
+def test_keys_as_long_as_they_may_be(quick: MessageQueue) -> None:
+    files, root = fsspec.filesystem("memory"), f"/bucket-{os.getpid()}"
+    ground = Ground(root, files)
+    path = f"acme/{'x' * (1_024 - len(root) - 6)}"
+    for data in (b"one", b"two", b"", b""):
+        ground.drop(path, data)
+        receive(quick, ground.look())
+    assert contents(quick) == {"acme": [b"one", b"two"]} and len(ground.left()) == 6
+    assert all(len(f"{root}/{one}") <= 1_024 for one in ground.left())
+    files.rm(root, recursive=True)
+
+
+@pytest.mark.slow
+def test_folders_without_end(quick: MessageQueue, ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+    ground.drop("birch/1", b"one")
+    ground.drop("/".join(["d"] * 128), b"deep")
+    if ground.files is not None:
+        ground.drop("/".join(["acme", *["d"] * 1_100, "1"]), b"too deep")
+    path = f"{ground.root}/acme"
+    for _ in range(1_100 if ground.files is None else 0):
+        os.makedirs(path, exist_ok=True)
+        path += "/d"
+    try:
+        assert receive(quick, ground.look("{origin*}/*")) == Received(2, 7)
+    finally:
+        # No program removes so deep a folder by recursion.
+        while ground.files is None and len(path := path.rpartition("/")[0]) > len(ground.root):
+            os.rmdir(path)
+    assert "left alone 1 files or folders, more than 128 deep" in caplog.text
+
+
+@pytest.mark.slow
+def test_long_lines_are_never_whole_in_memory(quick: MessageQueue, folder: Ground) -> None:
+    size = 16 << 20
+    folder.drop("acme/1", b"short\n" + b"".join(b"%d" % number * size + b"\r\n" for number in range(4)) + b"\nlast")
+    tracemalloc.start()
+    try:
+        assert receive(quick, folder.look(lines=True)) == Received(6, 4 * size + 9)
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
+    lines = quick.inspect.peek("acme")
+    assert [one.headers["line"] for one in lines] == ["1", "2", "3", "4", "5", "7"]
+    with quick.payloads.open(lines[2]) as kept:
+        assert kept.read() == b"1" * size
+
+
+def test_a_batch_has_so_many_bytes(ground: Ground) -> None:
+    ground.drop("acme/1", (b"x" * 60_000 + b"\n") * 600)
+    look = ground.look(lines=True)
+    sizes = [sum(one.size for one in look.fetch(500)) for _ in range(3)]
+    assert sum(sizes) == 600 * 60_000 and max(sizes) <= BATCH_BYTES + 60_000
+    look.close()
+
+
+@pytest.mark.slow
+def test_bad_files_before_a_good_one(quick: MessageQueue, ground: Ground) -> None:
+    for number in range(600):
+        ground.drop(f"acme/{number:03}", b"")
+    ground.drop("acme/good", b"a")
+    ground.drop("birch/good", b"b")
+    # Files that can never be messages are none of those that are asked for.
+    assert receive(quick, ground.look(), most=1).count == 1
+    assert receive(quick, ground.look(), most=1).count == 1
+    assert contents(quick) == {"acme": [b"a"], "birch": [b"b"]}
+    assert len(ground.left()) == 1_202
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_origins_take_turns(quick: MessageQueue, ground: Ground, lines: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "TURN", 10)
+    for number in range(1 if lines else 35):
+        ground.drop(
+            f"acme/{number:02}", b"".join(b"%02d\n" % line for line in range(35)) if lines else b"%02d" % number
+        )
+    ground.drop("birch/1", b"b")
+    look = ground.look(lines=lines)
+    arrived = []
+    while fetched := look.fetch(7):
+        arrived += fetched
+    assert [one.origin for one in arrived].index("birch") == 10
+    assert [one.payload for one in arrived if one.origin == "acme"] == [b"%02d" % number for number in range(35)]
+    assert receive(quick, ground.look(lines=lines)).count == 36
+    assert all(path.startswith(".received/") for path in ground.left())
+
+
+def test_a_look_holds_so_many_files(quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_FILES", 8)
+    for origin, count in (("acme", 30), ("birch", 5), *((f"o{number}", 1) for number in range(10))):
+        for number in range(count):
+            ground.drop(f"{origin}/{number:02}", b"%02d" % number)
+    order: list[str] = []
+    look = ground.look()
+    commit = look.commit
+    look.commit = lambda arrived: (order.extend(one.origin for one in arrived), commit(arrived))  # type: ignore
+    assert receive(quick, look, batch=4).count == 45
+    assert contents(quick)["acme"] == [b"%02d" % number for number in range(30)]
+    assert contents(quick)["birch"] == [b"%02d" % number for number in range(5)]
+
+
+def test_a_file_that_cannot_be_moved(
+    quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rename = os.rename
+
+    def refused(source: str, *more: Any, **how: Any) -> None:
+        if source == "bad":
+            raise PermissionError(1, "Operation not permitted")
+        rename(source, *more, **how)
+
+    monkeypatch.setattr(os, "rename", refused)
+    folder.drop("acme/bad", b"one")
+    folder.drop("acme/good", b"two")
+    folder.drop("birch/bad", b"")
+    folder.drop("birch/good", b"three")
+    assert receive(quick, folder.look()) == Received(3, 11, refused=1)
+    assert "'acme/bad' is in the queue and cannot be moved" in caplog.text.replace('"', "'")
+    assert folder.left() == [".received/acme/good", ".received/birch/good", "acme/bad", "birch/bad"]
+    with pytest.raises(NotMoved, match="none of 1 received files could be moved"):
+        receive(quick, folder.look())
+
+
+def test_a_file_that_is_named_as_a_folder_was(quick: MessageQueue, folder: Ground) -> None:
+    folder.drop("acme", b"one")
+    assert receive(quick, folder.look("{origin}")).count == 1
+    os.rename(f"{folder.root}/.received/acme", f"{folder.root}/.received/birch")
+    folder.drop("birch/deep/1", b"two")
+    assert receive(quick, folder.look("{origin}/**")) == Received(1, 3)
+    assert folder.left() == [".received/1", ".received/birch"]
+
+
+def test_a_large_file_that_changes_before_it_is_read(quick: MessageQueue, ground: Ground) -> None:
+    ground.drop("acme/1", b"a" * 100_000)
+    ground.drop("birch/1", b"b")
+    look = ground.look()
+    fetch = look.fetch
+
+    def changing(most: int) -> Any:
+        arrived = fetch(most)
+        if len(arrived) == 2:
+            ground.drop("acme/1", b"A" * 100_001)
+        return arrived
+
+    look.fetch = changing  # type: ignore[method-assign]
+    assert receive(quick, look) == Received(1, 1)
+    assert receive(quick, ground.look()) == Received(1, 100_001)
+
+
+def test_a_file_that_grows_while_it_is_read(folder: Ground) -> None:
+    folder.drop("acme/1", b"a" * 100_000)
+    (one,) = folder.look().fetch(9)
+    assert one.content is not None
+    with one.content() as file:
+        assert len(file.read(60_000)) == 60_000
+        with open(f"{folder.root}/acme/1", "ab") as more:
+            more.write(b"more")
+        with pytest.raises(Changed):
+            file.read(60_000)
+
+
+def test_a_ring_that_takes_no_further_origins(queue: MessageQueue, ground: Ground) -> None:
+    queue.admin.change_ring(max_origins=1)
+    queue.enqueue_message("birch", b"zero")
+    ground.drop("acme/1", b"one")
+    ground.drop("birch/1", b"two")
+    assert receive(queue, ground.look()) == Received(1, 3)
+    assert ground.left() == [".received/birch/1", "acme/1"]
+    queue.admin.change_ring(max_origins=2)
+    assert receive(queue, ground.look()) == Received(1, 3)
+
+
+def test_a_file_larger_than_any_message(quick: MessageQueue, folder: Ground) -> None:
+    folder.drop("birch/1", b"one")
+    folder.drop("acme/1", b"")
+    os.truncate(f"{folder.root}/acme/1", 3 << 30)
+    assert receive(quick, folder.look()) == Received(1, 3, refused=1)
+    assert "at most 2,147,483,647" in Path(folder.root, ".refused/acme/1.why").read_text()
+
+
+def test_a_path_that_no_header_holds(quick: MessageQueue, ground: Ground) -> None:
+    look = ground.look()
+    arrivals = look._arrivals
+
+    def wordy() -> Any:
+        from dataclasses import replace
+
+        for one in arrivals():
+            yield replace(one, headers={"path": "x" * 70_000}) if one.origin == "acme" else one
+
+    look._arrivals = wordy  # type: ignore[method-assign]
+    ground.drop("acme/1", b"one")
+    ground.drop("birch/1", b"two")
+    assert receive(quick, look) == Received(1, 3, refused=1)
+
+
+def test_a_wrong_weight_is_no_fault_of_the_files(quick: MessageQueue, folder: Ground) -> None:
+    folder.drop("acme/1", b"one")
+    with pytest.raises(ValueError):
+        receive(quick, folder.look(), weight=(-1, 0))  # type: ignore[arg-type]
+    assert folder.left() == ["acme/1"]
+
+
+def test_a_file_that_may_not_be_read(quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = LocalPlace.open
+
+    def refused(self: LocalPlace, found: Any) -> Any:
+        if found.path.startswith("acme"):
+            raise PermissionError(13, "Permission denied")
+        return opened(self, found)
+
+    monkeypatch.setattr(LocalPlace, "open", refused)
+    folder.drop("acme/1", b"one")
+    folder.drop("acme/2", b"x" * 100_000)
+    folder.drop("birch/1", b"two")
+    assert receive(quick, folder.look()) == Received(1, 3, refused=2)
+    assert "cannot be read" in Path(folder.root, ".refused/acme/2.why").read_text()

@@ -1,0 +1,98 @@
+"""`pause`, `resume`, `paused`, `sweep`, `reap`, `head`, `queue set`."""
+
+from __future__ import annotations
+
+from airflow_mq import MessageQueue
+from tests.store.cli.conftest import Terminal
+
+HERE = "tests.store.cli.answers"
+
+
+def test_pausing_and_resuming(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x")
+    mq("queue", "pause", "acme", "--reason", "down\x1b[31m", "--until", "2h")
+
+    (row,) = mq.json("queue", "paused")
+    assert (row["origin"], row["reason"]) == ("acme", "down\x1b[31m")
+    assert row["since"] < row["until"]
+    assert "down\\x1b[31m" in mq("queue", "paused").out
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 0
+
+    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
+    assert mq.json("queue", "resume", "acme", code=1) == {"origin": "acme", "was_paused": False}
+    assert "was not paused" in mq("queue", "resume", "acme", code=1).out
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 1
+
+
+def test_a_pause_ends_at_its_time(mq: Terminal) -> None:
+    mq("queue", "pause", "acme", "--until", "2000-01-01T00:00:00Z")
+
+    assert mq.json("queue", "paused") == []
+
+
+def test_sweeping_and_reaping(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x", "y")
+
+    assert mq.json("queue", "sweep", "acme") == {"origin": "acme", "set_aside": 2}
+    assert "nothing to sweep" in mq("queue", "sweep", "acme").out
+    assert [one["reason"] for one in mq.json("set-aside", "list")] == ["swept", "swept"]
+    assert mq("queue", "reap", "acme", "0", code=3).err.startswith("error: ")
+    mq("ring", "change", "--set", "max_stale=0")
+    mq("enqueue", "acme", "z")
+    mq("queue", "sweep", "acme")
+    assert "reaped page 0" in mq("queue", "reap", "acme", "0", "--why", "old").out
+    assert mq("queue", "reap", "acme", "0", code=3)
+    assert mq("queue", "reap", "acme", "zero", code=2)
+    assert mq.json("check") == []
+
+
+def test_the_head_is_forced(mq: Terminal) -> None:
+    for origin in ("acme", "beta"):
+        mq("enqueue", origin, "x")
+
+    assert mq.json("queue", "set-head", "beta") == {"origin": "beta", "is_head": True}
+    assert [row["origin"] for row in mq.json("queue", "order")] == ["beta", "acme"]
+    assert mq.json("queue", "set-head", "gamma", code=1)["is_head"] is False
+    assert "beta is next" in mq("queue", "set-head", "beta").out
+
+
+def test_how_an_origin_is_served(mq: Terminal) -> None:
+    mq("queue", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
+    assert mq.json("queue", "show", "acme") == {
+        "origin": "acme",
+        "share": 4,
+        "least": None,
+        "most": {"time": 10, "size": 20},
+        "ordered": False,
+    }
+    assert "10/20" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
+    mq("queue", "set", "acme", "--defaults")
+    assert mq.json("queue", "show", "acme") == {
+        "origin": "acme",
+        "share": 1,
+        "least": None,
+        "most": None,
+        "ordered": True,
+    }
+    assert "expected --share" in mq("queue", "set", "acme", code=2).err
+    assert "use it alone" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
+    assert mq("queue", "set", "acme", "--share", "0", code=2)
+    assert mq("queue", "set", "acme", "--share", "99999999", code=2)
+
+
+def test_a_block_at_work_is_in_the_way(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "x")
+    queue.blocks.plan()
+
+    assert "block" in mq("queue", "sweep", "acme", code=3).err
+
+
+def test_swept_messages_that_a_requeue_leaves_out_are_counted(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x", "y")
+    mq("queue", "sweep", "acme")
+
+    left_out = "2 swept messages left out: only a selection of reason 'swept' requeues those."
+    told = mq("set-aside", "requeue", "--all", "--why", "again", code=1)
+    assert "0 fit by now" in told.out + told.err and left_out in told.out + told.err
+    assert mq.json("set-aside", "requeue", "--all", code=1)["excluded"] == [left_out]
+    assert mq.json("set-aside", "requeue", "--reason", "swept")["excluded"] == []

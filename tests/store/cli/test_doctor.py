@@ -1,0 +1,311 @@
+"""`doctor`: each thing that can be wrong is found, with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.cli import doctor
+from airflow_mq.cli.doctor import postgres as doctor_postgres
+from airflow_mq.cli.doctor import sqlite as doctor_sqlite
+from airflow_mq.engine.store import grant, parse
+from tests.proofs.model.clock import SECOND, stopped_clock
+from tests.store.cli.conftest import Terminal
+
+pytestmark = pytest.mark.usefixtures("careful_server")
+
+
+def bad(mq: Terminal) -> list[dict[str, Any]]:
+    """Return the checks that the doctor reports as wrong."""
+    found = mq.json("doctor", code=1)
+    assert found["ok"] is False
+    wrong = [one for one in found["findings"] if one["level"] == "wrong"]
+    assert wrong and all(one["do"] for one in wrong)
+    return wrong
+
+
+def test_a_store_in_order(mq: Terminal) -> None:
+    found = mq.json("doctor")
+
+    assert found["ok"] is True
+    assert {"schema", "clock", "ring default", "blocks of default", "settings", "bloat"} <= {
+        one["check"] for one in found["findings"]
+    }
+    assert "nothing is wrong" in mq("doctor").out
+    assert mq("doctor", "--quiet").out == ""
+
+
+@pytest.mark.empty_store
+def test_a_store_without_tables(empty: Terminal) -> None:
+    (found,) = bad(empty)
+
+    assert found["check"] == "schema" and "store upgrade" in found["do"]
+
+
+def test_a_clock_that_is_off(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.time
+    with stopped_clock() as store:
+        monkeypatch.setattr(doctor.time, "time", lambda: store.now / SECOND - 90)
+        (found,) = bad(mq)
+    assert found["check"] == "clock" and "90 s ahead" in found["what"]
+
+    monkeypatch.setattr(doctor.time, "time", lambda: real() + 10)
+    assert [one["level"] for one in mq.json("doctor")["findings"] if one["check"] == "clock"] == ["note"]
+
+
+def test_settings_of_a_ring_that_hurt(mq: Terminal) -> None:
+    mq("ring", "create", "hasty", "--lease", "2")
+    mq("ring", "create", "tight", "--service-weight", "10/100")
+
+    assert {one["check"] for one in bad(mq)} == {"ring hasty", "ring tight"}
+
+
+@pytest.mark.slow
+def test_a_block_past_its_deadline(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "x")
+    block = queue.blocks.plan(lease=0.01)
+    time.sleep(0.1)
+
+    (found,) = bad(mq)
+    assert block.token in found["do"]
+    mq("block", "release", block.token)
+    mq("doctor")
+
+
+def test_who_holds_a_ring(mq: Terminal, queue: MessageQueue) -> None:
+    notes: list[Any] = []
+
+    def look(_: Any) -> None:
+        notes.extend(one for one in mq.json("doctor")["findings"] if one["check"] == "hold on default")
+
+    mq("enqueue", "acme", "x")
+    queue.service_queues(look)
+    assert f"process {os.getpid()}" in notes[0]["what"]
+
+    table = "mq_ring_state" if queue.store.address.driver == "sqlite" else f'"{queue.store.address.schema}".ring_state'
+    blob = "x'00'" if queue.store.address.driver == "sqlite" else "'\\x00'"
+    set_lease = f"UPDATE {table} SET lease_holder = 'a ghost', lease_token = {blob}, lease_until = "
+    queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
+    assert "a ghost" in bad(mq)[0]["what"]
+    queue.store.connection().execute(set_lease + "1")
+    assert "a ghost stopped" in str(mq.json("doctor")["findings"])
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A store on SQLite."""
+    return made(Terminal(capsys, f"sqlite:///{tmp_path / 'store.db'}"), monkeypatch)
+
+
+@pytest.fixture
+def postgres(pg_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A store on PostgreSQL."""
+    return made(Terminal(capsys, pg_uri), monkeypatch)
+
+
+def made(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", terminal.uri)
+    terminal("store", "upgrade")
+    return terminal
+
+
+def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_message("acme", b"x")
+        monkeypatch.setattr(doctor_sqlite, "LARGE_LOG", 100)
+
+        assert [one["check"] for one in bad(sqlite)] == ["log"]
+
+
+def test_an_empty_file_and_a_full_disk(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_messages("acme", [b"x" * 60_000] * 50)
+        queue.store.connection().execute("DELETE FROM mq_inbox")
+        monkeypatch.setattr(doctor_sqlite, "FREE_BYTES", 1000)
+        monkeypatch.setattr(doctor_sqlite, "LITTLE_ROOM", 1 << 60)
+
+        assert [one["check"] for one in bad(sqlite)] == ["bloat", "disk"]
+
+
+def test_a_file_that_others_may_read(sqlite: Terminal) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_message("acme", b"x")
+        path = queue.store.address.path
+        assert path is not None
+
+        def rights() -> dict[str, Any]:
+            (found,) = [one for one in sqlite.json("doctor")["findings"] if one["check"] == "rights"]
+            return dict(found)
+
+        assert rights()["level"] == "ok"
+        path.chmod(0o640)
+        assert rights()["level"] == "note" and f"chmod 600 {path}," in rights()["do"]
+
+
+@pytest.mark.postgres
+def test_a_transaction_that_stays_open(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_postgres, "IDLE", 0.0)
+    with psycopg.connect(postgres.uri, application_name="the culprit") as connection:
+        connection.execute("SELECT 1")
+
+        found = bad(postgres)
+
+    assert "the culprit" in found[0]["what"] and "pg_terminate_backend" in found[0]["do"]
+
+
+@pytest.mark.postgres
+def test_settings_of_the_server_that_hurt(postgres: Terminal) -> None:
+    with psycopg.connect(postgres.uri, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = off')
+
+    assert "synchronous_commit is off" in bad(postgres)[0]["what"]
+
+
+@pytest.mark.postgres
+def test_rights_that_let_another_role_run_code(postgres: Terminal) -> None:
+    with psycopg.connect(postgres.uri, autocommit=True) as connection:
+        role = f"other {connection.info.dbname}"  # roles are of the whole server, which other tests share
+        connection.execute(f'CREATE ROLE "{role}"')
+        try:
+            connection.execute("GRANT CREATE ON SCHEMA airflow_mq TO PUBLIC")
+            connection.execute(f'GRANT TRIGGER, SELECT ON airflow_mq.inbox TO "{role}"')
+            connection.execute(f'GRANT SELECT, UPDATE, DELETE ON airflow_mq.migration TO "{role}"')
+
+            found = {one["do"]: one["what"] for one in bad(postgres)}
+            assert set(found) == {
+                "REVOKE CREATE ON SCHEMA airflow_mq FROM PUBLIC",
+                f'REVOKE TRIGGER ON airflow_mq.inbox FROM "{role}"',
+            }
+            for statement in found:
+                connection.execute(statement)
+            (left,) = [one for one in postgres.json("doctor")["findings"] if one["check"] == "rights"]
+            assert (left["level"], left["do"]) == (
+                "note", f'REVOKE DELETE, UPDATE ON airflow_mq.migration FROM "{role}"',
+            )  # fmt: skip
+            connection.execute(left["do"])
+            assert "no other role may" in str(postgres.json("doctor")["findings"])
+        finally:
+            connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+@pytest.mark.postgres
+def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageQueue(postgres.uri) as queue:
+        monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 100)
+        connection = queue.store.connection()
+        connection.execute('ALTER TABLE "airflow_mq".inbox SET (autovacuum_enabled = off)')
+        queue.enqueue_messages([(f"origin {number}", b"x") for number in range(500)])
+        connection.execute('DELETE FROM "airflow_mq".inbox')
+        give_up = time.monotonic() + 60
+        while (
+            connection.execute("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'inbox'").fetchone()[0] < 500
+        ):
+            assert time.monotonic() < give_up
+            time.sleep(0.2)
+
+        assert "table inbox has 500 dead rows" in bad(postgres)[0]["what"]
+
+
+def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
+    mq("enqueue", "zebra", "x")
+    with MessageQueue(mq.uri) as queue:
+        queue.blocks.settle(queue.blocks.plan(server="DAG 'orders' of Airflow 'here', task 'plan'", origins=["a*"]))
+
+    (found,) = bad(mq)
+
+    assert found["check"] == "servers of default" and "DAG 'orders', task 'plan' takes a*" in found["what"]
+    assert "DAG 'orders', task 'plan' services the origins a* with a limit of" in mq("doctor", code=1).out
+
+
+@pytest.mark.postgres
+def test_rights_that_are_wider_than_needed(postgres: Terminal) -> None:
+    address = parse(postgres.uri)
+    with psycopg.connect(postgres.uri, autocommit=True) as connection:
+        database = connection.info.dbname
+        sender, reader, runtime, group, former = (
+            f"{kind} {database}" for kind in ("sender", "reader", "runtime", "group", "former")
+        )
+
+        def findings(code: int = 0) -> dict[str, str]:
+            found = [one for one in postgres.json("doctor", code=code)["findings"] if one["check"] == "grants"]
+            return {one["do"]: f"{one['level']}: {one['what']}" for one in found}
+
+        try:
+            for kind, role in (("sender", sender), ("sender", group), ("reader", reader), ("runtime", runtime)):
+                grant(address, kind, role)  # type: ignore[arg-type]
+            assert findings() == {"": "ok: no role has more rights on the tables than its kind needs"}
+
+            grant(address, "sender", former)
+            ((number,),) = connection.execute("SELECT oid FROM pg_roles WHERE rolname = %s", (former,)).fetchall()
+            connection.execute(f'DROP OWNED BY "{former}"; DROP ROLE "{former}"')
+            for statement in (
+                f'GRANT SELECT, DELETE ON airflow_mq.inbox TO "{sender}"',
+                f'GRANT INSERT ON airflow_mq.outbox TO "{sender}"',
+                f'GRANT SELECT (data) ON airflow_mq.chunk TO "{sender}"',
+                f'GRANT pg_read_all_data TO "{group}"',
+                f'GRANT SELECT (heap) ON airflow_mq.inbox TO "{reader}"',
+                f'GRANT SELECT ON airflow_mq.chunk TO "{reader}"',
+                "GRANT SELECT ON airflow_mq.event TO PUBLIC",
+                "GRANT EXECUTE ON FUNCTION airflow_mq.send TO PUBLIC",
+            ):
+                connection.execute(statement.encode())
+            found = findings(code=1)
+            tables = "airflow_mq.chunk, airflow_mq.inbox"
+            assert set(found) == {
+                "REVOKE SELECT ON airflow_mq.event FROM PUBLIC",
+                "REVOKE EXECUTE ON FUNCTION airflow_mq.send FROM PUBLIC",
+                f'REVOKE DELETE, INSERT, SELECT ON {tables}, airflow_mq.outbox FROM "{sender}"',
+                f'REVOKE pg_read_all_data FROM "{group}"',
+                f'REVOKE SELECT ON {tables} FROM "{reader}", then airflow-mq store grant reader "{reader}"',
+                f"airflow-mq store revoke {number}",
+            }
+            for statement, what in found.items():
+                is_note = "reader" in statement or "store revoke" in statement
+                assert what.startswith("note: " if is_note else "wrong: ")
+                if statement.startswith("airflow-mq "):
+                    postgres(*statement.split()[1:])
+                else:
+                    connection.execute(statement.split(", then")[0].encode())
+            for kind, role in (("sender", sender), ("reader", reader)):
+                grant(address, kind, role)  # type: ignore[arg-type]
+            assert findings() == {"": "ok: no role has more rights on the tables than its kind needs"}
+
+            connection.execute(f'GRANT INSERT, UPDATE ON airflow_mq.sender TO "{runtime}"')
+            rights = [one for one in postgres.json("doctor")["findings"] if one["check"] == "rights"]
+            assert [one["do"] for one in rights] == [f'REVOKE INSERT, UPDATE ON airflow_mq.sender FROM "{runtime}"']
+        finally:
+            for role in (sender, reader, runtime, group):
+                connection.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+@pytest.mark.slow
+def test_a_dag_that_stopped_planning(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "x")
+    (never,) = [one for one in mq.json("doctor")["findings"] if "serviced" in one["what"]]
+    assert (never["level"], never["what"]) == ("note", "No block has ever serviced this ring.")
+
+    with stopped_clock() as clock:
+        clock.now = int(time.time()) * SECOND - 1_200 * SECOND
+        for _ in range(4):
+            queue.blocks.release(queue.blocks.plan(server="DAG 'first_steps' of Airflow 'here', task 'plan'"))
+            clock.advance(300)
+        clock.advance(540)
+        found = [one for one in bad(mq) if one["check"] == "servers of default"]
+
+    assert len(found) == 1 and "usually every 5 min). Is DAG first_steps paused?" in found[0]["what"]
+    assert found[0]["do"] == "airflow dags unpause first_steps"
+
+
+def test_a_ring_that_nothing_services(mq: Terminal) -> None:
+    mq("enqueue", "acme", "x")
+    with stopped_clock() as clock:
+        clock.now = int(time.time() + 700) * SECOND
+        found = [one for one in bad(mq) if one["check"] == "servers of default"]
+
+    assert [one["what"] for one in found] == ["No block has ever serviced this ring."]

@@ -1,0 +1,96 @@
+"""`dry-run`, `forecast` and `explain`: looking ahead, and changing nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_mq import LinearWeigher, MessageQueue, Weight
+from tests.proofs.crash.states import everything
+from tests.store.cli.conftest import Terminal
+
+
+@pytest.fixture
+def small(mq: Terminal, queue: MessageQueue) -> MessageQueue:
+    """A ring whose blocks take ten messages, and two queues of twelve."""
+    queue.admin.change_ring(
+        order="rotation", service_weight=Weight(10, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
+    )
+    for origin in ("acme", "globex"):
+        queue.enqueue_messages(origin, [b"x"] * 12)
+    return queue
+
+
+def test_an_empty_ring(mq: Terminal) -> None:
+    for words in (["block", "dry-run"], ["block", "forecast"]):
+        assert "airflow-mq enqueue acme" in mq(*words).out
+        assert mq(*words, "--quiet").out == ""
+    assert mq.json("block", "dry-run")["queues"] == [] and mq.json("block", "forecast") == []
+    assert mq("explain", "acme").out == "acme has no messages.\n"
+
+
+def test_a_ring_whose_queues_are_skipped(mq: Terminal, small: MessageQueue) -> None:
+    for origin in ("acme", "globex"):
+        small.admin.pause(origin, "a look")
+    told = mq("block", "forecast").out
+    assert "all ready queues are being skipped" in told and "enqueue" not in told
+
+
+def test_a_dry_run(mq: Terminal, small: MessageQueue) -> None:
+    before = everything(small)
+    table = mq("block", "dry-run").out.splitlines()
+    assert table[0].split()[:3] == ["origin", "messages", "weight"]
+    assert table[1].split() == ["acme", "10", "10/0", "0", "0", "0.00%", "0.00%", "limit"]
+    assert table[-1] == "messages in all: 10, weight 10/0 and 0/0 besides, of 10/1,048,576; nothing was claimed"
+    told = mq.json("block", "dry-run")
+    assert (told["block"], told["messages"], told["order"]) == (1, 10, "rotation")
+    assert told["planned"] == {"time": 10, "size": 0}
+    assert [(one["origin"], one["messages"]) for one in told["queues"]] == [("acme", 10), ("globex", 0)]
+    assert everything(small) == before
+
+
+def test_other_conditions(mq: Terminal, small: MessageQueue) -> None:
+    def served(*words: str) -> dict[str, int]:
+        return {one["origin"]: one["messages"] for one in mq.json("block", "dry-run", *words)["queues"]}
+
+    assert served("--limit", "15/100") == {"acme": 12, "globex": 3}
+    deficit = ["--set", "order=deficit", "--limit", "8/100", "--set", "rounds_per_block=8"]
+    change = ["--set", "service_weight=[8, 100]"]
+    assert served(*deficit, *change) == {"acme": 4, "globex": 4}
+    assert served(*deficit, *change, "--share", "acme=3") == {"acme": 6, "globex": 2}
+    assert mq.json("block", "dry-run", "--order", "shuffle", "--seed", "ab")["seed"] == "ab"
+    assert "--seed" in mq("block", "dry-run", "--order", "shuffle", code=2).err
+    assert "hexadecimal" in mq("block", "dry-run", "--order", "shuffle", "--seed", "x", code=2).err
+    assert "ORIGIN=N" in mq("block", "dry-run", "--share", "3", code=2).err
+    assert mq("block", "dry-run", "--set", "odd=1", code=2).err.startswith("error: ")
+
+
+def test_a_forecast(mq: Terminal, small: MessageQueue) -> None:
+    lines = mq("block", "forecast").out.splitlines()
+    assert lines[0].split() == ["block", "messages", "queues", "planned", "limit", "served"]
+    assert [line.split()[:2] for line in lines[1:4]] == [["1", "10"], ["2", "10"], ["3", "4"]]
+    assert lines[2].endswith("globex 10")
+    assert lines[-1] == "then nothing is left that a block could take"
+    assert [block["messages"] for block in mq.json("block", "forecast", "--blocks", "2")] == [10, 10]
+
+
+def test_a_forecast_names_the_first_queues(mq: Terminal) -> None:
+    for number in range(6):
+        mq("enqueue", f"o{number}", "x")
+    assert mq("block", "forecast").out.splitlines()[1].endswith("o0 1, o1 1, o2 1, o3 1, 2 more")
+
+
+@pytest.mark.slow
+def test_explaining(mq: Terminal, small: MessageQueue) -> None:
+    lines = mq("explain", "globex").out.splitlines()
+    never = "No block has ever serviced this ring. "
+    assert lines[0].startswith(f"{never}The first message of globex, globex:0:0, runs in block 2 from now")
+    assert lines[1].startswith("would help: with a limit of 20/")
+    assert mq("explain", "acme:0:3").out == f"{never}acme:0:3 runs in the next block.\n"
+    told = mq.json("explain", "acme:0:11")
+    assert (told["address"], told["reason"], told["block"]) == ("acme:0:11", "behind", 3)
+    assert mq.json("explain", "acme:0:11", "--limit", "20/20")["block"] == 1
+    assert mq.json("explain", "acme:0:11", "--ahead", "1")["block"] is None
+    assert mq.json("explain", "acme:0:11", "--queue")["reason"] == "empty"
+    mq("queue", "pause", "acme", "--reason", "holidays")
+    paused = mq("explain", "acme").out.splitlines()
+    assert paused[0].endswith(": holidays.") and paused[1] == "would help: airflow-mq queue resume acme"

@@ -1,0 +1,265 @@
+"""Help, versions, exit codes, errors in one line, and no password anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import __version__
+from airflow_mq.cli import main
+from airflow_mq.cli.command import Command, Entry, Group
+from airflow_mq.cli.tree import TREE
+from tests.store.cli.conftest import Terminal
+
+CANARY = "s3cret-Canary"
+
+
+def paths(entries: tuple[Entry, ...] | list[Entry], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for entry in entries:
+        yield (*before, entry.name)
+        if isinstance(entry, Group):
+            yield from paths(list(entry.commands), (*before, entry.name))
+
+
+@pytest.mark.parametrize("path", [(), *paths(TREE)], ids=" ".join)
+def test_every_command_has_help(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*path, "--help"]) == 0
+
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: airflow-mq {' '.join(path)}".rstrip())
+    assert "airflow-mq " in text.partition("example:" if path else "A first look:")[2]
+    if not path:
+        assert "exit codes:" in text and "130" in text
+
+
+@pytest.mark.parametrize("path", [(), *paths(TREE)], ids=" ".join)
+def test_every_example_can_be_read(path: tuple[str, ...]) -> None:
+    import shlex
+
+    from airflow_mq.cli.parser import parse_line
+
+    entry: Entry | None = None
+    for name in path:
+        entry = next(one for one in (entry.commands if isinstance(entry, Group) else TREE) if one.name == name)
+    if isinstance(entry, Command):
+        for line in entry.example.splitlines():
+            words = shlex.split(line.removeprefix("$ ").partition(" || ")[0].partition(" > ")[0])
+            assert parse_line(words).command is entry
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"airflow-mq {__version__}\n"
+    assert main(["--version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": __version__}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["store"], 2),
+        (["nothing"], 2),
+        (["queue", "footprint", "--colour"], 2),
+        (["queue", "footprint"], 2),
+        (["queue", "footprint", "--store", "mysql://host/database"], 4),
+        (["queue", "footprint", "--store", "sqlite:///x.db", "--conn-id", "y"], 2),
+        (["queue", "footprint", "--store", "sqlite:///no/such/file.db"], 4),
+    ],
+)
+def test_errors_are_one_line_and_a_code(
+    words: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_MQ_STORE", raising=False)
+
+    assert main(words) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+
+    assert main([*words, "--json"]) == code
+    out, err = capsys.readouterr()
+    told = json.loads(err)
+    assert out == "" and told["exit_code"] == code and told["message"] and told["error"]
+
+
+def test_without_words_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: airflow-mq") and "A first look:" in out and err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["enqueu", "acme", "x"], "there is no command 'enqueu'; did you mean enqueue?"),
+        (["queue", "list"], "there is no command 'list'; expected one of footprint, order, show, "),
+        (["set-aside", "lst"], "there is no command 'lst'; did you mean list?"),
+        (["xyzzy"], "there is no command 'xyzzy'; expected one of enqueue, service, top, "),
+        (["--store", "queue.db", "queue", "footprint"], "a store is at sqlite:///"),
+        (["--store", "sqlite:///x.db", "message", "events", "--limit", "-1"], "a whole number, 0 or more"),
+        (
+            ["--store", "sqlite:///x.db", "payload", "get", "xyz"],
+            "invalid id, hash or seed 'xyz': expected hexadecimal digits",
+        ),
+    ],
+)
+def test_an_error_names_what_is_expected(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words)
+    assert told in capsys.readouterr().err
+
+
+def test_help_is_folded_and_its_examples_are_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["block", "dry-run", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "  airflow-mq block dry-run --share acme=3 --order deficit --limit 60000/1000000" in lines
+    assert max(len(line) for line in lines if not line.startswith("  airflow-mq ")) <= 80
+
+
+@pytest.mark.postgres
+def test_why_a_server_is_not_reached(pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words of ours, without the driver's."""
+    user, _, rest = pg_uri.removeprefix("postgresql://").partition(":")
+    place = rest.partition("@")[2]
+    server, _, database = place.partition("/")
+    where = f"{user}:{CANARY}"
+    wrong = {
+        f"{where}@{place}": "the server refused the user or the password; correct login and password",
+        f"{user}@{place}": "the server wants a password and none was given; add it to address or connection",
+        f"{user}:{rest.partition('@')[0]}@{server}/nowhere":
+            "the server has no database of this name; correct the name, or create the database",
+        f"{where}@127.0.0.1:1/{database}":
+            "nothing listens at this host and port; correct host and port, or start the server",
+        f"{where}@nowhere.invalid/{database}":
+            "no host of this name was found; correct the host, or the name server's entry",
+    }  # fmt: skip
+    for address, told in wrong.items():
+        assert main(["--store", f"postgresql://{address}", "queue", "footprint"]) == 4
+        err = capsys.readouterr().err
+        assert f"cannot be reached: {told} (postgresql://" in err and CANARY not in err
+
+
+def test_what_is_common_may_stand_anywhere(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_MQ_STORE")
+    mq("--store", mq.uri, "ring", "create", "night")
+    mq("--ring", "night", "enqueue", "--store", mq.uri, "acme", "x")
+
+    assert mq("--json", "--store", mq.uri, "queue", "footprint", "--ring", "night").json[0]["count"] == 1
+    assert mq("queue", "footprint", "--json", "--store", mq.uri).json == []
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"postgresql://user:{CANARY}@127.0.0.1:1/database",
+        f"postgresql://user:{CANARY}@no.such.host.invalid/database?connect_timeout=1",
+        f"postgresql://user:{CANARY}@127.0.0.1:1/database?options={CANARY}",
+        f"postgresql://user:{CANARY}@@x:y/",
+        f"mysql://user:{CANARY}@host/database",
+        f"sqlite://user:{CANARY}@host",
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [["queue", "footprint"], ["doctor"], ["store", "version"], ["store", "upgrade"], ["check"]]
+)
+def test_a_password_is_never_shown(
+    uri: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line in (["--store", uri, *words], [*words, f"--store={uri}", "--json"]):
+        assert main(line) == 4
+        assert CANARY not in "".join(capsys.readouterr())
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", uri)
+    assert main(words) == 4
+    assert CANARY not in "".join(capsys.readouterr())
+
+
+def test_a_password_in_the_wrong_place_is_not_repeated(mq: Terminal) -> None:
+    address = f"postgresql://user:{CANARY}@host/database"
+    for words in (
+        [address],
+        ["queue", "footprint", "x", address],
+        ["queue", "footprint", f"--stroe={address}"],
+        ["ring", "show", address],
+        ["service", "--processor", address],
+        ["enqueue", "acme", "x", "--file", address],
+        ["block", "show", address],
+        ["message", "events", "--name", address],
+        ["enqueue", "acme", "x", "--delay", address],
+    ):
+        said = mq(*words, code=3 if words[:2] in (["ring", "show"], ["block", "show"]) else 2)
+        assert CANARY not in said.out + said.err
+
+
+@pytest.mark.usefixtures("careful_server")
+def test_the_password_of_a_store_that_works_is_not_shown(mq: Terminal) -> None:
+    # SQLite has none; its whole address may be shown.
+    password = mq.uri.partition("@")[0].rpartition(":")[2] if "@" in mq.uri else CANARY
+    for words in (["store", "version"], ["doctor"], ["store", "upgrade"], ["ring", "show"]):
+        for more in ([], ["--json"]):
+            said = mq(*words, *more)
+            assert password not in said.out + said.err
+
+
+def test_a_mistake_of_ours_is_one_line_too(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq import MessageQueue
+
+    uri = f"postgresql://user:{CANARY}@127.0.0.1:1/database"
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError(f"oh, {CANARY} and {uri}")
+
+    monkeypatch.setattr(MessageQueue, "footprints", broken)
+    monkeypatch.setattr(sys, "argv", ["airflow-mq", "--store", uri])
+    said = mq("queue", "footprint", code=70)
+
+    assert "RuntimeError: oh, ***" in said.err and CANARY not in said.err
+
+
+def test_invalid_text_is_an_error(mq: Terminal) -> None:
+    broken = "\udcff"  # how a shell's stray byte arrives
+    for words in (
+        ["queue", "pause", "acme", "--reason", broken],
+        ["queue", "pause", broken],
+        ["queue", "footprint", "--prefix", broken],
+        ["set-aside", "list", "--origin", broken],
+        ["set-aside", "discard", f"{broken}:0:0", "--why", "x"],
+        ["message", "events", "--origin", broken],
+        ["--ring", broken, "queue", "footprint"],
+        ["ring", "create", broken],
+        ["enqueue", "acme", "x", "--header", f"a={broken}"],
+        ["enqueue", "acme", "x", "--key", broken],
+        ["report", "weights", "--processor", broken],
+    ):
+        assert mq(*words, code=2).err.startswith("error: ")
+
+
+def test_words_may_follow_options(mq: Terminal) -> None:
+    assert mq("--json", "enqueue", "acme", "--delay", "0", "one", "two").json["count"] == 2
+    assert "unknown: --three" in mq("enqueue", "acme", "one", "--three", code=2).err
+    assert "ORIGIN:PAGE:INDEX" in mq("set-aside", "discard", "a:0:0", "--why", "x", "b", code=2).err
+    assert "unknown: more" in mq("queue", "sweep", "acme", "more", code=2).err
+    assert "more than a century" in mq("queue", "pause", "acme", "--until", "999999d", code=2).err
+
+
+@pytest.mark.slow
+def test_it_is_a_program(mq: Terminal, tmp_path: Path) -> None:
+    for program in ([sys.executable, "-m", "airflow_mq"], [str(Path(sys.executable).parent / "airflow-mq")]):
+        done = subprocess.run([*program, "queue", "footprint", "--json"], capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+        assert subprocess.run([*program, "message", "peek"], capture_output=True).returncode == 2
+
+
+def test_declaring_commands_loads_no_driver_and_no_airflow() -> None:
+    code = (
+        "import sys; import airflow_mq.cli.tree; "
+        "print(*[name for name in ('psycopg', 'sqlite3', 'rich', 'airflow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []

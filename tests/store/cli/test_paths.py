@@ -1,0 +1,32 @@
+"""Groups of origins at the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.cli.conftest import Terminal
+
+HERE = "tests.store.cli.answers"
+
+
+@pytest.mark.slow
+def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
+    for origin in ("acme/orders", "acme/mail", "birch"):
+        mq("enqueue", origin, "x", "y")
+    assert "ring change --set paths=true" in mq("queue", "pause", "acme", "--below", code=2).err
+    mq("ring", "change", "--set", "paths=true")
+
+    assert mq.json("queue", "footprint", "acme", "--below")["count"] == 4
+    assert mq("queue", "footprint", "--below", code=2).err
+    assert "acme/" in mq("explain", "acme", "--below").out
+    assert "paused acme and all below it" in mq("queue", "pause", "acme", "--below", "--reason", "audit").out
+    assert mq.json("queue", "paused")[0]["below"] is True
+    assert "yes" in mq("queue", "paused").out
+    assert "with all below it, is paused" in mq("explain", "acme", "--below").out
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 2
+    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 4
+
+    assert [one["messages"] for one in mq.json("report", "ledger", "--below", "acme")] == [4, 0]
+    assert "messages of acme" in mq("report", "ledger", "--below", "acme").out
+    assert mq.json("check") == []

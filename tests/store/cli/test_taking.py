@@ -1,0 +1,47 @@
+"""`next`, `complete`, `give-back`, `transfer`: one message at a time, from a shell."""
+
+from __future__ import annotations
+
+from airflow_mq import MessageQueue
+from tests.store.cli.conftest import Terminal
+
+
+def test_a_message_is_taken_and_completed(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "one", "two")
+    taken = mq.json("message", "next", "acme", "--lease", "60")
+    assert (taken["payload"], taken["address"], taken["headers"]) == ("one", "acme:0:0", {})
+    assert "nothing to take" in mq("message", "next", "acme", code=1).out
+    assert mq("message", "next", "--json", code=1).json is None
+    assert mq.json("message", "complete", taken["token"]) == {"completed": 1}
+    assert mq.json("queue", "footprint", "acme")["count"] == 1
+    assert "too late" in mq("message", "complete", taken["token"], code=3).err
+    assert "two" in mq("message", "next", "acme").out
+
+
+def test_a_message_is_given_back(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "one")
+    token = mq.json("message", "next")["token"]
+    assert mq.json("message", "give-back", token) == {"given_back": 1}
+    assert mq.json("message", "next")["payload"] == "one"
+
+
+def test_a_message_is_handed_on(mq: Terminal, queue: MessageQueue) -> None:
+    mq("ring", "create", "later")
+    mq("enqueue", "acme", "one")
+    mq("enqueue", "birch", "two")
+    tokens = [mq.json("message", "next")["token"] for _ in range(2)]
+    assert "handed on: 2 messages" in mq("message", "transfer", *tokens, "--to", "publish", "--to-ring", "later").out
+    assert mq.json("--ring", "later", "queue", "footprint", "publish")["count"] == 2
+    token = mq.json("--ring", "later", "message", "next")["token"]
+    # A token names its ring.
+    assert mq.json("message", "transfer", token, "--to", "acme", "--to-ring", "default") == {"handed_on": 1}
+    assert mq.json("message", "next")["payload"] == "one"
+    assert queue.check() == []
+
+
+def test_what_makes_no_sense(mq: Terminal, queue: MessageQueue) -> None:
+    for words in (("complete", "no token"), ("give-back", "a/b/c"), ("next", "a\nb"), ("transfer", "x", "--to", "b")):
+        assert mq("message", *words, code=2).err.startswith("error")
+    one, other = f"default/{'0' * 32}/a:0:0", f"other/{'0' * 32}/a:0:0"
+    assert "one ring at a time" in mq("message", "complete", one, other, code=2).err
+    assert "Unknown block" in mq("message", "complete", one, code=3).err

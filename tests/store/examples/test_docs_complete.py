@@ -1,0 +1,117 @@
+"""Complete tables of the documentation: each lists all items of its kind, and no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_mq import __version__
+from airflow_mq.cli.command import EXIT_CODES
+from airflow_mq.engine.rules import errors
+from airflow_mq.engine.rules.events import NAMES
+from airflow_mq.engine.store.address import PARAMETERS
+from airflow_mq.provider import get_provider_info
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+CONFIGURATION = DOCS / "reference" / "configuration.md"
+
+
+def table(page: Path, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading."""
+    text = page.read_text("utf-8").partition(f"| {heading} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines()[2:]]
+
+
+def names(page: Path, heading: str) -> list[str]:
+    """Return the names in code of the first column of a table."""
+    return [name for row in table(page, heading) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+def test_every_event_is_documented() -> None:
+    assert sorted(names(DOCS / "reference" / "events.md", "event")) == sorted(set(NAMES.values()))
+
+
+def test_every_option_of_airflows_configuration_is_documented_with_its_default() -> None:
+    options = get_provider_info()["config"]["airflow_mq"]["options"]
+    told = {row[0].strip("`"): row[1].strip("`") for row in table(CONFIGURATION, "option")}
+
+    assert told == {name: str(option["default"] or "none") for name, option in options.items()}
+
+
+def test_every_parameter_of_an_address_and_key_of_a_connection_is_documented() -> None:
+    (kind,) = get_provider_info()["connection-types"]
+
+    assert sorted(names(CONFIGURATION, "parameter")) == sorted(PARAMETERS)
+    assert sorted(names(CONFIGURATION, "key")) == sorted(kind["conn-fields"])
+
+
+def test_every_variable_that_the_package_reads_is_documented() -> None:
+    """Variables of examples are exempt."""
+    sources = [path for path in (ROOT / "airflow_mq").rglob("*.py") if "examples" not in path.parts]
+    read = {
+        node.value
+        for path in sources
+        if "AIRFLOW_MQ_" in (text := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"AIRFLOW_MQ_[A-Z]+", str(node.value))
+    }
+
+    assert read and read <= set(re.findall(r"`(AIRFLOW_MQ_[A-Z]+)`", CONFIGURATION.read_text("utf-8")))
+
+
+def test_exit_codes_are_those_of_the_help() -> None:
+    told = {row[0]: row[1] for row in table(DOCS / "terminal.md", "code")}
+    helped = dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
+
+    assert told.keys() == helped.keys()
+
+
+def test_every_error_of_the_troubleshooting_is_one() -> None:
+    found = names(DOCS / "faq.md", "error")
+
+    assert len(found) == len(set(found)) > 10
+    assert all(issubclass(getattr(errors, name), errors.MessageQueueError) for name in found)
+
+
+def test_every_alarm_has_a_line_with_an_action() -> None:
+    rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text("utf-8"))["groups"][0]["rules"]
+
+    assert [rule["alert"] for rule in rules] == names(DOCS / "operations.md", "alarm")
+    assert all("ring" in rule["expr"] and rule["annotations"]["summary"] for rule in rules)
+
+
+@pytest.mark.slow
+def test_the_reference_pages_are_current() -> None:
+    """`make reference` writes them, and readers of the repository see them."""
+    pages = runpy.run_path(str(DOCS / "hooks" / "reference.py"))["pages"]()
+    stale = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]
+
+    assert stale == [], "run `make reference`"
+    assert {path.name for path in pages} == {
+        "airflow.md", "commands.md", "python.md", "rules.md", "settings.md", "testing.md",
+    }  # fmt: skip
+    assert not any(re.search(r"^:::(?!.*\n(?: +.*\n)*-->)", text, re.MULTILINE) for text in pages.values())
+
+
+def test_the_version_is_one_and_the_changelog_knows_it() -> None:
+    said = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    headings = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+
+    assert said is not None and said[1] == __version__
+    assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for name, date in headings if name != "Unreleased")
+    # Between two releases the version is the next one; at a release the newest of the changelog.
+    newest = headings[1][0]
+    assert __version__ == newest if ".dev" not in __version__ else __version__.split(".") > newest.split(".")
+
+
+def test_no_table_escapes_a_bar_in_code() -> None:
+    """The site would show the backslash, and a copied command would contain it."""
+    pages = {path.name: path.read_text("utf-8") for path in DOCS.rglob("*.md")}
+
+    assert [name for name, text in pages.items() if re.search(r"^\|.*(`[^`|]*\\\||`[^`]*&#124;)", text, re.M)] == []

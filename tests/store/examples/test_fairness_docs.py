@@ -1,0 +1,42 @@
+"""The examples of docs/fairness.md."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_mq.cli import main
+from airflow_mq.engine.store import parse, upgrade
+
+PAGE = Path(__file__).parents[3] / "docs" / "fairness.md"
+
+
+def parts(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    upgrade(parse(store))
+    # The parts are one program; the DAG is another.
+    program = "".join(part for part in parts("python") if "airflow.sdk" not in part)
+    names: dict[str, Any] = {"STORE": store}
+    exec(compile(program, PAGE.name, "exec"), names)  # noqa: S102 - our own page
+    told = capsys.readouterr().out
+    assert "rotation: acme was promised 75%, got 50%" in told and "deficit: acme was promised 75%, got 75%" in told
+    assert "globex received 50.0% where 25.0% was promised" in told and "as promised" in told
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", store)
+    lines = [line.removeprefix("$ ") for part in parts("console") for line in part.splitlines()]
+    assert all(line.startswith("airflow-mq ") for line in lines)
+    for line in lines:
+        words = shlex.split(line.removeprefix("airflow-mq "))
+        if words[:2] == ["ring", "measure-costs"] or words[0] == "ring":
+            continue
+        assert main(words) == 0
+    assert main(["report", "fairness", "--most-wait", "1", "--most-error", "10%"]) == 0

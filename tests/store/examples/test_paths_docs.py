@@ -1,0 +1,32 @@
+"""The examples of docs/paths.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.engine.store import parse, upgrade
+from tests.store.examples.test_docs import run_console
+
+PAGE = Path(__file__).parents[3] / "docs" / "paths.md"
+
+
+def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    upgrade(parse(store))
+    # The parts are one program.
+    program = "".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    exec(compile(program, PAGE.name, "exec"), {"STORE": store})  # noqa: S102 - our own page
+    half, most, origins, count, why, got = capsys.readouterr().out.splitlines()
+    assert (half, most, origins, count) == ("6 of 12", "9", "['honest']", "201")
+    assert why == "sybil, with all below it, is paused by " + why.partition(" by ")[2]
+    assert why.endswith("who is this?.")
+    assert got.startswith("(3, ")
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", store)
+    for part in re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        run_console(part, capsys)
+    with MessageQueue(store) as queue:
+        assert queue.check() == []

@@ -1,0 +1,630 @@
+"""External payloads: one stored copy for as long as a message refers to it."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from upath import UPath
+
+from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
+from airflow_mq.engine.queue import Enqueued
+from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
+from airflow_mq.engine.rules.errors import (
+    BlobMissing,
+    ConfigRefused,
+    EmptyMessage,
+    InvalidInput,
+    InvalidMessage,
+    StoreCorrupt,
+    UploadGivenUp,
+)
+from airflow_mq.engine.rules.message import message_id
+from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
+from airflow_mq.engine.store.blobs import CHUNK, TOGETHER, Upload
+from tests.conftest import STORES
+from tests.postgres_server import Servers
+from tests.proofs.model.clock import Clock
+from tests.store.queue.conftest import Maker, logged_events
+from tests.templates import Templates
+
+LARGE = bytes(range(256)) * 1_000  # 256,000 bytes: more than a page, less than a chunk
+HUGE = random.Random(1).randbytes(CHUNK * (TOGETHER + 1) + 5)
+
+
+def digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=32).digest()
+
+
+@pytest.fixture(
+    params=[*(pytest.param(name, marks=pytest.mark.postgres) if name != "sqlite" else name for name in STORES), "files"]
+)
+def store_uri(request: pytest.FixtureRequest, templates: Templates) -> Iterator[str]:
+    """Yield each database in turn, and one whose payloads are stored in files."""
+    if not request.param.startswith("postgres"):
+        yield request.getfixturevalue("sqlite_uri")
+        return
+    servers: Servers = request.getfixturevalue("postgres_servers")
+    server = servers[request.param.removeprefix("postgres-")]
+    with server.database(templates.postgres(server)) as uri:
+        yield uri
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, make_queue: Maker, tmp_path: Path) -> MessageQueue:
+    """Return a ring that stores payloads in the database or in a folder."""
+    return make_queue(order="rotation", blob_path=str(tmp_path / "blobs") if "[files" in request.node.name else None)
+
+
+def stored(queue: MessageQueue) -> Counter[str]:
+    """Count the stored rows and files of external payloads."""
+    counts: Counter[str] = Counter()
+    prefix = queue.store.prefix
+    with queue.store.reading() as unit:
+        for table in ("blob", "blob_use", "upload", "chunk"):
+            count = unit.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0]
+            if count:
+                counts[table] = count
+    folder = queue.config.blob_path
+    files = os.listdir(folder) if folder and os.path.isdir(folder) else []
+    if files:
+        counts["files"] = len(files)
+    return counts
+
+
+def read(queue: MessageQueue, source: Any) -> bytes:
+    with queue.payloads.open(source) as file:
+        return file.read()
+
+
+def test_payload_is_stored_once_and_deleted_with_its_last_message(queue: MessageQueue) -> None:
+    assert queue.payloads.enqueue("acme", LARGE) == Enqueued(1, len(LARGE))
+    queue.payloads.enqueue("birch", io.BytesIO(LARGE), headers={"trace": "1"})
+    queue.payloads.enqueue("birch", iter([LARGE[:7], LARGE[7:]]))
+    (blob,) = queue.payloads.list()
+    assert (blob.hash, blob.size, blob.references, blob.held_until) == (digest(LARGE), len(LARGE), 3, None)
+    assert read(queue, blob) == LARGE and queue.check() == []
+
+    seen = []
+
+    def process(delivery: Any) -> None:
+        assert delivery.id == delivery.blob.hash == digest(LARGE) and delivery.blob.size == len(LARGE)
+        with delivery.open_blob() as file:
+            assert file.read() == LARGE
+        seen.append(delivery.origin)
+
+    queue.service_queues(process, Weight(1, 1 << 40))
+    assert seen == ["acme"] and queue.payloads.list()[0].references == 2 and queue.check() == []
+    queue.service_queues(process)
+    assert seen == ["acme", "birch", "birch"]
+    assert queue.payloads.list() == [] and stored(queue) == {}
+    assert {event.id for event in queue.inspect.events()} == {digest(LARGE)}
+
+
+def test_page_holds_the_reference_and_weigher_sees_the_payload(queue: MessageQueue) -> None:
+    queue.payloads.enqueue("acme", HUGE)
+    footprint = queue.footprint("acme")
+    assert (footprint.count, footprint.size) == (1, REFERENCE_BYTES)
+    assert queue.service_queues(lambda delivery: None).weight == Weight(1, len(HUGE))
+
+
+def test_payload_too_large_for_a_block_is_set_aside(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(100, 10_000), heap_size=20_000, max_attempts=None)
+    queue.payloads.enqueue("acme", LARGE)
+    queue.enqueue_message("acme", b"light")
+    queue.service_queues(lambda delivery: None)
+    (aside,) = queue.set_aside.list()
+    assert (aside.size, aside.weight, aside.id) == (len(LARGE), Weight(1, len(LARGE)), digest(LARGE))
+    assert queue.payloads.list()[0].references == 1 and queue.check() == []
+    queue.set_aside.discard(aside.address, "not wanted")
+    assert stored(queue) == {}
+
+
+@pytest.mark.parametrize("data", [LARGE[:1], b"x" * CHUNK, b"x" * (CHUNK + 1), HUGE], ids=len)
+def test_payload_of_any_size_is_read_back(queue: MessageQueue, data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    progress: list[tuple[int, int | None]] = []
+    queue.payloads.enqueue("acme", tmp_path / "file", progress=lambda done, total: progress.append((done, total)))
+    assert progress[-1] == (len(data), len(data))
+    assert read(queue, digest(data)) == data
+    with queue.payloads.open(digest(data).hex()) as file:
+        assert file.seek(-1, io.SEEK_END) == len(data) - 1
+        assert file.read() == data[-1:] and file.read() == b""
+        file.seek(len(data) // 2)
+        assert file.read(10) == data[len(data) // 2 :][:10]
+
+
+def test_payload_is_deleted_for_each_way_a_message_ends(queue: MessageQueue) -> None:
+    queue.admin.change_ring(max_stale=0, max_attempts=1)
+    payloads = {name: name.encode() * 30_000 for name in ("bad", "late", "tried", "declined", "discarded")}
+    for name, payload in payloads.items():
+        queue.payloads.enqueue(name, payload, expires=0 if name == "late" else None)
+    answers = {"bad": BadFormat(), "tried": Yield(), "declined": Done(success=False)}
+    queue.service_queues(lambda d: answers.get(d.origin, Overweight(Weight(1 << 60, 0))))
+    assert sorted(aside.address.origin for aside in queue.set_aside.list()) == ["discarded", "tried"]
+    assert {blob.hash for blob in queue.payloads.list()} == {digest(payloads["discarded"]), digest(payloads["tried"])}
+    queue.set_aside.discard(
+        next(o.address for o in queue.set_aside.list() if o.address.origin == "discarded"), "why not"
+    )
+    assert [blob.hash for blob in queue.payloads.list()] == [digest(payloads["tried"])]
+    queue.execute_overweight(queue.set_aside.list()[0].address, lambda delivery: None)
+    assert stored(queue) == {} and queue.check() == []
+
+
+def test_reaping_a_page_deletes_its_payloads(queue: MessageQueue) -> None:
+    queue.admin.change_ring(max_stale=0)
+    held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(4)]
+    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    for blob in held:
+        blob.release()
+    queue.sweep_queue("acme")
+    assert len(queue.payloads.list()) == 4 and queue.check() == []
+    queue.enqueue_messages("acme", [b"x" * 60_000] * 3)
+    queue.sweep_queue("acme")
+    queue.reap_page("acme", 0, "old")
+    assert queue.payloads.list() == [] and queue.check() == []
+
+
+def test_set_aside_message_keeps_only_its_own_payload(queue: MessageQueue) -> None:
+    held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(5)]
+    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    for blob in held:
+        blob.release()
+    heavy = held[2].hash
+    queue.service_queues(lambda d: Overweight(Weight(1 << 60, 0)) if d.id == heavy else None)
+    assert [blob.hash for blob in queue.payloads.list()] == [heavy] and queue.check() == []
+
+
+def test_block_reads_payloads_from_batches(queue: MessageQueue) -> None:
+    queue.payloads.enqueue("acme", LARGE)
+    queue.payloads.enqueue("acme", HUGE, not_before=0)
+    block = queue.blocks.plan()
+    assert block.planned == Weight(2, len(LARGE) + len(HUGE))
+    (batch,) = block.batches()
+    assert [read(queue, payload) for payload in batch.payloads] == [LARGE, HUGE]
+    queue.blocks.report(block, [batch.answer(Done(used=Weight(5, 5)))])
+    queue.blocks.settle(block)
+    assert stored(queue) == {}
+
+
+def test_processor_forwards_a_payload_without_copying(queue: MessageQueue) -> None:
+    queue.payloads.enqueue("in", LARGE)
+    queue.service_queues(lambda d: queue.enqueue_message("out", d.payload) and None if d.origin == "in" else Yield())
+    assert queue.payloads.list()[0].references == 1 and queue.check() == []
+    block = queue.blocks.plan()
+    (batch,) = block.batches()
+    queue.blocks.report(block, [batch.answer(Done(enqueue=[("end", batch.payloads[0])]))])
+    queue.blocks.settle(block)
+    (peeked,) = queue.inspect.peek("end")
+    assert read(queue, peeked) == LARGE and queue.payloads.list()[0].references == 1 and queue.check() == []
+
+
+def test_processor_sends_a_payload_if_it_is_done(queue: MessageQueue) -> None:
+    queue.enqueue_messages("in", [b"done", b"not now"])
+
+    def process(delivery: Any) -> Any:
+        if delivery.origin == "in":
+            queue.payloads.enqueue("out", delivery.payload * 30_000)
+        return Yield() if delivery.payload == b"not now" else None
+
+    queue.service_queues(process, Weight(2, 1 << 40))
+    assert [peeked.payload.hash for peeked in queue.inspect.peek("out")] == [digest(b"done" * 30_000)]  # type: ignore[attr-defined]
+    assert {blob.hash: blob.references for blob in queue.payloads.list()} == {
+        digest(b"done" * 30_000): 1, digest(b"not now" * 30_000): 0,
+    }  # fmt: skip
+
+
+def test_payloads_can_have_keys_and_be_enqueued_in_bulk(queue: MessageQueue) -> None:
+    assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(1, len(LARGE))
+    assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(0, 0, 1)
+    with queue.payloads.put(HUGE) as blob:
+        pairs = [("acme", b"plain"), ("acme", blob.message(headers={"a": "b"})), ("birch", Message(b"small", key="j"))]
+        assert queue.enqueue_messages(pairs).count == 3
+    assert {blob.size: blob.references for blob in queue.payloads.list()} == {len(LARGE): 1, len(HUGE): 1}
+    tried = []
+    queue.service_queues(lambda d: tried.append((d.origin, d.blob.size if d.blob else d.payload, dict(d.headers))))
+    assert sorted(map(str, tried)) == sorted(map(str, [
+        ("acme", len(LARGE), {}), ("acme", b"plain", {}), ("acme", len(HUGE), {"a": "b"}), ("birch", b"small", {}),
+    ]))  # fmt: skip
+
+
+def test_a_file_that_cannot_be_deleted_concerns_no_other_ring(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    kept = make_queue("kept", blob_path=str(tmp_path))
+    other, remove, down = make_queue("other"), BlobFile.remove, [True]
+
+    def removing(file: BlobFile) -> None:
+        if down[0]:
+            # Not an error of this package: each file system has its own.
+            raise LookupError("no bucket")
+        remove(file)
+
+    monkeypatch.setattr(BlobFile, "remove", removing)
+    for payload in (b"a" * 100_000, b"b" * 100_000):
+        kept.payloads.enqueue("acme", payload)
+    assert kept.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30)).processed == 2
+    assert len(list(tmp_path.glob("*.blob"))) == 2
+    # Sends and services of another ring go on, and so does housekeeping.
+    assert other.payloads.enqueue("acme", b"c" * 100_000).count == 1
+    assert other.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30)).processed == 1
+    other.admin.housekeep()
+    assert "could not delete the file of upload" in caplog.text and "no bucket" not in caplog.text
+    down[0] = False
+    other.admin.housekeep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:
+    kept = queue.payloads.put(LARGE)
+    queue.admin.change_ring(keep_uploads=1)
+    lost = queue.payloads.put(LARGE[1:])
+    assert all(blob.references == 0 and blob.held_until for blob in queue.payloads.list())
+    clock.advance(0.999)
+    queue.admin.housekeep()
+    assert len(queue.payloads.list()) == 2
+    clock.advance(0.001)
+    queue.admin.housekeep()
+    assert [blob.reference for blob in queue.payloads.list()] == [kept.reference]
+    with pytest.raises(BlobMissing, match="upload it again"):
+        queue.enqueue_messages("acme", [lost.message()])
+    assert queue.footprint("acme").count == 0
+    kept.release()
+    assert stored(queue) == {}
+
+
+def test_failed_upload_leaves_nothing(queue: MessageQueue) -> None:
+    def broken() -> Iterator[bytes]:
+        yield HUGE
+        raise OSError("the line went dead")
+
+    with pytest.raises(OSError, match="went dead"):
+        queue.payloads.enqueue("acme", broken())
+    assert stored(queue) == {} and queue.footprint("acme").count == 0
+
+
+def test_unfinished_upload_expires(queue: MessageQueue, clock: Clock) -> None:
+    upload = Upload(queue.store, 0.1, queue.config.blob_path)
+    upload.write(HUGE)
+    assert stored(queue)["upload"] == 1
+    clock.advance(0.1)
+    queue.admin.housekeep()
+    assert stored(queue) == {}
+    with pytest.raises(UploadGivenUp, match="begin it again"):
+        upload.finish()
+    upload.drop()
+
+
+def test_senders_of_the_same_payload_do_not_block_each_other(queue: MessageQueue) -> None:
+    halfway, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield HUGE[: CHUNK * TOGETHER]
+        halfway.set()
+        assert go_on.wait(60)
+        yield HUGE[CHUNK * TOGETHER :]
+
+    slow = threading.Thread(target=queue.payloads.enqueue, args=("slow", slowly()))
+    slow.start()
+    assert halfway.wait(60)
+    queue.payloads.enqueue("quick", iter([HUGE]))
+    assert not go_on.is_set() and slow.is_alive() and queue.payloads.list()[0].references == 1
+    go_on.set()
+    slow.join()
+    assert [(blob.size, blob.references) for blob in queue.payloads.list()] == [(len(HUGE), 2)]
+    # The slow upload was dropped, so one copy is stored.
+    assert stored(queue)["upload"] == 1 and queue.check() == []
+    queue.service_queues(lambda delivery: None)
+    assert stored(queue) == {}
+
+
+def test_message_with_a_missing_payload_fails_as_unsupported(queue: MessageQueue) -> None:
+    for origin, payload in (("acme", LARGE), ("acme", HUGE), ("birch", LARGE)):
+        queue.payloads.enqueue(origin, payload)
+    _lose(queue, digest(LARGE))
+    assert len(queue.check()) >= 1
+
+    def process(delivery: Any) -> None:
+        delivery.open_blob().read()
+
+    queue.service_queues(process)
+    assert [(name, origin) for name, origin, _, _ in logged_events(queue)] == [
+        ("ProcessingFailed", "acme"), ("Processed", "acme"), ("ProcessingFailed", "birch"),
+    ]  # fmt: skip
+    assert {event.id for event in queue.inspect.events(name="ProcessingFailed")} == {digest(LARGE)}
+    assert queue.check() == []
+
+
+def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
+    held = [queue.payloads.put(data) for data in (LARGE, HUGE)]
+    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    for blob in held:
+        blob.release()
+    _lose(queue, digest(LARGE))
+    process = batch_processor(lambda batch: [read(queue, payload) and None for payload in batch.payloads])
+    queue.service_queues(process)
+    queue.service_queues(process)
+    assert [name for name, *_ in logged_events(queue) if name != "WentBack"] == ["ProcessingFailed", "Processed"]
+
+
+def _lose(queue: MessageQueue, hash_: bytes) -> None:
+    """Delete the stored bytes of a payload."""
+    prefix = queue.store.prefix
+    with queue.store.writing() as unit:
+        _, upload, path = unit.rows("blob", hash=hash_.hex())[0]
+        if path:
+            os.unlink(path)
+        else:
+            unit.connection.execute(f"DELETE FROM {prefix}chunk WHERE upload = {upload}")
+
+
+def test_reading_a_modified_payload_raises_store_corrupt(queue: MessageQueue) -> None:
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+    if blob.path:
+        Path(blob.path).write_bytes(HUGE[:-1] + b"!" if HUGE[-1:] != b"!" else HUGE[:-1] + b"?")
+    else:
+        prefix = queue.store.prefix
+        with queue.store.writing() as unit:
+            upload = unit.rows("blob", hash=blob.hash.hex())[0][1]
+            text = f"UPDATE {prefix}chunk SET data = (SELECT c.data FROM {prefix}chunk c WHERE c.seq = 1) WHERE seq = 0"
+            unit.connection.execute(text)
+            assert upload
+    with queue.payloads.open(blob) as file, pytest.raises(StoreCorrupt, match="is not what was stored"):
+        file.read()
+
+
+def test_check_reports_violations_of_payload_tables(make_queue: Maker) -> None:
+    queue = make_queue("lost", order="rotation")
+    queue.payloads.enqueue("acme", LARGE)
+    queue.payloads.enqueue("acme", HUGE)
+    assert queue.check() == []
+    prefix = queue.store.prefix
+
+    def violated(statement: str) -> str:
+        class Back(Exception):
+            pass
+
+        violations: list[Any] = []
+        try:
+            with queue.store.writing() as unit:
+                unit.connection.execute(statement.replace("mq_", prefix))
+                from airflow_mq.engine.queue.inspect.check.payloads import check_blobs
+
+                violations = list(check_blobs(queue.session, unit, {}))
+                raise Back
+        except Back:
+            return " ".join(map(str, violations))
+
+    assert "bytes are stored" in violated("DELETE FROM mq_chunk WHERE seq = 1")
+    assert "is not counted" in violated(f"UPDATE mq_blob_use SET until = 1 WHERE hash = '{digest(LARGE).hex()}'")
+    assert "and no sweep would find it" in violated("DELETE FROM mq_blob_use")
+    assert "is gone, but its reference is still counted" in violated("UPDATE mq_blob_use SET place = 7 - place")
+    assert queue.check() == []
+
+
+def test_bytes_that_look_like_a_reference_are_plain_bytes(queue: MessageQueue) -> None:
+    blob = queue.payloads.put(LARGE)
+    forged = bytes(blob.reference)
+    assert forged.startswith(MAGIC) and len(forged) == REFERENCE_BYTES
+    queue.enqueue_message("acme", forged)
+    (peeked,) = queue.inspect.peek("acme")
+    assert not isinstance(peeked.payload, Reference) and message_id(forged) != blob.hash
+    seen: list[Any] = []
+    queue.service_queues(lambda delivery: seen.append((delivery.blob, delivery.id)))
+    assert seen == [(None, message_id(forged))]
+    blob.release()
+
+
+def test_invalid_payloads_are_rejected(queue: MessageQueue, tmp_path: Path) -> None:
+    with pytest.raises(EmptyMessage):
+        queue.payloads.enqueue("acme", b"")
+    with pytest.raises(EmptyMessage):
+        queue.payloads.enqueue("acme", iter([b"", b""]))
+    wrong: Any
+    for wrong in ("orders.csv", None, 7):
+        with pytest.raises(InvalidInput, match="expected bytes, a file, a path"):
+            queue.payloads.enqueue("acme", wrong)
+    with pytest.raises(InvalidInput, match="invalid chunk"):
+        queue.payloads.enqueue("acme", iter(["text"]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidMessage, match="the reference that payloads.put returned"):
+        Message.of_blob(LARGE)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
+        queue.payloads.open("orders")
+    with pytest.raises(BlobMissing):
+        queue.payloads.open(b"\0" * 32)
+    with pytest.raises(FileNotFoundError):
+        queue.payloads.enqueue("acme", tmp_path / "none")
+    assert stored(queue) == {}
+
+
+@pytest.mark.parametrize("settings", [
+    {"blob_path": "blobs"}, {"blob_path": "file://blobs"}, {"blob_path": "/a/../b"}, {"blob_path": 7}, {"blob_path": ""},
+    {"keep_uploads": -1}, {"keep_uploads": "1"},
+])  # fmt: skip
+def test_invalid_payload_settings_are_rejected(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigRefused, match=next(iter(settings))):
+        RingConfig(**settings)
+
+
+@pytest.mark.parametrize("address", ["file://{}/blobs", "memory://{}/blobs"])
+def test_payload_files_are_stored_at_an_fsspec_address(make_queue: Maker, tmp_path: Path, address: str) -> None:
+    queue = make_queue(blob_path=address.format(tmp_path))
+    files = fsspec.filesystem(address.partition(":")[0])
+
+    def file_count() -> int:
+        return len(files.find(str(tmp_path / "blobs")))
+
+    queue.payloads.enqueue("acme", HUGE)
+    with pytest.raises(RuntimeError), queue.payloads.put(fails_after(LARGE)):
+        pass
+    (blob,) = queue.payloads.list()
+    assert read(queue, blob) == HUGE and file_count() == 1
+    queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
+    queue.admin.housekeep()
+    assert file_count() == 0 and stored(queue) == {} and queue.check() == []
+
+
+@pytest.fixture
+def files_queue(make_queue: Maker, tmp_path: Path) -> MessageQueue:
+    """Return a queue that stores payloads as files."""
+    return make_queue(blob_path=str(tmp_path / "blobs"))
+
+
+def test_a_payload_that_is_deleted_during_a_check_is_not_reported(files_queue: MessageQueue) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+
+    def delete(name: str) -> None:
+        if name == "all_blobs":
+            queue.store.probe = None
+            with MessageQueue(queue.store.address, queue.session.ring) as other:
+                other.service_queues(lambda delivery: None)
+                other.admin.housekeep()
+
+    queue.store.probe = delete
+    assert queue.check() == [] and not Path(blob.path or "").exists()
+
+
+def test_a_file_that_is_missing_is_reported(files_queue: MessageQueue) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+    Path(blob.path or "").unlink()
+    assert [violation.what for violation in queue.check()] == [f"its file {blob.path} is missing"]
+    Path(blob.path or "").write_bytes(HUGE)
+
+
+def _rename(queue: MessageQueue, path: str) -> None:
+    """Store another file name for all payloads, as a program with write access to the tables could."""
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"UPDATE {queue.store.prefix}upload SET path = '{path}'")
+
+
+@pytest.mark.parametrize("name", [
+    "{other}/notes.txt", "{blobs}/notes.txt", "{blobs}/../other/{name}", "{other}/{name}", "{blobs}/sub/{name}",
+    "file://{other}/{name}", "memory://{blobs}/{name}", "http://localhost:1/{name}", "{blobs}/{name}.part",
+])  # fmt: skip
+def test_modified_path_reads_and_deletes_no_other_file(files_queue: MessageQueue, tmp_path: Path, name: str) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+    own = Path(blob.path or "")
+    for folder in ("other", "blobs/sub"):
+        (tmp_path / folder).mkdir()
+    path = name.format(other=tmp_path / "other", blobs=tmp_path / "blobs", name=own.name)
+    there = [tmp_path / "other" / own.name, tmp_path / "blobs" / "sub" / own.name, tmp_path / "other" / "notes.txt",
+             tmp_path / "blobs" / "notes.txt", Path(f"{own}.part")]  # fmt: skip
+    for file in there:
+        file.write_bytes(HUGE)
+    _rename(queue, path)
+    asked: list[str] = []
+    queue.store.filesystem_of = lambda address: asked.append(address) or by_fsspec(address)  # type: ignore[func-returns-value]
+
+    with pytest.raises(StoreCorrupt, match="expected 32 hexadecimal digits and '.blob' in one of the folders"):
+        queue.payloads.open(blob)
+    assert path in str(queue.check())
+    queue.service_queues(lambda delivery: None)
+    queue.admin.housekeep()
+
+    assert asked == [] and all(file.read_bytes() == HUGE for file in there) and own.read_bytes() == HUGE
+    assert path in str(queue.check()), "the check reports files that were not deleted"
+    _rename(queue, str(own))
+    queue.admin.housekeep()
+    assert not own.exists() and queue.payloads.list() == [] and queue.check() == []
+
+
+def test_files_in_earlier_folders_are_read_and_deleted(files_queue: MessageQueue, tmp_path: Path) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    first = queue.admin.change_ring(blob_path=str(tmp_path / "later")).earlier_blob_paths
+    queue.payloads.enqueue("acme", LARGE)
+    assert queue.admin.change_ring(blob_path=None).earlier_blob_paths == (*first, str(tmp_path / "later"))
+    assert {read(queue, blob) for blob in queue.payloads.list()} == {HUGE, LARGE}
+    queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
+    assert stored(queue) == {} and not list(tmp_path.rglob("*.blob"))
+
+
+def test_environment_variable_restricts_folders(
+    files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", HUGE)
+    (blob,) = queue.payloads.list()
+    monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"s3://bucket/blobs, {tmp_path / 'other'}/")
+    with pytest.raises(StoreCorrupt, match="AIRFLOW_MQ_BLOB_ROOTS"):
+        queue.payloads.open(blob)
+    with pytest.raises(ConfigRefused, match="AIRFLOW_MQ_BLOB_ROOTS"):
+        queue.payloads.enqueue("acme", LARGE)
+    queue.admin.change_ring(blob_path=str(tmp_path / "other"))
+    queue.payloads.enqueue("acme", LARGE)
+    monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"{tmp_path / 'other'},{tmp_path / 'blobs'}")
+    assert {read(queue, blob) for blob in queue.payloads.list()} == {HUGE, LARGE}
+
+
+def fails_after(data: bytes) -> Iterator[bytes]:
+    yield data
+    raise RuntimeError("the sender fails")
+
+
+@pytest.mark.parametrize("source", ["{}", "memory://{}"])
+def test_upath_is_read_as_a_file(make_queue: Maker, tmp_path: Path, source: str) -> None:
+    path = UPath(source.format(tmp_path / "orders"))
+    path.write_bytes(HUGE)
+    queue = make_queue()
+    queue.payloads.enqueue("acme", path)
+    assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
+
+
+def test_connection_names_are_dropped_outside_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda address: (None, seen.append(address)))
+    for address in ("s3://aws@bucket/a@b", "gs://bucket/a@b", "abfs://box@account/a"):
+        by_fsspec(address)
+    assert seen == ["s3://bucket/a@b", "gs://bucket/a@b", "abfs://box@account/a"]
+
+
+def test_references_of_many_messages_are_counted(make_queue: Maker, seed: int = 7) -> None:
+    chance = random.Random(seed)
+    queue = make_queue(order="rotation", heap_size=4_096, max_attempts=3)
+    payloads = [number.to_bytes(2, "big") * 5_000 for number in range(100)]
+    held = [queue.payloads.put(payload) for payload in payloads]
+    wanted = Counter(chance.randrange(100) for _ in range(10_000))
+    sent = list(wanted.elements())
+    chance.shuffle(sent)
+    for start in range(0, len(sent), 500):
+        queue.enqueue_messages([(f"o{number % 7}", held[number].message()) for number in sent[start : start + 500]])
+    for blob in held:
+        blob.release()
+    assert sum(blob.references for blob in queue.payloads.list()) == 10_000
+
+    gone: Counter[bytes] = Counter()
+
+    def process(delivery: Any) -> Any:
+        if chance.random() < 0.05:
+            return Yield()
+        if chance.random() < 0.02:
+            with delivery.open_blob() as file:
+                assert digest(file.read()) == delivery.id
+        gone[delivery.id] += 1
+        return BadFormat() if chance.random() < 0.1 else None
+
+    while sum(gone.values()) < 10_000:
+        queue.service_queues(process, Weight(chance.randrange(1, 4_000), 1 << 40), slice_messages=500)
+        for aside in queue.set_aside.list(limit=20):
+            gone[aside.id or b""] += 1
+            queue.set_aside.discard(aside.address, "tried too often")
+        stored = {digest(payload): wanted[number] for number, payload in enumerate(payloads)}
+        references = {blob.hash: blob.references for blob in queue.payloads.list(limit=200)}
+        assert references == {hash_: count - gone[hash_] for hash_, count in stored.items() if count > gone[hash_]}
+    assert queue.payloads.list() == []

@@ -1,0 +1,73 @@
+"""Progress of long commands: on a terminal, beside the answer, and never in a pipe."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from airflow_mq import MessageQueue
+from airflow_mq.engine.store import parse, upgrade
+from tests.store.terminal.emulator import Emulated
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    uri = f"sqlite:///{tmp_path / 'store.db'}"
+    upgrade(parse(uri))
+    return {**os.environ, "AIRFLOW_MQ_STORE": uri}
+
+
+def test_who_waits_on_a_terminal_sees_how_far_it_is(environment: dict[str, str], tmp_path: Path) -> None:
+    """A reader that waits for a signal, so that the bar has time to appear."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"x" * 99 + b"\n" + b"y" * 99 + b"\n" * 3001)
+    code = (
+        "import sys; from airflow_mq.cli import main, enqueue\n"
+        "enqueue._STEP = 1\n"
+        "real = enqueue._payloads\n"
+        "def slow(args, files):\n"
+        "    for payload in real(args, files):\n"
+        "        yield payload\n"
+        "        open('/dev/tty').readline()\n"
+        "enqueue._payloads = slow\n"
+        f"sys.exit(main(['enqueue', 'acme', '--lines', '--file', {str(file)!r}]))"
+    )
+    with Emulated([sys.executable, "-c", code], environment) as terminal:
+        settings = termios.tcgetattr(terminal.slave)
+        settings[3] &= ~termios.ECHO
+        termios.tcsetattr(terminal.slave, termios.TCSANOW, settings)
+        terminal.until("enqueuing", "0:00:0")
+        terminal.press("\n")
+        terminal.until("enqueuing: 2 messages read", "━")
+        terminal.press("\n")
+        assert terminal.end() == 0
+        assert "enqueued 2 messages of 198 bytes" in terminal.text and "━" not in terminal.text
+
+
+def test_what_is_quick_flashes_nothing(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import sys; from airflow_mq.cli import main, progress\nprogress.AFTER = 600.0\nsys.exit(main(['check']))"
+    with Emulated([sys.executable, "-c", code], environment) as terminal:
+        assert terminal.end() == 0
+        assert terminal.raw == b"all is well in ring default\r\n"
+
+
+def test_nothing_of_it_in_a_pipe(environment: dict[str, str]) -> None:
+    code = "import sys; from airflow_mq.cli import main, progress\nprogress.AFTER = 0.0\nsys.exit(main(['check']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "all is well in ring default\n", "")
+
+
+def test_the_check_shows_its_progress(environment: dict[str, str]) -> None:
+    with MessageQueue(environment["AIRFLOW_MQ_STORE"]) as queue:
+        for number in range(120):
+            queue.enqueue_message(f"o{number}", b"x")
+        told: list[tuple[int, int]] = []
+        assert queue.check(lambda done, of: told.append((done, of))) == []
+    assert told == [(0, 120), (50, 120), (100, 120)]
