@@ -126,6 +126,16 @@ def test_an_insert_that_the_session_forgot_is_prepared_again(connection: Pipelin
     assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(0,), (1,), (2,), (10,), (11,), (12,)]
 
 
+def test_names_of_prepared_inserts_are_used_once(connection: PipelinedConnection) -> None:
+    texts = [b"INSERT INTO seen VALUES (%(n)s)", b"INSERT INTO seen VALUES (1 + %(n)s)"]
+    for text in texts:
+        connection.insert(text, {"n": "int4"}, [1])
+    connection.execute("DEALLOCATE airflow_mq_0")
+    for text in texts:
+        connection.insert(text, {"n": "int4"}, [1])
+    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (1,), (2,), (2,)]
+
+
 def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
     connection.prepared_max = 5
     for n in range(20):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -136,7 +137,8 @@ class PipelinedConnection(BoundedConnection):
             numbered = _PARAMETER.sub(lambda _: b"$%d" % next(places), text)
             oids = [_oid(kind) for kind in types.values()]
             if is_kept:
-                name = b"airflow_mq_%d" % len(self._named)
+                # The session may still know the names that this connection forgot.
+                name = b"airflow_mq_%d" % next(self._numbers)
                 pgconn.send_prepare(name, numbered, oids)
                 self._wait_for_success()
                 self._named[text] = name
@@ -197,6 +199,11 @@ class PipelinedConnection(BoundedConnection):
     def _named(self) -> dict[bytes, bytes]:
         """Names of prepared INSERTs, by their text."""
         return {}
+
+    @cached_property
+    def _numbers(self) -> Iterator[int]:
+        """Numbers of names."""
+        return count()
 
     @cached_property
     def _cursors(self) -> dict[bytes, psycopg.Cursor[tuple[Any, ...]]]:
