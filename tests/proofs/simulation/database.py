@@ -205,9 +205,7 @@ def simulated_sqlite(scheduler: Scheduler, clock: Clock) -> Iterator[None]:
 # PostgreSQL.
 
 REAL_EXECUTE, REAL_WAIT = psycopg.Cursor.execute, psycopg.Connection.wait
-#: Statements that are sent together with those that were requested before: a text, and what belongs to it.
-REAL_PIPELINED = {name: getattr(PipelinedConnection, name) for name in ("rows", "run", "insert")}
-REAL_LATER, REAL_FLUSH = PipelinedConnection.later, PipelinedConnection.flush
+REAL_LATER, REAL_FLUSH, REAL_INSERT = PipelinedConnection.later, PipelinedConnection.flush, PipelinedConnection.insert
 REAL_ROLLBACK = PipelinedConnection.rollback
 
 
@@ -290,7 +288,16 @@ class PostgresSeam(Seam):
         return REAL_LATER(connection, self.timed(query), values)
 
     def flush(self, connection: Any) -> None:
-        """Run all statements that were requested."""
+        """Run all statements that were requested: the border is before the last one."""
+        if connection._unsent:
+            self.run(connection, connection._unsent[-1].text, lambda _: self._flush(connection))
+
+    def insert(self, connection: Any, text: bytes, types: Any, values: Any) -> None:
+        """Run an INSERT without a cursor."""
+        connection.flush()
+        self.run(connection, text, lambda timed: REAL_INSERT(connection, timed, types, values))
+
+    def _flush(self, connection: Any) -> None:
         self._flushing.add(id(connection))
         try:
             REAL_FLUSH(connection)
@@ -406,19 +413,11 @@ def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator
         stack.callback(monitor.close)
         stack.enter_context(mock.patch.object(psycopg.Cursor, "execute", lambda *a, **o: seam.execute(*a, **o)))
         stack.enter_context(mock.patch.object(psycopg.Connection, "wait", lambda *a, **o: seam.wait(*a, **o)))
-        for name, real in REAL_PIPELINED.items():
-            stack.enter_context(mock.patch.object(PipelinedConnection, name, _seamed(seam, real)))
         stack.enter_context(mock.patch.object(PipelinedConnection, "later", lambda *a: seam.later(*a)))
         stack.enter_context(mock.patch.object(PipelinedConnection, "flush", lambda *a: seam.flush(*a)))
+        stack.enter_context(mock.patch.object(PipelinedConnection, "insert", lambda *a: seam.insert(*a)))
         stack.enter_context(mock.patch.object(PipelinedConnection, "rollback", lambda *a: seam.rollback(*a)))
         yield
-
-
-def _seamed(seam: PostgresSeam, real: Callable[..., Any]) -> Callable[..., Any]:
-    def run(connection: Any, text: bytes, *data: Any) -> Any:
-        return seam.run(connection, text, lambda timed: real(connection, timed, *data))
-
-    return run
 
 
 #: What the statements of the package ask the server, and what is asked instead.
