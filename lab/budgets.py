@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(6_800),
-    "lines of store": Budget(8_820),
+    "lines of store": Budget(8_830),
     "lines of queue": Budget(10_970),
-    "lines of the engine": Budget(26_580, 19_500),
+    "lines of the engine": Budget(26_600, 19_500),
     "lines of the command line": Budget(5_650),
-    "lines of the package": Budget(48_330, 38_000),
+    "lines of the package": Budget(48_360, 38_000),
     "lines of SQL without migrations": Budget(1_940, 1_700),
     "named statements": Budget(175, 140),
     "statements that read the inbox": Budget(21, 8),
