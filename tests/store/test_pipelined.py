@@ -23,14 +23,20 @@ def connection(pg_uri: str) -> Iterator[PipelinedConnection]:
         yield opened
 
 
+def rows(
+    connection: PipelinedConnection, text: bytes, values: dict[str, object] | None = None
+) -> list[tuple[object, ...]]:
+    return connection.later(text, values).rows()
+
+
 def prepared(connection: PipelinedConnection) -> int:
-    return int(connection.rows(b"SELECT count(*) FROM pg_prepared_statements")[0][0])
+    return len(rows(connection, b"SELECT FROM pg_prepared_statements"))
 
 
 def prepare_and_forget(connection: PipelinedConnection) -> None:
     """Let the connection prepare a statement that its session then forgets."""
     for _ in range(2 * postgres.PREPARE_AFTER):
-        connection.rows(ONE, {"n": 1})
+        rows(connection, ONE, {"n": 1})
     connection.execute("DO 'BEGIN EXECUTE $a$ DEALLOCATE ALL $a$; END'")
 
 
@@ -38,14 +44,14 @@ def test_each_statement_of_a_pipeline_has_its_own_answer(connection: PipelinedCo
     for _ in range(2 * postgres.PREPARE_AFTER):
         requests = [connection.later(ONE, {"n": n}) for n in range(20)]
         written = connection.later(b"INSERT INTO seen SELECT unnest(%(n)b::int[])", {"n": [1, 2]})
-        assert connection.rows(b"SELECT %(t)s::text, %(b)s", {"t": "é", "b": b"\0"}) == [("é", b"\0")]
+        assert rows(connection, b"SELECT %(t)s::text, %(b)s", {"t": "é", "b": b"\0"}) == [("é", b"\0")]
         assert [request.rows() for request in requests] == [[(n,)] for n in range(20)]
         assert written.count() == 2
     assert prepared(connection) > 0
 
 
 def test_a_parameter_that_occurs_twice_is_sent_once(connection: PipelinedConnection) -> None:
-    assert connection.rows(b"SELECT %(a)s::int8 + %(b)s::int8 * %(a)s::int8", {"a": 3, "b": 5}) == [(18,)]
+    assert rows(connection, b"SELECT %(a)s::int8 + %(b)s::int8 * %(a)s::int8", {"a": 3, "b": 5}) == [(18,)]
 
 
 def test_answers_larger_than_all_buffers_arrive_while_requests_are_sent(connection: PipelinedConnection) -> None:
@@ -58,7 +64,7 @@ def test_a_cursor_runs_after_the_statements_that_were_requested(connection: Pipe
     connection.later(b"BEGIN")
     connection.execute("INSERT INTO seen VALUES (1)")
     connection.run(b"ROLLBACK")
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+    assert rows(connection, b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_the_first_error_of_a_pipeline_is_raised_and_nothing_of_it_stays(connection: PipelinedConnection) -> None:
@@ -67,7 +73,7 @@ def test_the_first_error_of_a_pipeline_is_raised_and_nothing_of_it_stays(connect
     connection.later(b"SELECT nothing")
     with pytest.raises(psycopg.errors.DivisionByZero):
         connection.run(b"INSERT INTO seen VALUES (2)")
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+    assert rows(connection, b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_a_transaction_with_an_error_is_not_committed(connection: PipelinedConnection) -> None:
@@ -78,18 +84,18 @@ def test_a_transaction_with_an_error_is_not_committed(connection: PipelinedConne
         connection.run(b"COMMIT")
     assert connection.pgconn.transaction_status == TransactionStatus.INERROR
     connection.rollback()
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+    assert rows(connection, b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_statements_that_the_session_forgot_are_prepared_again(connection: PipelinedConnection) -> None:
     prepare_and_forget(connection)
-    assert connection.rows(ONE, {"n": 2}) == [(2,)]
+    assert rows(connection, ONE, {"n": 2}) == [(2,)]
     prepare_and_forget(connection)
     connection.later(b"BEGIN")
     connection.later(b"INSERT INTO seen VALUES (1)")
-    assert connection.rows(ONE, {"n": 3}) == [(3,)]
+    assert rows(connection, ONE, {"n": 3}) == [(3,)]
     connection.run(b"COMMIT")
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(1,)]
+    assert rows(connection, b"SELECT count(*) FROM seen") == [(1,)]
 
 
 def test_inserted_values_arrive(connection: PipelinedConnection) -> None:
@@ -98,13 +104,13 @@ def test_inserted_values_arrive(connection: PipelinedConnection) -> None:
     row = (-7, 1 << 30, True, "é", b"\0")
     for _ in range(3):
         connection.insert(b"INSERT INTO kinds VALUES (%(a)s, %(b)s, %(c)s, %(d)s, %(e)s)", types, row)
-    assert connection.rows(b"SELECT * FROM kinds") == [row] * 3
+    assert rows(connection, b"SELECT * FROM kinds") == [row] * 3
     connection.run(b"DELETE FROM kinds")
     others = [row, (1, -1, False, "", b"")]
     arrays = {name: f"{kind}[]" for name, kind in types.items()}
     text = b"INSERT INTO kinds SELECT * FROM unnest(%(a)b::int2[], %(b)b::int4[], %(c)b::bool[], %(d)b::text[], %(e)b::bytea[])"
     connection.insert(text, arrays, list(zip(*others)))
-    assert connection.rows(b"SELECT * FROM kinds") == others
+    assert rows(connection, b"SELECT * FROM kinds") == others
     assert prepared(connection) > 0
 
 
@@ -113,7 +119,7 @@ def test_an_insert_raises_the_error_of_the_server(connection: PipelinedConnectio
         for _ in range(2):
             with pytest.raises((psycopg.errors.DivisionByZero, psycopg.errors.UndefinedTable)):
                 connection.insert(text, {"n": "int4"}, [0])
-    assert connection.rows(ONE, {"n": 1}) == [(1,)]
+    assert rows(connection, ONE, {"n": 1}) == [(1,)]
 
 
 def test_an_insert_that_the_session_forgot_is_prepared_again(connection: PipelinedConnection) -> None:
@@ -123,7 +129,7 @@ def test_an_insert_that_the_session_forgot_is_prepared_again(connection: Pipelin
         connection.later(b"BEGIN")
         connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [10 + n])
         connection.run(b"COMMIT")
-    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(0,), (1,), (2,), (10,), (11,), (12,)]
+    assert rows(connection, b"SELECT n FROM seen ORDER BY n") == [(0,), (1,), (2,), (10,), (11,), (12,)]
 
 
 def test_names_of_prepared_inserts_are_used_once(connection: PipelinedConnection) -> None:
@@ -133,14 +139,14 @@ def test_names_of_prepared_inserts_are_used_once(connection: PipelinedConnection
     connection.execute("DEALLOCATE airflow_mq_0")
     for text in texts:
         connection.insert(text, {"n": "int4"}, [1])
-    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (1,), (2,), (2,)]
+    assert rows(connection, b"SELECT n FROM seen ORDER BY n") == [(1,), (1,), (2,), (2,)]
 
 
 def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
     connection.prepared_max = 5
     for n in range(20):
         for _ in range(2 * postgres.PREPARE_AFTER):
-            assert connection.rows(b"SELECT %d, %%(n)s::int8" % n, {"n": n}) == [(n, n)]
+            assert rows(connection, b"SELECT %d, %%(n)s::int8" % n, {"n": n}) == [(n, n)]
     connection.execute("SELECT 'the next statement makes room for itself'")
     assert prepared(connection) == 5
 
@@ -148,7 +154,7 @@ def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
 def test_statements_that_were_dropped_are_not_sent(connection: PipelinedConnection) -> None:
     connection.later(b"INSERT INTO seen VALUES (1)")
     connection.forget()
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+    assert rows(connection, b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_any_use_of_the_connection_sends_what_was_requested_before(connection: PipelinedConnection) -> None:
@@ -161,13 +167,13 @@ def test_any_use_of_the_connection_sends_what_was_requested_before(connection: P
         written = connection.later(b"INSERT INTO seen SELECT max(n) + 1 FROM (SELECT n FROM seen UNION SELECT 0) s (n)")
         use()
         assert written.count() == 1
-    assert connection.rows(b"SELECT n FROM seen ORDER BY n") == [(1,), (2,), (2,), (2,), (3,), (3,), (4,)]
+    assert rows(connection, b"SELECT n FROM seen ORDER BY n") == [(1,), (2,), (2,), (2,), (3,), (3,), (4,)]
 
 
 def test_an_answer_of_a_pipeline_larger_than_all_buffers_arrives(connection: PipelinedConnection) -> None:
     data = bytes(9_000_000)
     large = connection.later(b"SELECT %(data)s::bytea || %(data)s::bytea", {"data": data})
-    assert connection.rows(ONE, {"n": 1}) == [(1,)]
+    assert rows(connection, ONE, {"n": 1}) == [(1,)]
     assert large.rows() == [(data + data,)]
 
 
@@ -178,38 +184,38 @@ def test_the_error_of_a_statement_in_a_pipeline_is_raised_whatever_follows(conne
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.run(b"INSERT INTO seen VALUES (1)")
         connection.rollback()
-    assert connection.rows(b"SELECT count(*) FROM seen") == [(0,)]
+    assert rows(connection, b"SELECT count(*) FROM seen") == [(0,)]
 
 
 def test_statements_that_an_error_kept_from_being_prepared_are_prepared_later(connection: PipelinedConnection) -> None:
     for _ in range(postgres.PREPARE_AFTER):
-        connection.rows(ONE, {"n": 1})
+        rows(connection, ONE, {"n": 1})
     connection.later(b"SELECT 1 / %(n)s::int", {"n": 0})
     with pytest.raises(psycopg.errors.DivisionByZero):
-        connection.rows(ONE, {"n": 1})
+        rows(connection, ONE, {"n": 1})
     # Within a transaction, nothing can be run again.
     connection.run(b"BEGIN")
     for n in range(2 * postgres.PREPARE_AFTER):
-        assert connection.rows(ONE, {"n": n}) == [(n,)]
+        assert rows(connection, ONE, {"n": n}) == [(n,)]
     assert prepared(connection) > 0
 
 
 def test_the_same_statement_twice_in_a_pipeline(connection: PipelinedConnection) -> None:
     for _ in range(2 * postgres.PREPARE_AFTER):
         first, second = connection.later(ONE, {"n": 1}), connection.later(ONE, {"n": 2})
-        third = connection.rows(ONE, {"n": 3})
+        third = rows(connection, ONE, {"n": 3})
         assert (first.rows(), second.rows(), third) == ([(1,)], [(2,)], [(3,)])
 
 
 def test_a_connection_that_ends_with_one_statement_raises_its_reason(connection: PipelinedConnection) -> None:
     with pytest.raises(psycopg.errors.AdminShutdown):
-        connection.rows(b"SELECT pg_terminate_backend(pg_backend_pid())")
+        rows(connection, b"SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 def test_a_connection_that_ends_in_a_pipeline_raises_its_reason(connection: PipelinedConnection) -> None:
     connection.later(ONE, {"n": 1})
     connection.later(b"SELECT pg_terminate_backend(pg_backend_pid())")
     with pytest.raises(psycopg.errors.AdminShutdown):
-        connection.rows(ONE, {"n": 2})
+        rows(connection, ONE, {"n": 2})
     with pytest.raises(psycopg.OperationalError):
-        connection.rows(ONE, {"n": 3})
+        rows(connection, ONE, {"n": 3})

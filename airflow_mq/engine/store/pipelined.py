@@ -102,10 +102,6 @@ class PipelinedConnection(BoundedConnection):
         self._unsent.append(request)
         return request
 
-    def rows(self, text: bytes, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run a statement, after those that were requested; return its rows."""
-        return self.later(text, values).rows()
-
     def run(self, text: bytes, values: Mapping[str, Any] | None = None) -> int:
         """Run a statement, after those that were requested; return the number of rows that it read or wrote."""
         return self.later(text, values).count()
