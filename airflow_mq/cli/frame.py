@@ -1,4 +1,4 @@
-"""Drawing of a ring as lines of text: for a terminal of any size, for a pipe, and for the demo."""
+"""Picture of a ring as lines of text, for a terminal of any size and for a pipe."""
 
 from __future__ import annotations
 
@@ -24,13 +24,9 @@ if TYPE_CHECKING:
 
 #: Colours of the states of a block.
 _STATES = {"planned": "cyan", "settled": "green", "released": "yellow", "overdue": "bold red"}
-#: Smallest and largest number of lines for blocks, the largest for a sentence, and the largest number of sentences.
-_FEW, _MANY, _SENTENCE, _SENTENCES = 3, 8, 3, 3
+#: The largest number of lines of a sentence, and of sentences; the smallest number of blocks.
+_SENTENCE, _SENTENCES, _BLOCKS = 3, 3, 3
 _EMPTY = "the ring is empty; send something: airflow-mq enqueue acme 'an order'"
-#: The mark of bars, where the terminal knows it.
-_BLOCK = "█"
-#: Width of the clock.
-_CLOCK = 20
 #: Seconds after which a reading counts as old, beyond the interval.
 _OLD = 15.0
 
@@ -50,66 +46,48 @@ class Frame:
         self.look, self.trouble, self._seen = look, "", time.monotonic()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        mark, width = mark_of(options.encoding), options.max_width
-        for line in self._whole(width, mark) if self.interval is None else self._fitted(width, console.height, mark):
-            if mark != _BLOCK:
+        look, width, mark = self.look, options.max_width, mark_of(options)
+        height = 1 << 20 if self.interval is None else console.height
+        if height < 12:
+            # There is no room for the store and the ring's settings.
+            top = _flow(_totals(look), width)[: 2 if height > 6 else 1]
+        else:
+            top = [*_flow(self._ring(), width), *_flow(_totals(look), width)][:6]
+        top = [*top, *self._alarm(width)][: max(height - 2, 1)]
+        room = height - len(top)
+        below = [Text(), *blocks(look, width, max(room // 4, _BLOCKS), mark)] if room >= 10 else []
+        table = [*queues(look, width, max(room - len(below) - 1, 0), mark)]
+        gap = [Text()] * (0 if self.interval is None else room - len(table) - len(below))
+        for line in [*top, *table, *gap, *below][:height]:
+            if mark == "#":
                 line.plain = line.plain.replace("…", "~")
             yield line
 
-    def _whole(self, width: int, mark: str) -> list[Text]:
-        look = self.look
-        found = [*header(look, self.store, width), *self._alarm(width), Text()]
-        found += [*queues(look, width, len(look.queues) or 1, mark), Text()]
-        return found + blocks(look, width, len(look.blocks), mark)
+    def _ring(self) -> Iterator[tuple[str, str]]:
+        """Yield where the ring is, and its settings."""
+        look, limit = self.look, self.look.limit
+        yield "airflow-mq top", self.store
+        yield "ring", look.ring
+        yield "order", look.order
+        yield "limit", "as each call limits it" if limit is None else str(limit)
+        is_old = self.trouble or time.monotonic() - self._seen > _OLD + (self.interval or 0.0)
+        yield "as of" if is_old else "at", f"{look.at:%H:%M:%S} UTC"
 
-    def _fitted(self, width: int, height: int, mark: str) -> list[Text]:
-        look = self.look
-        # There is no room for the store and the ring's settings.
-        if height < 12:
-            top = _flow(_totals(look), width)[: 2 if height > 6 else 1]
-        else:
-            top = header(look, self.store, width)[:6]
-            top[0] = _beside(top[0], self._clock(), width)
-        top += self._alarm(width)[: max(height - len(top) - 2, 0)]
-        room = height - len(top)
-        below: list[Text] = []
-        if room >= 10:
-            below = blocks(look, width, min(max(room // 4, _FEW), _MANY, max(len(look.blocks), 1)), mark)
-        table = queues(look, width, max(room - len(below) - 1, 0), mark)
-        gap = [Text() for _ in range(room - len(below) - len(table))]
-        return [*top, *table, *gap, *below][:height]
-
-    def _alarm(self, width: int) -> list[Text]:
+    def _alarm(self, width: int) -> Iterator[Text]:
         if self.trouble:
-            return _paragraph(f" {self.trouble} ", width, "bold white on red")
-        lines: list[Text] = []
+            yield from _paragraph(f" {self.trouble} ", width, "bold white on red")
+            return
         for one in self.look.overdue[:_SENTENCES]:
-            lines += _paragraph(f"{one.sentence} -> {one.remedy}", width, "yellow" if one.is_new else "bold red")
-        return lines
-
-    def _clock(self) -> Text:
-        old = time.monotonic() - self._seen
-        if self.trouble or old > _OLD + (self.interval or 0.0):
-            return Text(f"as of {self.look.at:%H:%M:%S} UTC", "bold yellow")
-        return Text(f"{self.look.at:%H:%M:%S} UTC", "dim")
+            yield from _paragraph(f"{one.sentence} -> {one.remedy}", width, "yellow" if one.is_new else "bold red")
 
 
-def mark_of(encoding: str) -> str:
+def mark_of(options: ConsoleOptions) -> str:
     """Return the character of bars."""
-    return _BLOCK if encoding.lower().startswith("utf") else "#"
-
-
-# The header.
-
-
-def header(look: Look, store: str, width: int) -> list[Text]:
-    """Return the store and the ring, then its totals and rates: as many facts a line as fit."""
-    limit = "as each call limits it" if look.limit is None else str(look.limit)
-    ring = [("airflow-mq top", store), ("ring", look.ring), ("order", look.order), ("limit", limit)]
-    return [*_flow(ring, width - _CLOCK), *_flow(_totals(look), width)]
+    return "#" if options.ascii_only else "█"
 
 
 def _totals(look: Look) -> Iterator[tuple[str, str]]:
+    """Yield the totals and rates of a ring, and who services it."""
     backlog, servicing = look.backlog, look.servicing
     yield "waiting", f"{backlog.waiting:,} ({words.size(backlog.size)})"
     yield "in flight", f"{look.in_flight:,}"
@@ -119,33 +97,29 @@ def _totals(look: Look) -> Iterator[tuple[str, str]]:
     yield "queues", f"{backlog.queues:,}"
     if look.paused:
         yield "paused", f"{look.paused:,}"
-    yield "oldest", span(backlog.age)
-    yield "in", rate(look.rate_in)
-    yield "out", rate(look.rate_out)
+    yield "oldest", _span(backlog.age)
+    yield "in", _rate(look.rate_in)
+    yield "out", _rate(look.rate_out)
     if servicing.is_held:
         yield "now", servicing.holder or ""
     elif servicing.servers:
         latest = max(servicing.servers, key=lambda server: server.at)
-        yield "last serviced", f"{span((look.at - latest.at).total_seconds())} ago by {latest.name}"
+        yield "last serviced", f"{_span((look.at - latest.at).total_seconds())} ago by {latest.name}"
 
 
 def _flow(facts: Iterable[tuple[str, str]], width: int) -> list[Text]:
+    """Return as many facts a line as fit."""
     lines = [Text()]
     for name, value in facts:
         fact = Text(f"{name} ", "dim").append(shown(value), "not dim bold")
         if lines[-1].cell_len and lines[-1].cell_len + 2 + fact.cell_len > width:
             lines.append(Text())
-        if lines[-1].cell_len:
-            lines[-1].append("  ")
-        lines[-1].append_text(fact)
-    return [_cut(line, max(width, 1)) for line in lines]
+        lines[-1].append("  " if lines[-1].cell_len else "").append_text(fact)
+    return [_cut(line, width) for line in lines]
 
 
-# Queues and blocks.
-
-
-def queues(look: Look, width: int, rows: int, mark: str) -> list[Text]:
-    """Return a heading, and a line for each queue."""
+def queues(look: Look, width: int, rows: int, mark: str) -> Iterator[Text]:
+    """Yield a heading, and a line for each queue."""
     names = [shown(queue_name(one.origin, one.priority)) for one in look.queues[:rows]]
     has_age, has_bar, has_note, has_bytes = width >= 34, width >= 48, width >= 60, width >= 72
     left = max(width - 17 - 9 * has_bytes - 8 * has_age - 18 * has_note, 4)
@@ -153,32 +127,25 @@ def queues(look: Look, width: int, rows: int, mark: str) -> list[Text]:
     longest = max(map(cell_len, names), default=0)
     wide = min(max(longest, 12), max(left * 2 // 5, min(left - 12, 24), 12)) if has_bar else left
     bar_wide = min(max(left - wide - 2, 4), 60) if has_bar else 0
-    order = "turn" if look.sort == "turn" else "    "
-    heading = f" {order} {set_cell_size('queue', wide)}{'':{bar_wide + 2 * has_bar}} messages"
-    heading += f"{'bytes':>9}" * has_bytes + f"{'oldest':>8}" * has_age
-    heading += f"  by {look.sort}" * (has_note and look.sort != "turn")
-    lines = [_cut(Text(heading.ljust(width), "bold reverse"), width)]
-    most = max((_depth(one) for one in look.queues), default=0)
-    for place, (name, one) in enumerate(zip(names, look.queues)):
-        is_head = place == 0 and look.sort == "turn"
-        line = Text(f"{f'{place + 1:,}' if look.sort == 'turn' else '':>5} ", "dim")
-        line.append(fitted(name, wide), "not dim bold" if is_head else "not dim")
+    in_turn = look.sort == "turn"
+    heading = f" {'turn' if in_turn else '    '} {set_cell_size('queue', wide)}{'':{bar_wide + 2 * has_bar}} messages"
+    heading += (
+        f"{'bytes':>9}" * has_bytes + f"{'oldest':>8}" * has_age + f"  by {look.sort}" * (has_note and not in_turn)
+    )
+    yield _heading(heading, width)
+    depths = [max(one.messages - one.set_aside, 0) for one in look.queues]
+    for place, (name, one, depth) in enumerate(zip(names, look.queues, depths), start=1):
+        line = Text(f"{f'{place:,}' if in_turn else '':>5} ", "dim")
+        line.append(fitted(name, wide), "not dim bold" if in_turn and place == 1 else "not dim")
         if has_bar:
-            line.append("  ").append_text(_bar(_depth(one), most, bar_wide, "yellow" if one.paused else "green", mark))
-        line.append(f"{f'{_depth(one):,}' + '+' * one.more:>9}", "not dim")
-        line.append(f"{words.size(one.size):>9}" if has_bytes else "", "dim")
-        line.append(f"{span(one.age):>8}" if has_age else "", "not dim")
-        if has_note:
-            line.append_text(_note(one))
-        lines.append(_cut(line, width))
+            line.append("  ").append_text(
+                _bar(depth / max(depths), bar_wide, "yellow" if one.paused else "green", mark)
+            )
+        line.append(f"{f'{depth:,}' + '+' * one.more:>9}", "not dim")
+        line.append(f"{words.size(one.size):>9}" * has_bytes, "dim").append(f"{_span(one.age):>8}" * has_age, "not dim")
+        yield _cut(line.append_text(_note(one)) if has_note else line, width)
     if not names and rows > 0:
-        lines.append(_cut(Text(f"  {_EMPTY}", "dim"), width))
-    return lines
-
-
-def _depth(one: QueueState) -> int:
-    """Return the messages of a queue that have a turn."""
-    return max(one.messages - one.set_aside, 0)
+        yield _cut(Text(f"  {_EMPTY}", "dim"), width)
 
 
 def _note(one: QueueState) -> Text:
@@ -189,41 +156,35 @@ def _note(one: QueueState) -> Text:
     return Text(f"  set aside {one.set_aside:,}" if one.set_aside else "", "dim")
 
 
-def blocks(look: Look, width: int, rows: int, mark: str) -> list[Text]:
-    """Return the blocks, those in progress first, each with the used part of its limit."""
-    lines = [_cut(Text(" block state    messages  used of limit".ljust(width), "bold reverse"), width)]
+def blocks(look: Look, width: int, rows: int, mark: str) -> Iterator[Text]:
+    """Yield a heading and the blocks, those in progress first, each with the used part of its limit."""
+    yield _heading(" block state    messages  used of limit", width)
     for one in look.blocks[:rows]:
-        lines.append(_block(one, look.at, width, mark))
+        yield _block(one, look.at, width, mark)
     if not look.blocks:
-        lines.append(_cut(Text("  none yet", "dim"), width))
-    return lines
+        yield _cut(Text("  none yet", "dim"), width)
 
 
 def _block(one: Block, now: datetime, width: int, mark: str) -> Text:
     state = one.state_at(now)
-    used, limit, part = max(
-        ((one.cost.time, one.limit.time, "time"), (one.cost.size, one.limit.size, "size")),
-        key=lambda each: each[0] / each[1] if each[1] else float(each[0] > 0),
-    )
     line = Text(f"{one.id:>6} ").append(f"{'by hand' if one.by_hand else state:<8} ", _STATES[state])
     line.append(f"{one.messages:>8,}  ")
-    share = f"{100 * used / limit:>4.0f} % {part} " if limit else f"{'':>12}"
+    parts = [(used / limit if limit else float(used > 0), limit) for used, limit in zip(one.cost, one.limit)]
+    (part, limit), what = max(zip(parts, ("time", "size")), key=lambda pair: pair[0][0])
+    share = f"{100 * part:>4.0f} % {what} " if limit else f"{'':>12}"
     bar_wide = min(width - line.cell_len - len(share) - 30, 30)
     if bar_wide >= 6:
-        line.append_text(_bar(used, limit, bar_wide, _STATES[state], mark))
+        line.append_text(_bar(part if limit else 0.0, bar_wide, _STATES[state], mark))
     line.append(share)
     if one.ended_at is not None:
-        line.append(f"{span((now - one.ended_at).total_seconds())} ago")
+        line.append(f"{_span((now - one.ended_at).total_seconds())} ago")
     else:
         left = (one.deadline - now).total_seconds()
-        due = f"due in {span(left)}" if left > 0 else f"overdue {span(-left)}"
-        line.append(f"for {span((now - one.planned_at).total_seconds())}, {due}")
-    parts = ((one.result.get(name, 0), name.replace("_", " ")) for name in ("failed", "went_back", "set_aside"))
-    came = ", ".join(f"{count:,} {what}" for count, what in parts if count)
-    return _cut(line.append(f"  {came}" if came else f"  {shown(one.by)}", "dim"), width)
-
-
-# Pieces.
+        due = f"due in {_span(left)}" if left > 0 else f"overdue {_span(-left)}"
+        line.append(f"for {_span((now - one.planned_at).total_seconds())}, {due}")
+    counts = ((one.result.get(name, 0), name.replace("_", " ")) for name in ("failed", "went_back", "set_aside"))
+    came = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    return _cut(line.append(f"  {came or shown(one.by)}", "dim"), width)
 
 
 def fitted(text: str, width: int) -> str:
@@ -236,9 +197,9 @@ def fitted(text: str, width: int) -> str:
     return set_cell_size(f"{front}…{end}", width)
 
 
-def _bar(part: float, whole: float, width: int, style: str, mark: str) -> Text:
+def _bar(part: float, width: int, style: str, mark: str) -> Text:
     """Return the bar of a part of a whole; a positive part has at least one mark."""
-    length = max(1, round(min(part / whole, 1.0) * width)) if part > 0 and whole > 0 else 0
+    length = max(1, round(min(part, 1.0) * width)) if part > 0 else 0
     return Text(mark * length, style).append(" " * (width - length))
 
 
@@ -247,24 +208,22 @@ def _paragraph(text: str, width: int, style: str) -> list[Text]:
     return [_cut(Text(line.ljust(width), style), width) for line in lines]
 
 
-def _beside(line: Text, right: Text, width: int) -> Text:
-    """Return a line with a text at its right end, if both fit."""
-    room = width - line.cell_len - right.cell_len
-    return line.append(" " * room).append_text(right) if room >= 2 else line
+def _heading(text: str, width: int) -> Text:
+    return _cut(Text(text.ljust(width), "bold reverse"), width)
 
 
 def _cut(line: Text, width: int) -> Text:
     line.no_wrap = True
-    line.truncate(width, overflow="ellipsis")
+    line.truncate(max(width, 1), overflow="ellipsis")
     return line
 
 
-def span(seconds: float | None) -> str:
+def _span(seconds: float | None) -> str:
     """Return a length of time, or a dash if there is none."""
     return "-" if seconds is None else words.span(seconds)
 
 
-def rate(per_second: float | None) -> str:
+def _rate(per_second: float | None) -> str:
     """Return a number of messages per second."""
     if per_second is None:
         return "-"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -18,64 +18,44 @@ class Tell(Protocol):
     def __call__(self, text: str = "", part: float | None = None) -> None: ...
 
 
-@contextmanager
-def progress(what: str) -> Iterator[Tell]:
-    """Show progress on standard error, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield silent
-        return
-    shown = _Shown(what)
-    timer = threading.Timer(AFTER, shown.show)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield shown.tell
-    finally:
-        timer.cancel()
-        shown.end()
-
-
 def silent(text: str = "", part: float | None = None) -> None:
     """Show nothing."""
 
 
-class _Shown:
-    """A line on the terminal: a spinner, words, a bar, and the elapsed time."""
+@contextmanager
+def progress(what: str) -> Iterator[Tell]:
+    """Show progress on standard error, if that is a terminal: a spinner, words, a bar, and the elapsed time."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    line: dict[str, Any] = {"description": what, "total": None}
+    shown: Any = None
 
-    def __init__(self, what: str) -> None:
-        self.what, self.text = what, what
-        self._lock = threading.Lock()
-        self._ended = False
-        self._update: Callable[..., None] | None = None
-        self._progress: Any = None
-
-    def tell(self, text: str = "", part: float | None = None) -> None:
-        self.text = f"{self.what}: {text}" if text else self.what
-        if self._update is not None:
-            self._update(description=self.text, **({} if part is None else {"completed": part, "total": 1.0}))
-
-    def show(self) -> None:
-        """Show the line."""
+    def show() -> None:
+        nonlocal shown
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        with self._lock:
-            if self._ended:
-                return
-            columns = (
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(24),
-                TimeElapsedColumn(),
-            )
-            self._progress = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
-            task = self._progress.add_task(self.text, total=None)
-            self._update = lambda **said: self._progress.update(task, **said)
-            self._progress.start()
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24), TimeElapsedColumn()
+        bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+        bar.add_task(**line)
+        bar.start()
+        shown = bar
 
-    def end(self) -> None:
-        """Remove the line."""
-        with self._lock:
-            self._ended = True
-            if self._progress is not None:
-                self._progress.stop()
+    def tell(text: str = "", part: float | None = None) -> None:
+        line["description"] = f"{what}: {text}" if text else what
+        if part is not None:
+            line.update(completed=part, total=1.0)
+        if shown is not None:
+            shown.update(shown.task_ids[0], **line)
+
+    timer = threading.Timer(AFTER, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield tell
+    finally:
+        timer.cancel()
+        timer.join()
+        if shown is not None:
+            shown.stop()

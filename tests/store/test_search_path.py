@@ -14,7 +14,7 @@ import pytest
 
 import airflow_mq
 from airflow_mq import Message, MessageQueue, RingConfig, Weight, Yield
-from airflow_mq.cli.doctor.postgres import look
+from airflow_mq.cli.doctor import _look
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.rules.errors import MessageTooLong
 from airflow_mq.engine.store import parse, schema_status, upgrade, upgrade_sql
@@ -251,7 +251,7 @@ def test_no_connection_of_ours_calls_them(hostile_uri: str) -> None:
     upgrade(address)
     with MessageQueue(address) as queue:
         ran = use(queue)
-        list(look(queue.store))
+        list(_look(queue))
     assert len(ran & NAMES["postgres"]) > 0.7 * len(NAMES["postgres"])
     with beside(address) as made, MessageQueue(made) as queue:
         queue.enqueue_message("a", b"x")

@@ -70,7 +70,7 @@ class Progress:
         if look is None or not (look.queues or look.blocks):
             return self.doing
         width, height = self.console.size
-        mark = mark_of(self.console.encoding)
+        mark = mark_of(self.console.options)
         rows = max(min(_QUEUES, height - _BLOCKS - 8), 1)
         lines = [Text(), *queues(look, width, rows, mark), *blocks(look, width, _BLOCKS, mark)]
         return Group(*lines, Text(), self.doing)

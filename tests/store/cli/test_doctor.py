@@ -12,8 +12,6 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.cli import doctor
-from airflow_mq.cli.doctor import postgres as doctor_postgres
-from airflow_mq.cli.doctor import sqlite as doctor_sqlite
 from airflow_mq.engine.store import grant, parse
 from tests.proofs.model.clock import SECOND, stopped_clock
 from tests.store.cli.conftest import Terminal
@@ -118,7 +116,7 @@ def made(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageQueue(sqlite.uri) as queue:
         queue.enqueue_message("acme", b"x")
-        monkeypatch.setattr(doctor_sqlite, "LARGE_LOG", 100)
+        monkeypatch.setattr(doctor, "LARGE_LOG", 100)
 
         assert [one["check"] for one in bad(sqlite)] == ["log"]
 
@@ -127,8 +125,8 @@ def test_an_empty_file_and_a_full_disk(sqlite: Terminal, monkeypatch: pytest.Mon
     with MessageQueue(sqlite.uri) as queue:
         queue.enqueue_messages("acme", [b"x" * 60_000] * 50)
         queue.store.connection().execute("DELETE FROM mq_inbox")
-        monkeypatch.setattr(doctor_sqlite, "FREE_BYTES", 1000)
-        monkeypatch.setattr(doctor_sqlite, "LITTLE_ROOM", 1 << 60)
+        monkeypatch.setattr(doctor, "FREE_BYTES", 1000)
+        monkeypatch.setattr(doctor, "LITTLE_ROOM", 1 << 60)
 
         assert [one["check"] for one in bad(sqlite)] == ["bloat", "disk"]
 
@@ -150,7 +148,7 @@ def test_a_file_that_others_may_read(sqlite: Terminal) -> None:
 
 @pytest.mark.postgres
 def test_a_transaction_that_stays_open(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_postgres, "IDLE", 0.0)
+    monkeypatch.setattr(doctor, "IDLE", 0.0)
     with psycopg.connect(postgres.uri, application_name="the culprit") as connection:
         connection.execute("SELECT 1")
 
@@ -197,7 +195,7 @@ def test_rights_that_let_another_role_run_code(postgres: Terminal) -> None:
 @pytest.mark.postgres
 def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageQueue(postgres.uri) as queue:
-        monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 100)
+        monkeypatch.setattr(doctor, "DEAD_ROWS", 100)
         connection = queue.store.connection()
         connection.execute('ALTER TABLE "airflow_mq".inbox SET (autovacuum_enabled = off)')
         queue.enqueue_messages([(f"origin {number}", b"x") for number in range(500)])

@@ -1,0 +1,427 @@
+"""`doctor`: problems of a store and its surroundings, and their remedies.
+
+A check has a name, a function that yields what is worth knowing, and the words for the case that it yields nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import stat
+import time
+from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import words
+from ..engine.rules.errors import StoreError
+from ..words import span, when
+from .command import command
+from .session import Session, store_now
+
+if TYPE_CHECKING:
+    from ..engine.queue import MessageQueue
+    from ..engine.store import SchemaStatus, Store
+    from ..engine.store.server import Right, SenderRole, Server
+
+OK, NOTE, WRONG = "ok", "note", "wrong"
+#: Seconds by which two clocks may differ without a note, and without a problem.
+SKEW, MUCH_SKEW = 2.0, 30.0
+#: The largest number of ready queues that are read.
+LOOKED_AT = 100
+MIB = 1 << 20
+#: The largest size of SQLite's write-ahead log. Without a long reader, SQLite starts it anew at about 4 MiB.
+LARGE_LOG = 64 * MIB
+#: How much of a file may be empty, in bytes and as a part of it.
+FREE_BYTES, FREE_PART = 64 * MIB, 0.5
+#: How little room there may be on the disk.
+LITTLE_ROOM = 128 * MIB
+#: Rows that are dead and not removed yet, from which on a table is called bloated.
+DEAD_ROWS, DEAD_PER_LIVE = 100_000, 2
+#: Seconds for which a transaction may stay open, and for which it may do nothing meanwhile.
+OPEN, IDLE = 600.0, 60.0
+#: Settings of PostgreSQL that must not be off.
+SETTINGS = {
+    "fsync": ("a power cut can destroy the whole database", "set fsync = on"),
+    "full_page_writes": ("a power cut can destroy pages of the database", "set full_page_writes = on"),
+    "synchronous_commit": (
+        "a commit that was acknowledged can be lost in a power cut",
+        "connections of airflow_mq set it on; for others set synchronous_commit = on, at least for this database",
+    ),
+    "autovacuum": ("deleted rows are never cleared away, and planning slows down", "set autovacuum = on"),
+    "track_counts": ("autovacuum cannot find the tables that need it", "set track_counts = on"),
+}
+#: Tables of PostgreSQL that decide about rights and versions, and what a role that may write them can do.
+DECIDING = {"migration": "may write the table of applied migrations", "sender": "may grant rights to send"}
+WRITING = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
+
+
+class Finding(NamedTuple):
+    """A result of a check: its level, and the remedy of what needs a person's attention."""
+
+    level: str
+    what: str
+    do: str = ""
+    check: str = ""
+
+
+@command(example="$ doctor")
+def doctor(session: Session, args: Namespace) -> bool:
+    """Diagnose a store and its surroundings, and print remedies.
+
+    Checks the schema, the clocks, blocks past their deadline, who holds rings, bloat, and harmful settings. Writes
+    nothing. Exit code 1 if anything is wrong.
+    """
+    from ..engine import store
+
+    address = session.address()
+    status = store.schema_status(address)
+    found = _checked("schema", _schema(status), f"version {status.version}, as expected")
+    if status.state == "current":
+        with session.any_ring() as queue, session.out.progress("looking"):
+            found += _look(queue)
+    bad = sum(one.level == WRONG for one in found)
+    session.out.value({"store": address.safe, "ok": not bad, "findings": found})
+    for one in found:
+        if one.level == OK and session.out.quiet:
+            continue
+        session.out.line(f"{one.level:5}  {one.check}: {one.what}")
+        if one.do:
+            session.out.line(f"       -> {one.do}")
+    session.out.remark(f"{bad} of {len(found)} findings want attention" if bad else "nothing is wrong")
+    session.out.remark("`airflow-mq check` looks into what is stored")
+    return not bad
+
+
+def _checked(check: str, findings: Iterable[Finding], fine: str) -> list[Finding]:
+    """Return the findings of a check; without one, that all is fine, where there are words for that."""
+    found = list(findings) or [Finding(OK, fine)] * bool(fine)
+    return [finding._replace(check=check) for finding in found]
+
+
+def _look(queue: MessageQueue) -> Iterator[Finding]:
+    from ..engine.queue import MessageQueue
+
+    store = queue.store
+    yield from _checked("clock", _clock(queue), "the store's clock and this machine's agree")
+    for name in queue.admin.rings():
+        # Shares the connection, which the caller closes.
+        ring = MessageQueue(store, name)
+        for check, look, fine in _RING:
+            yield from _checked(check.format(name), look(ring), fine)
+    with store.loose() as unit:
+        for check, look_at, fine in _SQLITE if store.address.driver == "sqlite" else _POSTGRES:
+            yield from _checked(check, look_at(store, unit.server), fine)
+
+
+def _schema(status: SchemaStatus) -> Iterator[Finding]:
+    try:
+        status.require()
+    except StoreError as error:
+        what, _, do = str(error).partition("; ")
+        yield Finding(WRONG, what, do)
+
+
+def _clock(queue: MessageQueue) -> Iterator[Finding]:
+    before = time.time()
+    theirs = store_now(queue).timestamp()
+    after = time.time()
+    skew = theirs - (before + after) / 2
+    if abs(skew) - (after - before) / 2 > SKEW:
+        yield Finding(
+            WRONG if abs(skew) > MUCH_SKEW else NOTE,
+            f"the store's clock is {span(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's",
+            "the store's clock is the one that counts; set both by the same time server, or deadlines will surprise "
+            "people",
+        )
+
+
+# A ring.
+
+
+def _settings(queue: MessageQueue) -> Iterator[Finding]:
+    name, config = queue.ring, queue.config
+    for warning in config.warnings():
+        yield Finding(WRONG, warning, f"see `airflow-mq ring show {name}`, then `airflow-mq ring change {name}`")
+    # A shorter lease runs out during normal work.
+    if config.lease < 30.0:
+        yield Finding(
+            WRONG,
+            f"a lease of {config.lease:g} seconds runs out when a job only starts slowly; its work is then done twice",
+            f"airflow-mq ring change {name} --lease 900",
+        )
+    elif config.service_weight is not None and config.service_weight.time > config.lease * 1000:
+        yield Finding(
+            NOTE,
+            f"a block may cost {config.service_weight.time:,}, which as milliseconds is more than its lease of "
+            f"{config.lease:g} seconds",
+            "renew blocks while they work, or make the lease longer",
+        )
+
+
+def _blocks(queue: MessageQueue) -> Iterator[Finding]:
+    now = store_now(queue)
+    again = "install the latest airflow-mq, and report the error with the output of `airflow-mq check`"
+    for block in queue.blocks.list("planned", limit=1000):
+        named = f"block {block.id} ({block.messages:,} messages)"
+        if block.deadline > now:
+            continue
+        if block.problem:
+            yield Finding(
+                WRONG,
+                f"{named} cannot be settled: {block.problem}; its messages stay in flight, and other queues go on",
+                f"each plan and `airflow-mq ring housekeep` try again; {again}",
+            )
+        else:
+            yield Finding(
+                WRONG,
+                f"{named} is {span((now - block.deadline).total_seconds())} past its deadline; its queues wait for it",
+                f"airflow-mq --ring {queue.ring} block release {block.token} (planning the next block does it, too)",
+            )
+    for number, error in queue.blocks.unapplied():
+        yield Finding(
+            WRONG,
+            f"block {number} has ended, and its result cannot be applied: {error}; its messages stay in flight, and "
+            "other queues go on",
+            f"`airflow-mq ring housekeep` tries again; {again}",
+        )
+
+
+def _servers(queue: MessageQueue) -> Iterator[Finding]:
+    """Yield which DAGs and programs service a ring, and which queues none of them can."""
+    servers = queue.inspect.servers()
+    for one in servers:
+        limit = one.limit_in(queue.config)
+        takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
+        limited = "no limit" if limit is None else f"a limit of {limit}"
+        yield Finding(OK, f"{one.title} services {takes} with {limited}, last at {when(one.at)}")
+    for overdue in queue.inspect.overdue(LOOKED_AT):
+        yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
+    for told in queue.inspect.stuck(LOOKED_AT) if servers else ():
+        yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
+
+
+def _hold(queue: MessageQueue) -> Iterator[Finding]:
+    servicing = queue.inspect.servicing()
+    if servicing.held_until is None:
+        return
+    left, holder = (servicing.held_until - servicing.now).total_seconds(), servicing.holder
+    # A service holds the ring for 30 seconds at a time.
+    if left > 120.0:
+        yield Finding(
+            WRONG,
+            f"{holder} holds the ring for another {span(left)}, longer than any service does",
+            "did the store's clock jump back? Look whether that process lives; nothing is serviced until then",
+        )
+    elif left > 0:
+        yield Finding(NOTE, f"{holder} holds the ring", "other services wait for it; if it hangs, end that process")
+    else:
+        yield Finding(NOTE, f"{holder} stopped without releasing the ring", "nothing: the next service takes over")
+
+
+# A file of SQLite.
+
+
+def _path(store: Store[Any]) -> Path:
+    assert store.address.path is not None
+    return store.address.path
+
+
+def _journal(store: Store[Any], server: Server) -> Iterator[Finding]:
+    mode = server.journal_mode()
+    if mode != "wal":
+        yield Finding(
+            WRONG,
+            f"the journal mode is {mode!r}, so readers and writers wait for each other",
+            "close all programs that use the file, and open it again; its folder has to be writable and on a local "
+            "disk",
+        )
+
+
+def _log(store: Store[Any], server: Server) -> Iterator[Finding]:
+    log = Path(f"{_path(store)}-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size > LARGE_LOG:
+        yield Finding(
+            WRONG,
+            f"the write-ahead log has grown to {words.size(size)}: a reader keeps it from shrinking, and slows reads",
+            "end the program that keeps a transaction open on the file; the log then starts anew by itself",
+        )
+
+
+def _empty(store: Store[Any], server: Server) -> Iterator[Finding]:
+    pages, free, page_size = server.file_pages()
+    if free * page_size >= FREE_BYTES and free >= FREE_PART * pages:
+        yield Finding(
+            WRONG,
+            f"{words.size(free * page_size)} of the file's {words.size(pages * page_size)} are empty",
+            "harmless, as it is used again; to get the room back while no program works: "
+            f"sqlite3 {_path(store).name} VACUUM",
+        )
+
+
+def _file_rights(store: Store[Any], server: Server) -> Iterator[Finding]:
+    path = _path(store)
+    files = [Path(f"{path}{kind}") for kind in ("", "-wal", "-shm")]
+    public = [str(file) for file in files if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)]
+    if public:
+        yield Finding(
+            NOTE,
+            f"other users of this machine can read or write {path.name}, as far as its folder lets them in",
+            f"chmod 600 {' '.join(map(shlex.quote, public))}, unless they are meant to",
+        )
+
+
+def _disk(store: Store[Any], server: Server) -> Iterator[Finding]:
+    free = shutil.disk_usage(_path(store).parent).free
+    level, do = (OK, "") if free >= LITTLE_ROOM else (WRONG, "make room before enqueuing fails")
+    yield Finding(level, f"{words.size(free)} are free on the disk of the store", do)
+
+
+# A server of PostgreSQL.
+
+
+def _server_settings(store: Store[Any], server: Server) -> Iterator[Finding]:
+    known = server.settings(SETTINGS)
+    for name, (what, do) in SETTINGS.items():
+        if known.get(name) == "off":
+            yield Finding(WRONG, f"{name} is off: {what}", do)
+
+
+def _dead_rows(store: Store[Any], server: Server) -> Iterator[Finding]:
+    from ..engine.queue.values import moment
+
+    schema = store.address.schema
+    for table, live, dead, vacuumed in server.dead_rows(schema):
+        if dead >= DEAD_ROWS and dead >= DEAD_PER_LIVE * live:
+            last = "never" if vacuumed is None else f"last on {moment(vacuumed):%Y-%m-%d %H:%M}"
+            yield Finding(
+                WRONG,
+                f"table {table} has {dead:,} dead rows beside {live:,} live ones; vacuumed {last}",
+                f"end transactions that stay open for long, then VACUUM {schema}.{table}; make autovacuum eager: "
+                f"ALTER TABLE {schema}.{table} SET (autovacuum_vacuum_scale_factor = 0.02)",
+            )
+
+
+def _transactions(store: Store[Any], server: Server) -> Iterator[Finding]:
+    for pid, user, program, database, state, opened, idle in server.open_transactions():
+        is_idle = state.startswith("idle in transaction") and idle >= IDLE
+        if opened < OPEN and not is_idle:
+            continue
+        doing = f"and has done nothing for {span(idle)}" if is_idle else f"({state})"
+        yield Finding(
+            WRONG,
+            f"session {pid} of {user} {f'({program}) ' if program else ''}in {database} keeps a transaction open for "
+            f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
+            f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
+        )
+    for name, age in server.prepared_transactions():
+        if age >= IDLE:
+            yield Finding(
+                WRONG,
+                f"a transaction was prepared {span(age)} ago as {name!r} and never ended; it holds up all others",
+                "COMMIT PREPARED or ROLLBACK PREPARED it",
+            )
+
+
+def _slots(store: Store[Any], server: Server) -> Iterator[Finding]:
+    for name, age, active in server.replication_slots():
+        if not active:
+            what = f"slot {name!r} has no reader and holds back clearing away {age:,} transactions"
+            yield Finding(WRONG, what, f"start its reader, or SELECT pg_drop_replication_slot('{name}')")
+        elif age > 1_000_000:
+            yield Finding(NOTE, f"the reader of slot {name!r} is {age:,} transactions behind", "look at that reader")
+
+
+def _running_code(store: Store[Any], server: Server) -> Iterator[Finding]:
+    """Yield grants by which other roles run code with the rights of the store's users, or fake its version."""
+    schema = store.address.schema
+    for kind, table, role, quoted in server.rights_to_run_code(schema, DECIDING):
+        name = f"{schema}.{table}" if table else f"SCHEMA {schema}"
+        level, what = WRONG, f"{role} may create tables and functions in the schema of the store"
+        if kind == "TRIGGER":
+            what = f"{role} may put triggers, which run with the rights of senders, on {name}"
+        elif table:
+            level, what = NOTE, f"{role} {DECIDING[table]}"
+        yield Finding(level, what, f"REVOKE {kind} ON {name} FROM {quoted}")
+
+
+def _grants(store: Store[Any], server: Server) -> Iterator[Finding]:
+    """Yield the roles with more rights on the tables than their kind needs."""
+    from ..engine.store.roles import is_secret
+
+    schema, by_role = store.address.schema, defaultdict[str, set["Right"]](set)
+    for right in server.rights_on_tables(schema):
+        # The check of rights to run code reports the others.
+        if right.kind != "TRIGGER" and not (right.table in DECIDING and right.kind in WRITING):
+            by_role[right.role].add(right)
+    public = by_role.pop("PUBLIC", ())
+    if public:
+        yield Finding(WRONG, f"every role may use {_tables(schema, public)}", _revoke(schema, public, "PUBLIC"))
+    functions = ", ".join(f"{schema}.{name}" for name in server.public_functions(schema))
+    if functions:
+        do = f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC"
+        yield Finding(WRONG, f"every role may execute {functions}", do)
+    senders = server.sender_roles(schema)
+    for sender in senders:
+        yield from _sender(schema, sender, by_role[sender.role or ""])
+    for role in sorted(by_role.keys() - {sender.role or "" for sender in senders}):
+        secret = [one for one in by_role[role] if one.kind == "SELECT" and is_secret(one.table, one.column)]
+        if secret and not any(one.table == "inbox" and one.kind in WRITING for one in by_role[role]):
+            what = f"{role} may read payloads in {_tables(schema, secret)} and not write: a reader needs no payloads"
+            yield Finding(NOTE, what, f"{_revoke(schema, secret, role)}, then airflow-mq store grant reader {role}")
+
+
+def _sender(schema: str, sender: SenderRole, rights: Collection[Right]) -> Iterator[Finding]:
+    """Yield what is wrong with a role that has a grant to send."""
+    from ..engine.store.roles import SENT
+
+    number, role, groups = sender
+    if role is None:
+        what = f"a grant to send is left of a dropped role ({number})"
+        yield Finding(NOTE, what, f"airflow-mq store revoke {number}")
+        return
+    needed = {("INSERT", column) for column in SENT} | {("SELECT", "stored")}
+    wide = [one for one in rights if one.table != "outbox" or (one.kind, one.column) not in needed]
+    if wide:
+        what = f"{role} has a grant to send, and also rights on {_tables(schema, wide)}"
+        yield Finding(WRONG, what, _revoke(schema, wide, role))
+    if groups:
+        names = ", ".join(groups)
+        what = f"{role} has a grant to send, and also the rights on tables of {names}"
+        yield Finding(WRONG, what, f"REVOKE {names} FROM {role}")
+
+
+def _tables(schema: str, rights: Iterable[Right]) -> str:
+    return ", ".join(sorted({f"{schema}.{one.table}" for one in rights}))
+
+
+def _revoke(schema: str, rights: Collection[Right], role: str) -> str:
+    """Return the statement that revokes rights on tables, which includes those on their columns."""
+    kinds = ", ".join(sorted({one.kind for one in rights}))
+    return f"REVOKE {kinds} ON {_tables(schema, rights)} FROM {role}"
+
+
+_RING: tuple[tuple[str, Callable[[MessageQueue], Iterable[Finding]], str], ...] = (
+    ("ring {}", _settings, "its settings go together"),
+    ("blocks of {}", _blocks, "none is past its deadline"),
+    ("servers of {}", _servers, ""),
+    ("hold on {}", _hold, ""),
+)
+_SQLITE: tuple[tuple[str, Callable[[Store[Any], Server], Iterable[Finding]], str], ...] = (
+    ("settings", _journal, "the write-ahead log is on"),
+    ("log", _log, "the write-ahead log is small"),
+    ("bloat", _empty, "little of the file is empty"),
+    ("rights", _file_rights, "only the owner can read the file"),
+    ("disk", _disk, ""),
+)
+_POSTGRES: tuple[tuple[str, Callable[[Store[Any], Server], Iterable[Finding]], str], ...] = (
+    ("settings", _server_settings, "none that hurt"),
+    ("rights", _running_code, "no other role may create anything in the schema of the store"),
+    ("grants", _grants, "no role has more rights on the tables than its kind needs"),
+    ("bloat", _dead_rows, "no table has many dead rows"),
+    ("transactions", _transactions, "none is open for long"),
+    ("replication", _slots, ""),
+)
