@@ -8,7 +8,7 @@ from airflow_mq.engine.queue.session import RingSession
 
 def take_lease(session: RingSession, token: bytes) -> None:
     """Hold the ring as a service does, without a thread that renews the lease."""
-    with session.hold.locked() as (unit, locked):
+    with session.hold.lock() as (unit, locked, _):
         until = locked.now + int(RING_LEASE * 1_000_000)
         unit.rings.take_lease(session.ring_id, token, until, holder_name("serviced", session.actor))
 

@@ -102,7 +102,7 @@ def _service(
     while True:
         calls += 1
         # Queues whose messages were completed by tokens get their turns in this call.
-        queue.blocks.settle_completed()
+        queue.blocks.release_dead(wait=False)
         done = queue.service_queues(processor, progress=partial(_progress, told, total), **options)
         total = total.plus(done)
         if not drain or not done.moved:

@@ -130,7 +130,7 @@ def test_round_trips_of_a_worker(pg_uri: str, tmp_path: Path) -> None:
 
         def service() -> None:
             assert lease.has_messages()
-            done = service_ring(queue.session, queue._settler, lambda delivery: None, None, lease, slice_seconds=600)
+            done = service_ring(queue.session, lambda delivery: None, None, lease, slice_seconds=600)
             assert done.processed == 2
 
         for _ in range(6):
@@ -156,8 +156,8 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     )
     assert statements(queue, lambda: queue.blocks.settle(block)) == " ".join([
         HOLD[kind], "lock_block claims outcomes books pages inbox_heads",
-        "end_block delete_claims delete_outcomes delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
-        "save_state commit committed",
+        "delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
+        "save_state end_block delete_claims delete_outcomes commit committed",
     ])  # fmt: skip
     queue.footprint("a")  # The first one asks the database for the user's rights.
     assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books inbox_heads due_rows reported")

@@ -26,7 +26,6 @@ from .admin import Admin
 from .attempts import BatchProcessor, Processor, batch_processor
 from .blocks.block import Block
 from .blocks.blocks import Blocks
-from .blocks.settlement import BlockSettler
 from .calls import checked, processor_of
 from .execution import Execution
 from .inspect.check.inboxes import Repair, repair_inboxes
@@ -96,11 +95,10 @@ class MessageQueue:
         session = RingSession(store, ring, listeners=listeners, busy_timeout=busy_timeout, actor=actor, traces=traces)
         self.session, self.store, self.ring = session, session.store, session.ring
         self._sender = Sender(session)
-        self._settler = BlockSettler(session)
-        self.blocks = Blocks(session, self._settler)
+        self.blocks = Blocks(session)
         self.set_aside = SetAsides(session)
-        self.leases = Leases(session, self._settler, self.blocks)
-        self.admin = Admin(session, self._settler, self.set_aside)
+        self.leases = Leases(session, self.blocks)
+        self.admin = Admin(session, self.set_aside)
         self.inspect = Inspect(session, self.blocks)
         self.payloads = Payloads(session, self._sender)
         #: `Admin.reap_page`: delete an old page of an origin.
@@ -202,7 +200,7 @@ class MessageQueue:
         :param origins: case-sensitive shell patterns: the origins to service; by default, all.
         """
         return service_ring(
-            self.session, self._settler, processor, limit, slice_messages=slice_messages, slice_seconds=slice_seconds,
+            self.session, processor, limit, slice_messages=slice_messages, slice_seconds=slice_seconds,
             seed=seed, progress=progress, server=server, origins=origins,
         )  # fmt: skip
 
@@ -223,7 +221,7 @@ class MessageQueue:
         :param stop: ends the worker after the call under way; without it, the worker ends by an exception only.
         """
         self.session.refuse_nested()
-        call = partial(service_ring, self.session, self._settler, checked(processor), limit, **options)
+        call = partial(service_ring, self.session, checked(processor), limit, **options)
         return Worker(self.session, self.inspect, call, stop or threading.Event()).run()
 
     def execute_overweight(

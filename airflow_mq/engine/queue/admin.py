@@ -22,7 +22,6 @@ from ..store.payloads import ALL
 from ..store.rows import LATEST, settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
-from .blocks.settlement import BlockSettler
 from .session import RingSession
 from .set_aside import SetAsides, refuse_claimed_page
 from .values import Paused, When, instant, moment
@@ -31,16 +30,16 @@ from .values import Paused, When, instant, moment
 class Admin:
     """Decisions about a ring: pauses, origins, settings, old pages, the head, housekeeping."""
 
-    def __init__(self, session: RingSession, settler: BlockSettler, set_asides: SetAsides) -> None:
+    def __init__(self, session: RingSession, set_asides: SetAsides) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self._settler, self._set_asides = settler, set_asides
+        self._set_asides = set_asides
 
     def reap_page(self, origin: str, page: int, why: str = "", *, priority: str = REGULAR) -> None:
         """Delete an old page of an origin, with its remaining messages."""
         check_address(Address(origin, page, 0, priority))
         check_text(why, "a reason")
         name = book_name(origin, priority)
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             refuse_claimed_page(unit, self.ring_id, name, page)
             rules.reap_page(working_set, name, page, why, self.session.actor)
 
@@ -83,7 +82,7 @@ class Admin:
     def sweep_queue(self, origin: str) -> int:
         """Move the windows of an origin past all messages: they are set aside. Return their number."""
         check_origin(origin)
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             names = books_of(origin) if working_set.config.high else (origin,)
             if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(working_set, origin):
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
@@ -115,7 +114,7 @@ class Admin:
         name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             # Books that are ordered by arrival get a ticket first: the order of the circle stays.
             ring = working_set.circle(name)
             found = ring.head()
@@ -170,8 +169,8 @@ class Admin:
     def housekeep(self) -> int:
         """Release dead blocks, delete expired rows and apply policies; return the number of dead blocks."""
         self.session.refuse_nested()
-        dead = self._settler.release_dead()
-        self._settler.retry_ends()
+        dead = self.session.settler.release_dead()
+        self.session.settler.retry_ends()
         self.session.forget_all_old()
         sweep(self.store, ALL)
         self._set_asides.expire()
@@ -184,7 +183,7 @@ class Admin:
 
         A dictionary of `costs` changes the costs that it names.
         """
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             self._refuse_ends(unit)
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:

@@ -64,8 +64,7 @@ class Execution:
                 )
             with lease.transaction() as (unit, locked):
                 working_set.save_in(unit, locked)
-        self.session.sweep_payloads(working_set)
-        self.session.notify(working_set.take_hooks())
+        self.session.committed(working_set)
         if refusal:
             raise refusal
         return meter.consumed.plus(cost)

@@ -46,8 +46,6 @@ class LockedRing(NamedTuple):
     locked: Locked
     #: The process that leases the ring; None if the caller holds it.
     holder: str | None
-    #: The working set of the caller, if it changes the ring.
-    working_set: StoredSet | None = None
 
 
 class Hold:
@@ -60,56 +58,32 @@ class Hold:
 
     @contextmanager
     def transaction(
-        self, *, skip_in_flight: bool = True, planning: bool = False, patience: float | None = None
+        self, *, wait: bool = True, planning: bool = False, patience: float | None = None
     ) -> Iterator[tuple[Unit, StoredSet]]:
-        """Hold the ring for one transaction, and save the changes of the working set at its end."""
-        with self.changing(skip_in_flight=skip_in_flight, planning=planning, patience=patience) as ring:
-            assert ring is not None and ring.working_set is not None, "the caller waits for the ring"
-            yield ring.unit, ring.working_set
-
-    @contextmanager
-    def changing(
-        self, *, wait: bool = True, records: bool = False, skip_in_flight: bool = True, planning: bool = False,
-        patience: float | None = None,
-    ) -> Iterator[LockedRing | None]:  # fmt: skip
-        """Like `transaction`, for a caller that does not wait, or can do without the ring; see `lock`.
-
-        There is no working set if another process holds the ring.
-        """
+        """Hold the ring for one transaction, and save the changes of the working set at its end; see `lock`."""
         session = self.session
         session.refuse_nested()
-        with self.lock(wait=wait, records=records, patience=patience) as ring:
-            if ring is None or ring.holder is not None:
-                yield ring
-                return
-            options = LoadOptions(skip_in_flight=skip_in_flight)
+        with self.lock(wait=wait, patience=patience) as ring:
+            options = LoadOptions(skip_in_flight=False)
             working_set = session.working_set(ring.unit, ring.locked, options, planning=planning)
-            if session.listeners and not records:
+            if session.listeners:
                 working_set.loader.cut_everything()
-            yield ring._replace(working_set=working_set)
+            yield ring.unit, working_set
             working_set.save()
         if wait:
             self.store.rest()
-            session.sweep_payloads(working_set)
-        session.notify(working_set.take_hooks())
-
-    @contextmanager
-    def locked(self, token: bytes | None = None, patience: float | None = None) -> Iterator[tuple[Unit, Locked]]:
-        """Lock the ring for one transaction, as soon as no other process holds it."""
-        with self.lock(token, patience=patience) as ring:
-            assert ring is not None, "the caller waits for the ring"
-            yield ring.unit, ring.locked
+        session.committed(working_set)
 
     @contextmanager
     def lock(
         self, token: bytes | None = None, *, wait: bool = True, records: bool = False, applies: bool = False,
         patience: float | None = None,
-    ) -> Iterator[LockedRing | None]:  # fmt: skip
+    ) -> Iterator[LockedRing]:  # fmt: skip
         """Lock the ring for one transaction, as soon as no other process holds it and recorded ends are applied.
 
         :param token: of the caller's lease. It waits for the lock as long as a lease lives: others hold it for a
             moment, and would throw away what the caller has done
-        :param wait: without it, yield None if another transaction has the lock or another process holds the ring
+        :param wait: without it, raise `Busy` if another transaction has the lock or another process holds the ring
         :param records: also yield a ring that another process holds: the caller only records what that process applies
         :param applies: the caller itself applies recorded ends
         """
@@ -119,24 +93,20 @@ class Hold:
             left = max(RING_LEASE, self.session.busy_timeout)
         while True:
             with self._locked_row(token, left, wait=wait) as ring:
-                if ring is None or (ring.holder is not None and records):
+                is_free = ring.holder is None
+                if (is_free and (applied or not ring.locked.state.ends)) or (records and not is_free):
+                    if is_free:
+                        self._enter(ring, token)
                     yield ring
                     return
-                if ring.holder is None and (applied or not self._has_ends(ring.locked)):
-                    self._enter(ring, token)
-                    yield ring
-                    return
-                if ring.holder is not None and not ring.locked.state.lease_wanted:
+                if not is_free and not ring.locked.state.lease_wanted:
                     ring.unit.rings.want_lease(self.ring_id)
-            if ring.holder is None:
-                self.apply_ends()
+            if is_free:
+                self.session.settler.apply_ends()
                 # An end whose block another transaction has locked comes later.
                 applied = True
                 continue
-            if not wait:
-                yield None
-                return
-            if time.monotonic() + pause > give_up:
+            if not wait or time.monotonic() + pause > give_up:
                 raise Busy(f"ring {self.session.ring!r} is in use ({ring.holder}); try again later")
             time.sleep(pause)
             # Others may record ends as long as the holder has the ring.
@@ -145,24 +115,19 @@ class Hold:
             pause, left = min(pause * 2, _LONGEST_WAIT), max(give_up - time.monotonic(), 0.0)
 
     @contextmanager
-    def _locked_row(self, token: bytes | None, patience: float | None, *, wait: bool) -> Iterator[LockedRing | None]:
+    def _locked_row(self, token: bytes | None, patience: float | None, *, wait: bool) -> Iterator[LockedRing]:
         """Lock the ring for one transaction, whichever process holds it."""
         with ExitStack() as stack:
             try:
                 unit = stack.enter_context(self.store.writing(wait=wait, patience=patience))
-            except StoreBusy:
+            except StoreBusy as error:
                 if wait:
                     raise
-                unit = None
-            locked = None if unit is None else (unit.lock if wait else unit.try_lock)(self.ring_id)
-            if unit is None or locked is None:
-                yield None
-            else:
-                yield LockedRing(unit, locked, self._other_holder(locked, token))
-
-    def _has_ends(self, locked: Locked) -> bool:
-        """Return whether recorded ends are to be applied before a locked ring that is free is read."""
-        return bool(locked.state.ends) and self.session.ends is not None
+                raise Busy(str(error)) from error
+            locked = (unit.lock if wait else unit.try_lock)(self.ring_id)
+            if locked is None:
+                raise Busy(f"ring {self.session.ring!r} is in use by another transaction; try again later")
+            yield LockedRing(unit, locked, self._other_holder(locked, token))
 
     def _enter(self, ring: LockedRing, token: bytes | None) -> None:
         """Prepare a locked ring: delayed messages that are due join their queues."""
@@ -182,18 +147,13 @@ class Hold:
             return None
         return None if _is_dead(state.lease_holder) else state.lease_holder or "an unknown process"
 
-    def apply_ends(self) -> None:
-        """Apply the recorded ends of blocks, as long as no other process holds the ring."""
-        if self.session.ends is not None:
-            self.session.ends.apply_ends()
-
     def apply_soon(self) -> None:
         """Apply recorded ends, if there are any and no other process holds the ring: no operation may follow soon."""
         with suppress(Busy, StoreError):
             with self.store.loose() as unit:
                 ends = unit.rings.state(self.ring_id).ends
             if ends:
-                self.apply_ends()
+                self.session.settler.apply_ends()
 
 
 class Lease:
@@ -223,7 +183,7 @@ class Lease:
         if self.token is None or self.ring is None:
             token = secrets.token_bytes(16)
             try:
-                with self.hold.locked(patience=patience) as (unit, locked):
+                with self.hold.lock(patience=patience) as (unit, locked, _):
                     holder = holder_name(self._purpose, self.session.actor)
                     unit.rings.take_lease(self.ring_id, token, _lease_end(locked.now), holder)
             except Busy:
@@ -241,7 +201,7 @@ class Lease:
     @contextmanager
     def transaction(self, patience: float | None = None) -> Iterator[tuple[Unit, Locked]]:
         """Lock the ring for one transaction; raise the error of a lost lease if another process took it."""
-        with self.hold.locked(self.token, patience) as (unit, locked):
+        with self.hold.lock(self.token, patience=patience) as (unit, locked, _):
             if locked.state.lease_token != self.token:
                 raise self._lost()
             yield unit, locked

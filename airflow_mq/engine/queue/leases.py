@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from ..rules.claims import Claim, Claiming, Scales
-from ..rules.errors import TokenRefused, UnknownBlock
+from ..rules.errors import Busy, TokenRefused, UnknownBlock
 from ..rules.message import check_origin, check_seconds
 from ..rules.outcome import DONE, Outcome, check_outcome
 from ..rules.page import Page
 from ..rules.priority import books_of
 from ..rules.service import Credit, Ladder, overweight_limit
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
-from ..store.rows import PLANNED
+from ..store.rows import PLANNED, RELEASED
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
+from .blocks.block import VIEWED
 from .blocks.blocks import Blocks
-from .blocks.plan import VIEWED, new_block
-from .blocks.settlement import BlockSettler, refusal
+from .blocks.plan import new_block
+from .blocks.settlement import GONE, refusal
 from .inspect.queues import footprint, footprints
 from .sending.commands import Commands
 from .session import RingSession
@@ -52,23 +53,25 @@ class View:
 
     def try_next(self) -> ReferenceToken | None:
         """Lease the next message; return None if there is none at the moment."""
-        self._leases.session.refuse_nested()
+        session = self._leases.session
+        session.refuse_nested()
         while True:
-            self._leases.settle_completed()
-            token, decided = self._try_once()
+            session.settler.release_dead(wait=False)
+            try:
+                token, decided = self._try_once()
+            except Busy:
+                return None
             if token is not None and decided is not None:
                 # Messages that expired are not in flight until a later call.
-                self._leases.end_at_once(decided)
+                with suppress(*GONE):
+                    session.settler.end(decided, RELEASED, dead=True, wait=False, sweeps=False)
             if token is not None or decided is None:
                 return token
 
     def _try_once(self) -> tuple[ReferenceToken | None, bytes | None]:
         """Lease the next message, if any. If others expired or are too heavy, return the block that decides so."""
         session, block = self._leases.session, None
-        with session.hold.changing(wait=False, skip_in_flight=False, planning=True) as ring:
-            if ring is None or ring.working_set is None:
-                return None, None
-            unit, working_set = ring.unit, ring.working_set
+        with session.hold.transaction(wait=False, planning=True) as (unit, working_set):
             claim, decided = self._next_claim(working_set)
             if decided:
                 # A block that is past its deadline: settling it carries the decisions out.
@@ -169,10 +172,9 @@ def _move_to_the_end(working_set: StoredSet, name: str) -> None:
 class Leases:
     """Messages taken one at a time: each is leased to the holder of its token."""
 
-    def __init__(self, session: RingSession, settler: BlockSettler, blocks: Blocks) -> None:
+    def __init__(self, session: RingSession, blocks: Blocks) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self._settler, self._blocks = settler, blocks
-        self.settle_completed, self.end_at_once = settler.settle_completed, settler.end_at_once
+        self._blocks = blocks
 
     def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
         """Return a view of one origin, or of the ring; its `try_next()` never waits.
@@ -240,7 +242,8 @@ class Leases:
                 complete_in(unit, self.ring_id, token, checked)
         for token in mine:
             # If the ring is in use, the next plan, view or housekeeping settles the message.
-            self._settler.end_at_once(bytes.fromhex(token.secret), sweeping=True)
+            with suppress(*GONE):
+                self.session.settler.end(bytes.fromhex(token.secret), RELEASED, dead=True, wait=False)
         return len(mine)
 
     def transfer(
@@ -251,7 +254,7 @@ class Leases:
         push = Commands(self.session, None).transfer(tokens, to, ring=ring, weight=weight)
         with self.store.writing() as unit:
             done = push.apply(unit)
-        self.settle_completed()
+        self.session.settler.release_dead(wait=False)
         return done
 
     def _refuse_lost(self, unit: Unit, token: ReferenceToken, action: str) -> None:

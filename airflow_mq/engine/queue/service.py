@@ -28,7 +28,6 @@ from ..store.rows import Locked
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
-from .blocks.settlement import BlockSettler
 from .calls import checked
 from .context import ProcessorContext, is_inside, outside
 from .holding import Lease
@@ -69,7 +68,6 @@ def service_lease(session: RingSession, *, keeps: bool = False) -> Lease:
 
 def service_ring(
     session: RingSession,
-    settler: BlockSettler,
     processor: Processor | BatchProcessor,
     limit: Weight | None,
     kept: Lease | None = None,
@@ -95,7 +93,7 @@ def service_ring(
         while goes_on:
             meet_newcomers(session)
             told = progress and partial(_tell_total, progress, replace(total))
-            service = Service(session, settler, processor, meter, slice_messages, slice_seconds, told, lease)
+            service = Service(session, processor, meter, slice_messages, slice_seconds, told, lease)
             service.patterns, service.server = patterns, record
             service.left_out, service.is_first = left, not total.origins
             try:
@@ -112,7 +110,7 @@ def service_ring(
             service.working_set.forget()
     if met_in_flight:
         # Settle the completed and expired leases: the next call services their queues.
-        settler.settle_completed(only_tokens=True)
+        session.settler.release_dead(wait=False, only_tokens=True)
     return total
 
 
@@ -129,10 +127,10 @@ class Service:
     """One call of servicing in place, or a part of one that services `max_block_queues` queues."""
 
     def __init__(
-        self, session: RingSession, settler: BlockSettler, processor: Processor | BatchProcessor, meter: Meter,
+        self, session: RingSession, processor: Processor | BatchProcessor, meter: Meter,
         slice_messages: int, slice_seconds: float, progress: Callable[[Serviced], None] | None, lease: Lease,
     ) -> None:  # fmt: skip
-        self.session, self.settler, self.processor, self.progress = session, settler, processor, progress
+        self.session, self.processor, self.progress = session, processor, progress
         self.lease = lease
         self.context, self.meter = ProcessorContext(session.place), meter
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
@@ -297,8 +295,7 @@ class Service:
             self._apply_ends(last)
         session.store.rest()
         self._tried, self._slice_began = 0, time.monotonic()
-        session.sweep_payloads(self.working_set)
-        session.notify(self.working_set.take_hooks())
+        session.committed(self.working_set)
         if self.progress:
             # What this callback sends is not sent by the processor that ran last.
             with outside(session.place):
@@ -315,13 +312,13 @@ class Service:
         if last:
             self.session.hold.apply_soon()
             return
-        settler, began, is_due = self.settler, time.monotonic(), True
+        settler, began, is_due = self.session.settler, time.monotonic(), True
         while is_due:
             with settler.setting_apart() as trial, self.lease.transaction() as (unit, locked):
                 if not settler.rehearse(unit, locked, trial):
                     return
                 with self.working_set.within(unit, locked):
-                    settler.apply_one(unit, self.working_set, trial)
+                    settler.apply_one(self.working_set, trial)
                     self.working_set.loader.keep_payloads(HELD, self.current)
             if trial.failed and trial.changed:
                 raise StoreCorrupt(

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ...observe.traces import wanted as traces_wanted
 from ..rules.config import RingConfig
@@ -29,6 +29,7 @@ from ..store.blobs import sweep
 from ..store.rows import Locked, RingRow, StateRow
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions, Overlay, Source, StoredSet
+from .blocks.settlement import BlockSettler
 from .context import delivery_at, is_inside, outside, place_of
 from .holding import Hold
 from .values import Delivery
@@ -54,18 +55,6 @@ BEGINNING = -(1 << 62)
 _UNKNOWN = StateRow(0, BEGINNING, 0, [], None, 0, "")
 #: Reads of a snapshot.
 _READING = LoadOptions(with_due=True)
-
-
-class Ends(Protocol):
-    """Ends of blocks that were recorded while another process held the ring."""
-
-    def apply_ends(self) -> None:
-        """Apply them in transactions of their own, as long as no other process holds the ring."""
-
-    def foresee(
-        self, overlay: Overlay, working_set_at: Callable[[int], StoredSet], names: Sequence[str] | None = None
-    ) -> None:
-        """Apply them to an overlay, for a reader of these queues, or of all."""
 
 
 class RingSession:
@@ -97,8 +86,6 @@ class RingSession:
         self._forgot_at = -FORGET_EVERY
         #: Until when rows of each kind were deleted.
         self._forgotten: dict[str, int] = {}
-        #: What applies recorded ends of blocks.
-        self.ends: Ends | None = None
         try:
             with self.store.loose() as unit:
                 row = unit.rings.named(ring)
@@ -108,7 +95,7 @@ class RingSession:
                 self.store.close()
             raise
         self.ring_id = row.id
-        self.hold = Hold(self)
+        self.hold, self.settler = Hold(self), BlockSettler(self)
 
     @property
     def config(self) -> RingConfig:
@@ -180,10 +167,10 @@ class RingSession:
         """
         ring = unit.rings.named(self.ring)
         config = self.remember_config(ring.config)
-        if ring.ends and self.ends is not None and unit.reads_reports():
+        if ring.ends and unit.reads_reports():
             overlay = Overlay(self.store, unit, self.ring_id, joins_due=False)
             options = LoadOptions(without_payloads=True)
-            self.ends.foresee(overlay, lambda now: StoredSet(config, now, overlay, options), names)
+            self.settler.foresee(overlay, lambda now: StoredSet(config, now, overlay, options), names)
             return StoredSet(config, ring.now, overlay, _READING)
         return self.stored_working_set(unit, ring)
 
@@ -246,19 +233,21 @@ class RingSession:
                     forgotten[kind] = before
         return more
 
-    def sweep_payloads(self, working_set: StoredSet) -> None:
-        """After a commit, delete external payloads without messages; housekeeping deletes the rest."""
-        if working_set.released_payloads:
+    def committed(self, working_set: StoredSet, *, sweeps: bool = True) -> None:
+        """After a commit, call the listeners, and delete external payloads without messages.
+
+        :param sweeps: without it, or if the deletion fails, housekeeping deletes the payloads
+        """
+        if working_set.released_payloads and sweeps:
             working_set.released_payloads = False
             with suppress(StoreError, Refused):
                 sweep(self.store)
-
-    def notify(self, hooks: Sequence[tuple[str, Footprint]]) -> None:
-        """Call the listeners."""
-        with outside(self.place):
-            for origin, footprint in hooks:
-                for listener in self.listeners:
-                    listener(origin, footprint)
+        hooks = working_set.take_hooks()
+        if hooks and self.listeners:
+            with outside(self.place):
+                for origin, footprint in hooks:
+                    for listener in self.listeners:
+                        listener(origin, footprint)
 
     def tell_listeners(self) -> None:
         """Cut sent messages into pages, and call the listeners."""

@@ -123,7 +123,7 @@ class SetAsides:
         chosen = _chosen(addresses)
         check_text(why, "a reason")
         result = Judgement()
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             full = self._full(working_set, limit)
             _prefetch(working_set, chosen)
             known = _known(unit, working_set, chosen)
@@ -172,7 +172,7 @@ class SetAsides:
         """Delete set-aside messages and record the reason; all of one call, or none. Return their number."""
         chosen = _chosen(addresses)
         _check_why(why)
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             working_set.loader.load_pages((address.book, address.page) for address in chosen)
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
@@ -213,7 +213,7 @@ class SetAsides:
                 return reaped
             for row in rows:
                 try:
-                    with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+                    with self.session.hold.transaction() as (unit, working_set):
                         refuse_claimed_page(unit, self.ring_id, row.origin, row.page)
                         rules.reap_page(working_set, row.origin, row.page, why, self.session.actor)
                     reaped += 1
@@ -260,7 +260,7 @@ class SetAsides:
                 return
             after = found[-1].address
             refused: list[tuple[Address, Refused]] = []
-            with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+            with self.session.hold.transaction() as (unit, working_set):
                 chosen = [message for message in found if with_swept or message.reason != SWEPT]
                 left_out.swept += len(found) - len(chosen)
                 _prefetch(working_set, [message.address for message in chosen])

@@ -33,7 +33,7 @@ def meet_newcomers(session: RingSession) -> None:
     """Before an operation reads the whole ring, let new queues enter it in bounded transactions."""
     config = session.config
     while meets_apart(config) and _has_many_newcomers(session):
-        with session.hold.transaction(skip_in_flight=False) as (_, working_set):
+        with session.hold.transaction() as (_, working_set):
             more = working_set.loader.ring.meet_newcomers()
         session.store.rest()
         if not more:

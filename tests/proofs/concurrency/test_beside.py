@@ -178,7 +178,7 @@ def test_block_of_a_set_aside_message_ends_during_a_service(store_uri: str) -> N
 
         def settle() -> None:
             assert other.blocks.settle(block).processed == 1
-            assert other.blocks.settle_completed() == 1
+            assert other.blocks.release_dead(wait=False) == 1
 
         queue.service_queues(during_message(queue, settle))
         assert queue.check() == []

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
-from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.store import parse, upgrade
@@ -73,7 +73,7 @@ def test_the_memory_of_an_end_does_not_grow_with_its_bytes(
     backoff: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settlement, "PART_SIZE", PART_SIZE)
+    monkeypatch.setattr(settling, "PART_SIZE", PART_SIZE)
     monkeypatch.setattr("airflow_mq.engine.queue.service.HELD", PART_SIZE)
     upgrade(parse(store_uri))
     config = RingConfig(service_weight=Weight(10_000, 1 << 40), ordered=False, order="rotation", backoff=backoff)

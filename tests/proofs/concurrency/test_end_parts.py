@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import BadFormat, Done, MessageQueue, Outcome, Overweight, RingConfig, Weight, Yield
-from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.values import Report
@@ -141,7 +141,7 @@ def test_holders_that_die_between_parts_change_nothing(
             raise Died
         return apply_one(self, *arguments)
 
-    monkeypatch.setattr(settlement, "PART", part)
+    monkeypatch.setattr(settling, "PART", part)
     monkeypatch.setattr(BlockSettler, "apply_one", dying)
     with a_ring(store_uri, "parts", kind) as (holder, other, _):
         seen, deaths = picture(other), 0
@@ -150,7 +150,7 @@ def test_holders_that_die_between_parts_change_nothing(
         while ends(other):
             left = 1
             with pytest.raises(Died) if ends(other) else monkeypatch.context():
-                other.session.hold.apply_ends()
+                other.session.settler.apply_ends()
                 if not ends(other):
                     raise Died
             deaths += 1
@@ -167,7 +167,7 @@ def test_holders_that_die_between_parts_change_nothing(
 def test_a_service_applies_a_large_end_between_its_slices(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others wait for it no longer than a slice, however large the end is."""
     upgrade(parse(store_uri))
-    monkeypatch.setattr(settlement, "PART", 3)
+    monkeypatch.setattr(settling, "PART", 3)
     with MessageQueue(store_uri) as admin:
         admin.admin.create_ring("r", RingConfig(heap_size=40, service_weight=LIMIT))
     with MessageQueue(store_uri, "r") as queue, MessageQueue(store_uri, "r") as other:

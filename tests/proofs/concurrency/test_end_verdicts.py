@@ -63,7 +63,7 @@ def test_verdicts_are_final(store_uri: str, kind: str, change: str, clock: Clock
         with pytest.raises(InFlight):
             drop_lease(holder.session, TOKEN)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(type(holder.session.hold), "apply_ends", lambda self: None)
+                patch.setattr(type(holder.session.settler), "apply_ends", lambda self: None)
                 holder.admin.change_ring(max_attempts=1)
         applier = other
         if change == "applied by a sender":

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_mq import BadFormat, Done, MessageQueue, Outcome, Overweight, RingConfig, Weight, Yield
 from airflow_mq.engine.queue.blocks.block import Block
-from airflow_mq.engine.queue.blocks.settlement import BlockSettler
+from airflow_mq.engine.queue.blocks.settling import Settling
 from airflow_mq.engine.queue.values import Delivery, Report
 from airflow_mq.engine.rules.errors import InFlight
 from airflow_mq.engine.store import parse, upgrade
@@ -278,14 +278,14 @@ def test_an_end_that_cannot_be_applied_is_set_apart(
     for block in (bad, good):
         other.blocks.report(block, done(block))
         other.blocks.settle(block)
-    settle = BlockSettler.settle_claims
+    settle = Settling.parts
 
-    def broken(self: BlockSettler, working_set: object, claims: list, *arguments: object, **options: object) -> object:
-        if claims[0].origin == "bad":
+    def broken(self: Settling) -> Iterator[None]:
+        if self.claims[0].origin == "bad":
             raise ValueError("broken on purpose")
-        return settle(self, working_set, claims, *arguments, **options)
+        return settle(self)
 
-    monkeypatch.setattr(BlockSettler, "settle_claims", broken)
+    monkeypatch.setattr(Settling, "parts", broken)
     drop_lease(queue.session, token)
     queue.enqueue_message("new", b"new")
     plan = other.blocks.plan()
@@ -303,7 +303,7 @@ def test_an_end_that_cannot_be_applied_is_set_apart(
         other.admin.change_ring(max_attempts=5)
     assert other.blocks.unapplied() == [(bad.id, "ValueError")]
     # Housekeeping tries again, once the reason is gone.
-    monkeypatch.setattr(BlockSettler, "settle_claims", settle)
+    monkeypatch.setattr(Settling, "parts", settle)
     other.admin.housekeep()
     assert other.blocks.unapplied() == []
     assert other.admin.change_ring(max_attempts=5).max_attempts == 5

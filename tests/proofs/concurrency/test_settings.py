@@ -223,17 +223,17 @@ def test_a_change_that_waited_applies_the_ends_of_that_time_first(
     take_lease(queue.session, token)
     other.blocks.settle(blocks[0])
     drop_lease(queue.session, token)
-    apply_ends = other.session.hold.apply_ends
+    apply_ends = other.session.settler.apply_ends
 
     def overtaken() -> None:
-        monkeypatch.setattr(other.session.hold, "apply_ends", apply_ends)
+        monkeypatch.setattr(other.session.settler, "apply_ends", apply_ends)
         apply_ends()
         take_lease(queue.session, token)
         with MessageQueue(queue.store.address, "small") as third:
             third.blocks.settle(blocks[1])
         pool.submit(lambda: (eventually(lambda: lease_is_wanted(queue)), drop_lease(queue.session, token)))
 
-    monkeypatch.setattr(other.session.hold, "apply_ends", overtaken)
+    monkeypatch.setattr(other.session.settler, "apply_ends", overtaken)
     with ThreadPoolExecutor(1) as pool:
         assert other.admin.change_ring(max_attempts=9).max_attempts == 9
     assert queue.check() == []

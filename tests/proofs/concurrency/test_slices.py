@@ -74,5 +74,5 @@ def test_service_advances_the_look_floor(store_uri: str) -> None:
         for payload in (b"1", b"2", b"3"):
             queue.enqueue_message("a", payload)
         queue.service_queues(lambda delivery: None, Weight(2, 1 << 30), slice_messages=1)
-        with queue.session.hold.locked() as (_, locked):
+        with queue.session.hold.lock() as (_, locked, _):
             assert locked.state.look_floor >= 3

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.testing.conformance import Replay, replay_files
 from tests.memory import in_memory
 from tests.postgres_server import Servers
@@ -58,7 +58,7 @@ def test_some_runs_replay_on_sqlite(way: str, monkeypatch: pytest.MonkeyPatch) -
 def test_runs_whose_blocks_are_settled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message is a part of its own."""
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
-    monkeypatch.setattr(settlement, "PART", 1)
+    monkeypatch.setattr(settling, "PART", 1)
     differences: list[str] = []
     assert (replay(differences, limit=40, **WAYS["blocks"]), differences) == ((40, 0), [])
 

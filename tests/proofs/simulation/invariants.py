@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_mq import Block, Event
-from airflow_mq.engine.queue.blocks.ends import Terms
 from airflow_mq.engine.queue.blocks.plan import claims_of
-from airflow_mq.engine.queue.blocks.settlement import BlockSettler
+from airflow_mq.engine.queue.blocks.settling import Terms
+from airflow_mq.engine.queue.session import RingSession
 from airflow_mq.engine.rules.claims import Claim, Verdict
 from airflow_mq.engine.rules.errors import UnknownBlock
 from airflow_mq.engine.rules.events import Fate
@@ -181,11 +181,7 @@ def check_shown_ends(world: World, ends: Sequence[EndRow]) -> None:
     if len(queue.blocks.unapplied()) != sum(bool(end.error) for end in ends):
         raise Violation("recorded end", "nothing shows that an end is set apart")
     with queue.session.store.reading() as unit:
-        queue.session.ends = BlockSettler(queue.session)
-        try:
-            working_set = queue.session.fresh_working_set(unit)
-        finally:
-            queue.session.ends = None
+        working_set = RingSession.fresh_working_set(queue.session, unit)
         for end in ends:
             row, terms = unit.blocks.by_token(queue.session.ring_id, bytes(end.token)), Terms.of(end)
             assert row is not None

@@ -29,7 +29,7 @@ def drain(world: World) -> int:
 def _drain_ring(world: World) -> int:
     with MessageQueue(world.uri, world.ring, actor="drain") as queue:
         world.clock.advance(2 * 86_400)
-        queue.session.hold.apply_ends()
+        queue.session.settler.apply_ends()
         mended(queue)
         queue.admin.change_ring(set_aside_expires=None)
         queue.admin.housekeep()

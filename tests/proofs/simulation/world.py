@@ -16,7 +16,7 @@ from unittest import mock
 import psycopg
 
 from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
-from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.working_set import writer
 from tests.proofs.crash.states import TABLES
@@ -281,7 +281,7 @@ def a_world(
         stack.enter_context(simulated_time(clock))
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
         if setup % 8 in IN_PARTS:
-            stack.enter_context(mock.patch.object(settlement, "PART", 2))
+            stack.enter_context(mock.patch.object(settling, "PART", 2))
             stack.enter_context(mock.patch.object(writer, "MANY_AHEAD", 2))
         if store == "sqlite":
             stack.enter_context(simulated_sqlite(scheduler, clock))
@@ -311,7 +311,8 @@ def _a_ring(
     with ExitStack() as stack:
         observer = stack.enter_context(MessageQueue(uri, ring, actor="observer", busy_timeout=OBSERVER_PATIENCE))
         # The events of an end follow when it is applied; until then its messages are where they were.
-        observer.session.ends = None
+        session = observer.session
+        session.fresh_working_set = lambda unit, names=None: session.stored_working_set(unit)  # type: ignore[method-assign]
         watcher = None
         if store == "sqlite":
             watcher = stack.enter_context(closing(REAL_CONNECT(uri.removeprefix("sqlite:///"))))

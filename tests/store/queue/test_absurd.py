@@ -10,7 +10,7 @@ import pytest
 
 from airflow_mq import Done, MessageQueue, Report, RingConfig, Weight
 from airflow_mq.cli import doctor
-from airflow_mq.engine.queue.blocks.settlement import BlockSettler
+from airflow_mq.engine.queue.blocks.settling import Settling
 from airflow_mq.engine.queue.holding import Hold
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.orders import MOST_DEBT
@@ -78,14 +78,14 @@ def test_a_block_that_cannot_be_settled_is_isolated(
     queue.enqueue_messages("a/x", [b"first", b"second"])
     broken = queue.blocks.plan(limit=LIMIT, key="broken")
     clock.advance(queue.config.lease + 1)
-    settle = BlockSettler.settle_claims
+    settle = Settling.parts
 
-    def fail(self: BlockSettler, working_set: Any, claims: Any, *others: Any, **options: Any) -> Any:
-        if any(claim.origin == "a/x" for claim in claims):
+    def fail(self: Settling) -> Iterator[None]:
+        if any(claim.origin == "a/x" for claim in self.claims):
             raise KeyError("a part of a payload")
-        return settle(self, working_set, claims, *others, **options)
+        return settle(self)
 
-    monkeypatch.setattr(BlockSettler, "settle_claims", fail)
+    monkeypatch.setattr(Settling, "parts", fail)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             queue.enqueue_message("b/x", b"other")
@@ -95,7 +95,7 @@ def test_a_block_that_cannot_be_settled_is_isolated(
     assert caplog.text.count("cannot be settled: KeyError; its messages stay in flight") == 1
     assert "payload" not in caplog.text
     assert queue.service_queues(lambda delivery: None, LIMIT).processed == 2
-    assert queue.blocks.settle_completed() == 0
+    assert queue.blocks.release_dead(wait=False) == 0
     assert queue.admin.housekeep() == 0
     assert queue.check() == []
     (found,) = [one for one in doctor._dead_blocks(queue) if "cannot be settled" in one.what]
@@ -117,7 +117,7 @@ def test_an_outage_is_no_problem_of_a_block(queue: MessageQueue, clock: Clock, m
     def fail(*given: Any, **options: Any) -> Any:
         raise StoreFull()
 
-    monkeypatch.setattr(Hold, "changing", fail)
+    monkeypatch.setattr(Hold, "lock", fail)
     with pytest.raises(StoreFull):
         queue.blocks.plan(limit=LIMIT)
     monkeypatch.undo()

@@ -23,7 +23,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
-from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.rules.errors import (
     Busy,
     InFlight,
@@ -172,8 +172,8 @@ def test_a_block_settled_in_parts_has_the_same_result(
 ) -> None:
     """Settle the same block on two rings: at once, and in parts of a few messages, some within a claim."""
     found = []
-    for name, most in (("whole", settlement.PART), ("parts", part)):
-        monkeypatch.setattr(settlement, "PART", most)
+    for name, most in (("whole", settling.PART), ("parts", part)):
+        monkeypatch.setattr(settling, "PART", most)
         queue = make_queue(order=order, heap_size=64, ring=name)
         for origin in ("acme", "globex", "initech"):
             queue.enqueue_messages(origin, [b"%s %d" % (origin.encode(), number) for number in range(20)])
@@ -694,7 +694,7 @@ def test_ring_without_service_weight_requires_a_limit(make_queue: Maker) -> None
 
 
 def test_backoff_outlasts_a_block_settled_in_parts(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settlement, "PART", 3)
+    monkeypatch.setattr(settling, "PART", 3)
     queue = make_queue(backoff=3600.0, heap_size=64)
     queue.admin.set_origin("acme", ordered=False)
     queue.enqueue_messages("acme", [b"message %d" % number for number in range(20)])

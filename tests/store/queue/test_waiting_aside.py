@@ -19,7 +19,7 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.engine.queue.blocks import settlement
+from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.rules.message import message_id
 from airflow_mq.testing.conformance import observe
 from tests.proofs.model.clock import Clock
@@ -254,7 +254,7 @@ def test_external_payload(make_queue: Maker, clock: Clock) -> None:
 
 
 def test_block_that_is_settled_in_parts(make_queue: Maker, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settlement, "PART", 3)
+    monkeypatch.setattr(settling, "PART", 3)
     queue = relaxed(make_queue, heap_size=64)
     payloads = [b"message %d" % number for number in range(20)]
     queue.enqueue_messages("acme", payloads)

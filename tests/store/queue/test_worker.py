@@ -15,13 +15,11 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.engine.queue import Delivery, Serviced, holding
-from airflow_mq.engine.queue.holding import Hold, Lease, holder_name
+from airflow_mq.engine.queue.holding import Hold, Lease, LockedRing, holder_name
 from airflow_mq.engine.queue.service import service_lease, service_ring
 from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
 from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.store.rings import Rings
-from airflow_mq.engine.store.rows import Locked
-from airflow_mq.engine.store.unit import Unit
 from airflow_mq.engine.store.working_set.source import FEW_ROWS
 from airflow_mq.ticker import Ticker
 from tests.waiting import eventually
@@ -260,7 +258,7 @@ def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
 
         def service() -> None:
             assert lease.has_messages()
-            service_ring(queue.session, queue._settler, lambda each: seen.append(each.origin), None, lease)
+            service_ring(queue.session, lambda each: seen.append(each.origin), None, lease)
 
         queue.enqueue_message("first", b"1")
         service()
@@ -272,16 +270,16 @@ def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
 
 @pytest.mark.slow
 def test_a_commit_in_doubt_does_not_end_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked, failures = Hold.locked, iter([CommitInDoubt("the answer was lost")])
+    locked, failures = Hold.lock, iter([CommitInDoubt("the answer was lost")])
 
     @contextmanager
-    def doubtful(self: Hold, *given: Any, **more: Any) -> Iterator[tuple[Unit, Locked]]:
+    def doubtful(self: Hold, *given: Any, **more: Any) -> Iterator[LockedRing]:
         with locked(self, *given, **more) as held:
             yield held
         for error in failures:
             raise error
 
-    monkeypatch.setattr(Hold, "locked", doubtful)
+    monkeypatch.setattr(Hold, "lock", doubtful)
     queue.enqueue_message("acme", b"first")
     with running(queue) as worker:
         worker.wait(1)

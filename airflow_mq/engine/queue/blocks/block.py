@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...rules.claims import Claim
 from ...rules.orders import Entry
 from ...rules.weight import Weight
+from ...store import codec
 from ...store.rows import BlockRow
+from ...store.unit import Unit
 from ..values import Batch, moment
+
+if TYPE_CHECKING:
+    from .blocks import Blocks
 
 #: States of a block, by the number that the store keeps.
 STATES = ("planned", "settled", "released")
-
-
-class ClaimSource(Protocol):
-    """Access to the messages of claims."""
-
-    def begun_batches(self, block: Block, claims: Sequence[Claim]) -> Iterator[Batch]:
-        """Yield the messages of claims, and record that a worker begins them."""
-
-    def batches(self, claims: Iterable[Claim], block: int | None = None) -> Iterator[Batch]:
-        """Yield the messages of claims."""
+#: Value of `order` in the details of a block that holds one leased message (`queue.leases`).
+VIEWED = "view"
 
 
 @dataclass
@@ -64,7 +61,7 @@ class Block:
     claims: Sequence[Claim] = field(default=(), repr=False)
     #: Its page of the ledger, if requested and still kept.
     entries: Sequence[Entry] = field(default=(), repr=False)
-    _source: ClaimSource | None = field(default=None, repr=False, compare=False)
+    _source: Blocks | None = field(default=None, repr=False, compare=False)
 
     @property
     def origins(self) -> list[str]:
@@ -101,7 +98,7 @@ class Block:
 
 
 def block_of(
-    row: BlockRow, claims: Sequence[Claim] = (), entries: Sequence[Entry] = (), source: ClaimSource | None = None
+    row: BlockRow, claims: Sequence[Claim] = (), entries: Sequence[Entry] = (), source: Blocks | None = None
 ) -> Block:
     """Return a block from its row, its claims and its page of the ledger."""
     details = row.details_json
@@ -132,3 +129,8 @@ def block_of(
         entries=entries,
         _source=source,
     )
+
+
+def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
+    """Return the claims of a block."""
+    return [codec.unpack_claim(origin, bytes(data)) for origin, data, _ in unit.blocks.claims(row.id)]

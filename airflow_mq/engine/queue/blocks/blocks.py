@@ -28,10 +28,10 @@ from ..ledger import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Report, Serviced, moment
 from ..walk import meet_newcomers
-from .block import STATES, Block, block_of
-from .plan import Planned, Planner, claims_of, new_block, planned_under
+from .block import STATES, Block, block_of, claims_of
+from .plan import Planned, Planner, new_block, planned_under
 from .reports import answers_of, pack_reports
-from .settlement import BlockSettler, refusal
+from .settlement import refusal
 
 #: Number of plans for one call if the ring changes while a caller's weigher runs.
 PLANS = 5
@@ -46,10 +46,9 @@ FETCHED, MOST_RUNS = 16 << 20, 256
 class Blocks:
     """Blocks of a ring: plan, report, renew, settle and release."""
 
-    def __init__(self, session: RingSession, settler: BlockSettler) -> None:
+    def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self._settler = settler
-        self.release_dead, self.settle_completed = settler.release_dead, settler.settle_completed
+        self.release_dead = session.settler.release_dead
 
     def plan(
         self,
@@ -84,7 +83,7 @@ class Blocks:
                 known = planned_under(unit, self.ring_id, key)
                 if known is not None and known.row.deadline > unit.now():
                     return self._block(*known)
-        self._settler.release_dead()
+        self.release_dead()
         meet_newcomers(self.session)
         planner = partial(Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
         return self._block(*(planner().plan_at_once() if weigher is None else _plan_holding(planner)))
@@ -218,11 +217,11 @@ class Blocks:
 
         :param processor_of: returns the name of an origin's processor, for its measured weights (`Inspect.fits`).
         """
-        return self._settler.end(self._token(token), SETTLED, processor_of)
+        return self.session.settler.end(self._token(token), SETTLED, processor_of)
 
     def release(self, token: BlockRef) -> Serviced:
         """Abandon a block: settle reported outcomes, requeue the rest."""
-        return self._settler.end(self._token(token), RELEASED)
+        return self.session.settler.end(self._token(token), RELEASED)
 
     def plan_overweight(
         self, address: Address, limit: Weight, key: str | None = None, lease: float | None = None
@@ -233,7 +232,7 @@ class Blocks:
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
         if key is not None:
             self._release_dead(key)
-        with self.session.hold.transaction(skip_in_flight=False) as (unit, working_set):
+        with self.session.hold.transaction() as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
             if known is not None:
                 return self._block(*known)
@@ -254,7 +253,7 @@ class Blocks:
         if row is not None and is_dead:
             # Its holder may have settled or renewed it meanwhile.
             with suppress(TokenRefused, UnknownBlock):
-                self._settler.end(bytes(row.token), RELEASED, dead=True)
+                self.session.settler.end(bytes(row.token), RELEASED, dead=True)
 
     def _token(self, block: BlockRef) -> bytes:
         """Return the token of a block, which a caller names by that, by its number, or as an object."""

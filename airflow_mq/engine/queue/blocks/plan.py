@@ -22,9 +22,8 @@ from ..holding import Lease
 from ..servers import server_record, servers_of
 from ..session import RingSession, limit_of
 from ..walk import Walks, warn_of_stuck, write_ledger
+from .block import claims_of
 
-#: Value of `order` in the details of a block that holds one leased message (`queue.leases`).
-VIEWED = "view"
 _CHANGED = "the ring changed while the weigher ran; plan again"
 
 
@@ -56,7 +55,7 @@ class Planner:
     def plan_at_once(self) -> Planned:
         """Plan with the ring's own weigher, in one transaction."""
         while True:
-            with self.session.hold.transaction(skip_in_flight=False, planning=True) as (unit, working_set):
+            with self.session.hold.transaction(planning=True) as (unit, working_set):
                 twin = planned_under(unit, self.session.ring_id, self.key)
                 if twin is not None:
                     return twin
@@ -84,7 +83,7 @@ class Planner:
                     return twin
                 planned = self._write(unit, working_set)
                 working_set.save_in(unit, locked)
-            session.notify(working_set.take_hooks())
+            session.committed(working_set)
             return planned
 
     def walk(self, working_set: StoredSet, unit: Unit) -> None:
@@ -142,11 +141,6 @@ def planned_under(unit: Unit, ring: int, key: str | None) -> Planned | None:
     """Return the live block with this key, or None. A repeated plan with the same key returns this block."""
     row = None if key is None else unit.blocks.by_key(ring, key)
     return None if row is None else Planned(row, claims_of(unit, row))
-
-
-def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
-    """Return the claims of a block."""
-    return [codec.unpack_claim(origin, bytes(data)) for origin, data, _ in unit.blocks.claims(row.id)]
 
 
 def new_block(

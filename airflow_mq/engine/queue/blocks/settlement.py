@@ -1,92 +1,61 @@
-"""Ends of blocks: settle or release them, with or without waiting for the ring."""
+"""Ends of blocks: settle or release them, with or without waiting for the ring.
+
+An end gives each message of a block its outcome (`Settling`). Whoever holds the ring applies it at once. Otherwise the
+same steps run in memory, and the end is recorded with the verdicts: the holder of the ring applies it later.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...rules.characters import quoted
-from ...rules.claims import Claim
-from ...rules.config import BLOCK_PARTS
 from ...rules.errors import (
     Busy,
     InFlight,
-    InsufficientWeight,
     MessageQueueError,
     Refused,
     StoreCorrupt,
     StoreError,
-    TemporarilyUnprocessable,
     TokenRefused,
     UnknownBlock,
 )
-from ...rules.orders import MOST_DEBT, parts_of
-from ...rules.outcome import Done, Outcome
-from ...rules.overweight import settle_execution
-from ...rules.page import PROCESSED
-from ...rules.paths import charge_overrun
-from ...rules.service import MOST_WHY, overweight_limit
-from ...rules.settle import Answers, ClaimSettler, Settlement
+from ...rules.service import MOST_WHY
+from ...rules.settle import Settlement
 from ...rules.weight import Weight
 from ...store import codec
 from ...store.blocks import EndRow
 from ...store.rows import PLANNED, RELEASED, SETTLED, BlockRow, Locked
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, StoredSet
-from ..holding import LockedRing
-from ..session import RingSession
 from ..values import Serviced, moment
 from . import measures
-from .block import STATES
-from .ends import Loads, Piece, Terms, divided
-from .plan import VIEWED, claims_of
-from .reports import answers_of
+from .block import STATES, VIEWED
+from .settling import Settling, Terms
 
-#: Messages and bytes of a part of a block: parts are settled between two writes of a transaction, and one transaction
-#: applies a part of a recorded end. PostgreSQL ends a transaction that is idle for long, and others wait for the ring.
-PART, PART_SIZE = 100_000, 64 << 20
+if TYPE_CHECKING:
+    from ..holding import LockedRing
+    from ..session import RingSession
 
-#: Full blocks that a queue is charged at most.
-MOST_BLOCKS = MOST_DEBT // BLOCK_PARTS
-_ABSURD = (
-    "block %d: the processor of %s reported a use of %s beyond the predicted weight; no more than %d full blocks are "
-    "charged; check the unit of `used`: expected milliseconds and bytes"
-)
-
+#: Errors of an end that comes too late or too early: another process may have ended the block meanwhile, renewed or
+#: deleted it, or have the ring.
+GONE = (Busy, TokenRefused, UnknownBlock)
 log = logging.getLogger("airflow_mq.blocks")
 
 
-class _Reporting(Exception):
-    """Another transaction reports on messages of a block."""
-
-    def __init__(self, *, is_token: bool) -> None:
-        #: Whether the block is that of a token, which a caller's transaction completes.
-        self.is_token = is_token
-
-
-class _Total(NamedTuple):
-    """Result of settling a block, in total and by claim, and the *most* of its books."""
-
-    sum: Settlement
-    by_claim: Sequence[Settlement]
-    mosts: dict[str, Weight]
-    #: Queues in which outcomes enqueue messages.
-    sent: Sequence[str] = ()
-
-
+@dataclass
 class Trial:
     """An attempt to apply a recorded end."""
 
-    def __init__(self) -> None:
-        self.end: EndRow | None = None
-        #: Whether the working set of the holder may have changed.
-        self.changed = False
-        #: Whether the end was set apart.
-        self.failed = False
+    end: EndRow | None = None
+    #: Whether the working set of the holder may have changed.
+    changed: bool = False
+    #: Whether the end was set apart.
+    failed: bool = False
 
 
 class BlockSettler:
@@ -94,31 +63,22 @@ class BlockSettler:
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        session.ends = self
 
-    def release_dead(self) -> int:
-        """Release the blocks whose deadline has passed; return their number."""
-        released = 0
-        for row in self.dead_blocks():
-            # Its holder may have settled it meanwhile, and the store may have deleted it.
-            with suppress(Busy, TokenRefused, UnknownBlock), self._isolated(row):
-                self.end(bytes(row.token), RELEASED, dead=True)
-                released += 1
-        return released
+    def release_dead(self, *, wait: bool = True, only_tokens: bool = False) -> int:
+        """Release the blocks that are completed or past their deadline; return their number.
 
-    def settle_completed(self, *, only_tokens: bool = False) -> int:
-        """Settle completed messages and release dead blocks without waiting; return the number of ended blocks.
-
-        :param only_tokens: leave planned blocks alone.
+        :param wait: without it, leave the blocks for which this call would have to wait
+        :param only_tokens: leave planned blocks alone
         """
-        return sum(self._end_completed(row, only_tokens=only_tokens) for row in self.dead_blocks())
-
-    def _end_completed(self, row: BlockRow, *, only_tokens: bool) -> bool:
-        ended = False
-        with self._isolated(row):
-            if not only_tokens or row.details_json.get("order") == VIEWED:
-                ended = self.end_at_once(bytes(row.token))
-        return ended
+        released = 0
+        with self.store.loose() as unit:
+            dead = unit.blocks.dead(self.ring_id, unit.now())
+        for row in dead:
+            with suppress(*GONE), self._isolated(row):
+                if not only_tokens or row.details_json.get("order") == VIEWED:
+                    self.end(bytes(row.token), RELEASED, dead=True, wait=wait, sweeps=wait)
+                    released += 1
+        return released
 
     @contextmanager
     def _isolated(self, row: BlockRow) -> Iterator[None]:
@@ -145,138 +105,108 @@ class BlockSettler:
         with suppress(MessageQueueError), self.store.writing(wait=False, patience=0.0) as unit:
             unit.blocks.record_problem(row.id, problem)
 
-    def dead_blocks(self) -> list[BlockRow]:
-        """Return the blocks that are completed or past their deadline, but not ended."""
-        with self.store.loose() as unit:
-            return unit.blocks.dead(self.ring_id, unit.now())
-
     def end(
-        self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None, *, dead: bool = False
-    ) -> Serviced:
+        self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None, *, dead: bool = False,
+        wait: bool = True, sweeps: bool = True,
+    ) -> Serviced:  # fmt: skip
         """Settle or release a block; if it ended in the same way before, return the same result.
 
         If another process holds the ring, record the end: that process applies it.
 
-        :param dead: refuse a block whose holder renewed it meanwhile.
+        :param dead: refuse a block that has ended, or that its holder renewed meanwhile
+        :param wait: without it, raise `Busy` where another transaction has the ring or reports on the block
+        :param sweeps: delete external payloads without messages, which may wait; otherwise housekeeping does
         """
-        give_up = time.monotonic() + self.session.busy_timeout
+        session, give_up = self.session, time.monotonic() + self.session.busy_timeout
+        session.refuse_nested()
         while True:
-            try:
-                result = self._end_once(token, state, processor_of, dead)
-                break
-            except _Reporting as reporting:
-                # Wait without the ring, which others need.
-                if reporting.is_token or time.monotonic() > give_up:
-                    raise InFlight(
-                        "another transaction reports on messages of this block: settle it, release it or give it back "
-                        "when that transaction has ended"
-                    ) from None
-                time.sleep(0.02)
-        self.session.forget_old()
+            with session.hold.lock(wait=wait, records=True) as ring:
+                blocks = ring.unit.blocks
+                row = blocks.locked_if_free(self.ring_id, token)
+                if row is not None:
+                    if dead and (row.state != PLANNED or row.deadline > ring.locked.now):
+                        raise TokenRefused(f"block {row.number} has ended or was renewed meanwhile")
+                    if row.state != PLANNED:
+                        return _ended_before(row, state)
+                    result, working_set = self._end(ring, row, state, processor_of)
+                    break
+                known = blocks.by_token(self.ring_id, token)
+                if known is None:
+                    raise UnknownBlock()
+                is_token = known.details_json.get("order") == VIEWED
+            if not wait or is_token or time.monotonic() > give_up:
+                raise InFlight(
+                    "another transaction reports on messages of this block: settle it, release it or give it back "
+                    "when that transaction has ended"
+                )
+            # Wait without the ring, which others need.
+            time.sleep(0.02)
+        if working_set is not None:
+            if wait:
+                self.store.rest()
+            session.committed(working_set, sweeps=sweeps)
+        session.forget_old()
         return result
 
-    def _end_once(self, token: bytes, state: int, processor_of: Callable[[str], str] | None, dead: bool) -> Serviced:
-        with self.session.hold.changing(records=True) as ring:
-            assert ring is not None
-            row = self._locked(ring.unit, token)
-            if row.state != PLANNED:
-                return self._ended_before(row, state)
-            if dead and row.deadline > ring.locked.now:
-                raise TokenRefused(f"block {row.number} was renewed meanwhile; it lives")
-            return self._end(ring, row, state, processor_of)
-
-    def _locked(self, unit: Unit, token: bytes) -> BlockRow:
-        """Return a block, locked; raise `_Reporting` instead of waiting for a transaction that reports on it."""
-        row = unit.blocks.locked_if_free(self.ring_id, token)
-        if row is None:
-            known = unit.blocks.by_token(self.ring_id, token)
-            if known is None:
-                raise UnknownBlock()
-            raise _Reporting(is_token=known.details_json.get("order") == VIEWED)
-        return row
-
-    def end_at_once(self, token: bytes, *, sweeping: bool = False) -> bool:
-        """Release a block past its deadline without waiting for the ring; return whether it ended.
-
-        :param sweeping: delete external payloads without messages, which may wait; otherwise housekeeping does.
-        """
-        with self.session.hold.changing(wait=False, records=True) as ring:
-            row = ring and ring.unit.blocks.locked_if_free(self.ring_id, token)
-            if not ring or not row or row.state != PLANNED or row.deadline > ring.locked.now:
-                # Its holder may have renewed it after the caller had read it.
-                return False
-            self._end(ring, row, RELEASED)
-        self.session.forget_old()
-        if sweeping and ring.working_set is not None:
-            self.session.sweep_payloads(ring.working_set)
-        return True
-
     def _end(
-        self, ring: LockedRing, row: BlockRow, state: int, processor_of: Callable[[str], str] | None = None
-    ) -> Serviced:
-        """End a block: apply its end if the caller holds the ring, else record it for the process that does."""
-        unit, now, working_set = ring.unit, ring.locked.now, ring.working_set
-        claims, answers = claims_of(unit, row), answers_of(unit.blocks.reports(row.id))
-        if working_set is not None:
-            total = self._settle(working_set, row, claims, answers, write=True)
-            working_set.changes.block = row.number
+        self, ring: LockedRing, row: BlockRow, state: int, processor_of: Callable[[str], str] | None
+    ) -> tuple[Serviced, StoredSet | None]:
+        """End a block: apply its end if the caller holds the ring, else record it for the process that does.
+
+        Return its result, and the working set with which it was applied.
+        """
+        unit, (now, applies) = ring.unit, (ring.locked.now, ring.holder is None)
+        if applies:
+            working_set = self.session.working_set(unit, ring.locked, LoadOptions())
         else:
-            total = self._verdict(ring, row, claims, answers)
+            # No other process may change a claimed message: what settling would come to now is final.
+            working_set = self._in_memory(unit, ring.locked, now)
+        settling, total = Settling(working_set, row, self.session.actor), Settlement()
+        for _ in settling.parts():
+            if applies:
+                # So that the changes of a large block need not fit in memory together.
+                self._save(working_set, row)
         full = self.session.config.service_weight or row.details_json["limit"]
-        for claim, settled in zip(claims, total.by_claim):
+        for claim, settled in zip(settling.claims, settling.found):
+            total.add(settled)
             self._measure(unit, claim.whose, settled, processor_of, full)
-        weight, sums = row.details_json["overhead"].plus(total.sum.used), total.sum
-        result = Serviced(weight=weight, origins=len(claims))
-        result.add_counts(sums)
+        result = Serviced(weight=row.details_json["overhead"].plus(total.used), origins=len(settling.claims))
+        result.add_counts(total)
         details = {**row.details_json, "result": result.__dict__}
         details.pop("problem", None)
         unit.blocks.end(row.id, state, now, details)
-        if working_set is not None:
+        if applies:
             unit.blocks.forget_claims(row.id)
         else:
-            verdicts = [settled.counts for settled in ([sums] if row.by_hand else total.by_claim)]
-            terms = Terms(total.mosts, self.session.actor, verdicts, total.sent)
-            unit.blocks.record_end(self.ring_id, row.id, now, terms.to_json())
-        return result
+            unit.blocks.record_end(self.ring_id, row.id, now, settling.terms().to_json())
+            working_set.forget()
+        return result, working_set if applies else None
 
-    def _settle(
-        self,
-        working_set: StoredSet,
-        row: BlockRow,
-        claims: Sequence[Claim],
-        answers: Mapping[str, Answers],
-        *,
-        write: bool = False,
-    ) -> _Total:
-        """Give each message of a block its outcome."""
-        if row.by_hand:
-            alone = self.settle_by_hand(working_set, claims[0], answers, row.details_json["limit"], self.session.actor)
-            return _Total(alone, [], {})
-        found, total = self.settle_claims(working_set, claims, answers, row, write=write), Settlement()
-        for settled in found:
-            total.add(settled)
-        books = [working_set.book(claim.origin) for claim in claims]
-        mosts = {book.origin: book.settings.most for book in books if book.settings.most is not None}
-        return _Total(total, found, mosts)
+    def _in_memory(self, unit: Unit, locked: Locked, now: int) -> StoredSet:
+        """Return a working set of a locked ring at a time, whose changes stay in memory."""
+        overlay, config = Overlay(self.store, unit, self.ring_id, joins_due=False), locked.config
+        return StoredSet(self.session.remember_config(config), now, overlay, LoadOptions(without_payloads=True))
+
+    def _save(self, working_set: StoredSet, row: BlockRow) -> None:
+        """Write what a part of the end of a block has changed."""
+        working_set.changes.block = row.number
+        working_set.save()
+        working_set.loader.keep_payloads(0, None)
+
+    def _measure(
+        self, unit: Unit, origin: str, result: Settlement, processor_of: Callable[[str], str] | None, full: Weight
+    ) -> None:
+        """Add the measured weights of an origin's messages, and warn if predictions are off."""
+        processor = processor_of(origin) if processor_of else ""
+        drifting = measures.remember(unit, self.ring_id, origin, result.measured, processor, Weight.of(full))
+        if drifting is not None:
+            log.warning(
+                "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
+                quoted(origin),
+                drifting,
+            )
 
     # Ends that were recorded while another process held the ring.
-
-    def _verdict(
-        self, ring: LockedRing, row: BlockRow, claims: Sequence[Claim], answers: Mapping[str, Answers]
-    ) -> _Total:
-        """Return what settling a block will come to: no other process may change a claimed message."""
-        with self._in_memory(ring.unit, ring.locked, ring.locked.now) as working_set:
-            total = self._settle(working_set, row, claims, answers)
-            return total._replace(sent=sorted({one.origin for one in working_set.changes.posted.values()}))
-
-    @contextmanager
-    def _in_memory(self, unit: Unit, locked: Locked, now: int) -> Iterator[StoredSet]:
-        """Yield a working set of a locked ring at a time, whose changes stay in memory until the end."""
-        overlay, config = Overlay(self.store, unit, self.ring_id, joins_due=False), locked.config
-        options = LoadOptions(without_payloads=True)
-        working_set = StoredSet(self.session.remember_config(config), now, overlay, options)
-        yield working_set
-        working_set.forget()
 
     def foresee(
         self, overlay: Overlay, working_set_at: Callable[[int], StoredSet], names: Sequence[str] | None = None
@@ -286,14 +216,13 @@ class BlockSettler:
         :param working_set_at: returns a working set of the ring as the overlay shows it, at a time
         :param names: the only queues that are read. No other one needs to be right; by default, all are
         """
-        unit, gone = overlay.unit, set()
-        blocks = unit.blocks
+        blocks, gone = overlay.unit.blocks, set()
         for end in blocks.ends(self.ring_id) if names is None else blocks.ends_on(self.ring_id, names):
-            row = unit.blocks.by_token(self.ring_id, bytes(end.token))
+            row = blocks.by_token(self.ring_id, bytes(end.token))
             assert row is not None, "the block of a recorded end is stored"
             working_set = working_set_at(end.at)
             try:
-                self._replay(working_set, row, end, only_first=False)
+                self._replay(working_set, row, end)
             except Exception as error:
                 if _is_outage(error):
                     raise
@@ -309,7 +238,17 @@ class BlockSettler:
 
     def apply_ends(self) -> None:
         """Apply recorded ends in their order, each in a transaction of its own, while no other process has the ring."""
-        while self._apply_next():
+        session = self.session
+        while True:
+            with self.setting_apart() as trial:
+                with session.hold.lock(records=True, applies=True) as ring:
+                    if ring.holder is not None or not ring.locked.state.ends:
+                        return
+                    working_set = session.working_set(ring.unit, ring.locked, LoadOptions())
+                    if not self.apply_one(working_set, trial):
+                        return
+                session.committed(working_set)
+                working_set.forget()
             self.store.rest()
 
     def retry_ends(self) -> None:
@@ -317,84 +256,63 @@ class BlockSettler:
         with self.store.loose() as unit:
             failed = any(end.error for end in unit.blocks.ends(self.ring_id, failed=True))
         if failed:
-            with self.session.hold.locked() as (unit, _):
-                unit.blocks.retry_ends(self.ring_id)
+            with self.session.hold.lock() as ring:
+                ring.unit.blocks.retry_ends(self.ring_id)
             self.session.hold.apply_soon()
-
-    def _apply_next(self) -> bool:
-        """Apply the next recorded end; return whether another one may follow."""
-        session = self.session
-        with self.setting_apart() as trial:
-            with session.hold.lock(records=True, applies=True) as ring:
-                if ring is None or ring.holder is not None or not ring.locked.state.ends:
-                    return False
-                working_set = session.working_set(ring.unit, ring.locked, LoadOptions())
-                if not self.apply_one(ring.unit, working_set, trial):
-                    return False
-            session.sweep_payloads(working_set)
-            session.notify(working_set.take_hooks())
-            working_set.forget()
-        return True
-
-    def _next_end(self, unit: Unit, trial: Trial) -> tuple[EndRow, BlockRow] | None:
-        """Return the next end to be applied and its block, locked; None while another transaction has the block."""
-        end = next(iter(unit.blocks.ends(self.ring_id, limit=1)), None)
-        row = None if end is None else unit.blocks.locked_if_free(self.ring_id, bytes(end.token))
-        if end is None or row is None:
-            return None
-        trial.end = end
-        return end, row
 
     def rehearse(self, unit: Unit, locked: Locked, trial: Trial) -> bool:
         """Apply the next recorded end in memory, for a holder whose working set must survive an error.
 
         Return whether there is one.
         """
-        found = self._next_end(unit, trial)
-        if found is None:
+        row = self._next_end(unit, trial)
+        if row is None or trial.end is None:
             return False
-        end, row = found
-        with self._in_memory(unit, locked, end.at) as working_set:
-            self._replay(working_set, row, end)
+        working_set = self._in_memory(unit, locked, trial.end.at)
+        self._replay(working_set, row, trial.end, only_first=True)
+        working_set.forget()
         return True
 
-    def apply_one(self, unit: Unit, working_set: StoredSet, trial: Trial) -> bool:
+    def apply_one(self, working_set: StoredSet, trial: Trial) -> bool:
         """Apply the next recorded end, in a transaction that holds the ring; return whether there is one.
 
         Of a large end, a part is applied: the next call goes on behind it. A block that another transaction has locked
         comes later, and those behind it.
         """
-        found = self._next_end(unit, trial)
-        if found is None:
+        blocks = working_set.unit.blocks
+        row = self._next_end(working_set.unit, trial)
+        if row is None or trial.end is None:
             return False
-        end, row = found
         trial.changed = True
-        before, working_set.now = working_set.now, end.at
-        terms = self._replay(working_set, row, end)
+        before, working_set.now = working_set.now, trial.end.at
+        settling = self._replay(working_set, row, trial.end, only_first=True)
         working_set.changes.block = row.number
         working_set.save()
         working_set.now = before
-        if terms.rest:
-            first = codec.pack_claim(terms.rest[0])
-            unit.blocks.advance_end(self.ring_id, row.id, terms.first(terms.rest), first, terms.to_json())
+        left = settling.left()
+        if left:
+            terms = settling.terms(left)
+            blocks.advance_end(self.ring_id, row.id, terms.first(left), codec.pack_claim(left[0]), terms.to_json())
         else:
-            unit.blocks.forget_claims(row.id)
-            unit.blocks.forget_end(self.ring_id, row.id)
+            blocks.forget_claims(row.id)
+            blocks.forget_end(self.ring_id, row.id)
         return True
 
-    def _replay(self, working_set: StoredSet, row: BlockRow, end: EndRow, *, only_first: bool = True) -> Terms:
-        """Carry out the verdicts of a recorded end, or the next part of them; return the terms with what is left."""
-        unit, terms = working_set.unit, Terms.of(end)
-        terms.rest, answers = claims_of(unit, row), answers_of(unit.blocks.reports(row.id))
-        if row.by_hand:
-            claims, terms.rest = terms.rest, ()
-            alone = self.settle_by_hand(working_set, claims[0], answers, row.details_json["limit"], terms.actor)
-            terms.require(claims, 0, alone)
-        while terms.rest:
-            self.settle_claims(working_set, terms.rest, answers, row, terms)
+    def _next_end(self, unit: Unit, trial: Trial) -> BlockRow | None:
+        """Return the block of the next end to be applied, locked; None while another transaction has the block."""
+        end = next(iter(unit.blocks.ends(self.ring_id, limit=1)), None)
+        row = None if end is None else unit.blocks.locked_if_free(self.ring_id, bytes(end.token))
+        trial.end = None if row is None else end
+        return row
+
+    def _replay(self, working_set: StoredSet, row: BlockRow, end: EndRow, *, only_first: bool = False) -> Settling:
+        """Carry out the verdicts of a recorded end, or the next part of them."""
+        terms = Terms.of(end)
+        settling = Settling(working_set, row, terms.actor, terms)
+        for _ in settling.parts():
             if only_first:
                 break
-        return terms
+        return settling
 
     @contextmanager
     def setting_apart(self) -> Iterator[Trial]:
@@ -426,91 +344,14 @@ class BlockSettler:
             "other queues go on", 0 if row is None else row.number, self.session.ring, problem,
         )  # fmt: skip
 
-    def settle_claims(
-        self,
-        working_set: StoredSet,
-        claims: Sequence[Claim],
-        answers: Mapping[str, Answers],
-        row: BlockRow,
-        terms: Terms | None = None,
-        *,
-        write: bool = False,
-    ) -> list[Settlement]:
-        """Give each message of these claims its outcome; return a settlement for each claim.
 
-        :param terms: of an end that was recorded before. The first part of what is left is settled, and the terms go on
-            behind it
-        :param write: write the changes of each part but the last one, so that they need not fit in memory together
-        """
-        details = row.details_json
-        config, limit = working_set.config, details["limit"]
-        begins = bool(details.get("reports_begin"))
-        settler = ClaimSettler(working_set, overweight_limit(working_set, limit), claims, reports_begin=begins)
-        parts = parts_of(config.service_weight or limit)
-        found = [Settlement() for _ in claims]
-        if terms is not None:
-            terms.resume(settler, found)
-        pieces: Sequence[Piece] = ()
-        loads = Loads(working_set, claims, answers)
-        parts_of_block = divided(claims, PART, loads.size_of, PART_SIZE)
-        for number, pieces in enumerate(islice(parts_of_block, None if terms is None else 1)):
-            if write and number:
-                working_set.changes.block = row.number
-                working_set.save()
-                working_set.loader.keep_payloads(0, None)
-            working_set.loader.load_claims([piece.claim for piece in pieces], loads.known)
-            for at, claim, is_last in pieces:
-                settler.settle(claim, answers.get(claim.origin, Answers()), found[at], is_last=is_last)
-                if is_last and details["order"] == "deficit":
-                    # The plan charged the planned weight; charge the excess now.
-                    overrun = parts(found[at].overrun)
-                    charge_overrun(working_set, working_set.book(claim.origin), overrun)
-                    if overrun > MOST_DEBT and terms is None:
-                        log.warning(_ABSURD, row.number, quoted(claim.whose), found[at].overrun, MOST_BLOCKS)
-        if terms is not None:
-            terms.advance(claims, pieces, settler, found)
-        return found
-
-    def _measure(
-        self, unit: Unit, origin: str, result: Settlement, processor_of: Callable[[str], str] | None, full: Weight
-    ) -> None:
-        """Add the measured weights of an origin's messages, and warn if predictions are off."""
-        processor = processor_of(origin) if processor_of else ""
-        drifting = measures.remember(unit, self.ring_id, origin, result.measured, processor, Weight.of(full))
-        if drifting is not None:
-            log.warning(
-                "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
-                quoted(origin),
-                drifting,
-            )
-
-    def settle_by_hand(
-        self, working_set: StoredSet, claim: Claim, answers: Mapping[str, Answers], limit: Weight, actor: str
-    ) -> Settlement:
-        """Give the set-aside message of a block of its own its outcome."""
-        run = claim.runs[0]
-        book, page = working_set.book(claim.origin), working_set.page(claim.origin, run.page)
-        outcome: Outcome | None = answers.get(claim.origin, Answers()).get(run.page, run.first)
-        if outcome is None or page is None or page.marks[run.first] == PROCESSED:
-            return Settlement(went_back=1)
-        used = getattr(outcome, "used", None) or claim.planned
-        try:
-            cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, actor)
-        except (InsufficientWeight, TemporarilyUnprocessable):
-            # The outcome came by a report, not by a call: the message stays set aside.
-            return Settlement(went_back=1)
-        used = used.plus(cost)
-        if not isinstance(outcome, Done):
-            return Settlement(used=used, failed=1)
-        working_set.post_all(outcome.enqueue)
-        return Settlement(used=used, processed=1)
-
-    def _ended_before(self, row: BlockRow, state: int) -> Serviced:
-        if row.state != state:
-            wanted = "settled" if state == SETTLED else "released"
-            raise TokenRefused(f"{_fate(row)}; it cannot be {wanted} any more, and nothing was changed")
-        plain = dict(row.details_json.get("result", {}))
-        return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
+def _ended_before(row: BlockRow, state: int) -> Serviced:
+    """Return the result of a block that ended before in the same way."""
+    if row.state != state:
+        wanted = "settled" if state == SETTLED else "released"
+        raise TokenRefused(f"{_fate(row)}; it cannot be {wanted} any more, and nothing was changed")
+    plain = dict(row.details_json.get("result", {}))
+    return Serviced(**{**plain, "weight": Weight(*plain.get("weight", (0, 0)))})
 
 
 def _is_outage(error: Exception) -> bool:

@@ -27,9 +27,8 @@ from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, StoredSet
 from ..admin import check_share
-from ..blocks.plan import Planner, claims_of
-from ..blocks.reports import answers_of
-from ..blocks.settlement import BlockSettler
+from ..blocks.plan import Planner
+from ..blocks.settling import Settling
 from ..servers import Server, servers_of
 from ..session import RingSession, limit_of
 
@@ -182,7 +181,6 @@ class Foresight:
 
     def __init__(self, session: RingSession, unit: Unit, conditions: Conditions) -> None:
         self.session, self.conditions, self.number = session, conditions, 0
-        self.settler = BlockSettler(session)
         #: What high messages of these blocks owe to regular ones, once a block is planned.
         self.debt: int | None = None
         config = session.remember_config(unit.rings.named(session.ring).config)
@@ -195,7 +193,7 @@ class Foresight:
             )
         anew = self.config.paths != config.paths
         self.overlay = Overlay(session.store, unit, session.ring_id, conditions.settings(), anew=anew)
-        self.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
+        session.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
         self._end_dead_blocks()
 
     def working_set(self, *, planning: bool = False, skip_in_flight: bool = False) -> StoredSet:
@@ -258,7 +256,8 @@ class Foresight:
         details = {"limit": self.limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
         working_set = self.working_set(skip_in_flight=True)
-        self.settler.settle_claims(working_set, block.claims, answers, row)
+        for _ in Settling(working_set, row, self.session.actor, None, block.claims, answers).parts():
+            pass
         self._keep(working_set)
 
     def _end_dead_blocks(self) -> None:
@@ -267,14 +266,9 @@ class Foresight:
         live = blocks.latest(self.session.ring_id, PLANNED)
         dead = sorted(row for row in live if row.deadline <= self.overlay.now)
         for row in dead:
-            claims = claims_of(self.overlay.unit, row)
-            answers = answers_of(blocks.reports(row.id))
             working_set = self.working_set(skip_in_flight=True)
-            if row.by_hand:
-                limit, actor = row.details_json["limit"], self.session.actor
-                self.settler.settle_by_hand(working_set, claims[0], answers, limit, actor)
-            else:
-                self.settler.settle_claims(working_set, claims, answers, row)
+            for _ in Settling(working_set, row, self.session.actor).parts():
+                pass
             self._keep(working_set)
         if dead:
             self.overlay.end_blocks({row.id for row in dead})

@@ -23,7 +23,6 @@ from ...rules.service import Ladder, OneByOne, overweight_limit
 from ...rules.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
-from ..blocks.settlement import BlockSettler
 from ..calls import processor_of
 from ..holding import Lease
 from ..service import Service, service_lease
@@ -76,8 +75,7 @@ class _Once(Service):
     """A call of servicing that tries one message."""
 
     def __init__(self, session: RingSession, inline: Inline, lease: Lease) -> None:
-        settler, meter = BlockSettler(session), Meter(inline.weight)
-        super().__init__(session, settler, inline.processor, meter, 1, 60.0, None, lease)
+        super().__init__(session, inline.processor, Meter(inline.weight), 1, 60.0, None, lease)
         self.inline, self.tried = inline, False
 
     def execute(self, book: str, payload: bytes) -> None:

@@ -135,4 +135,4 @@ def release_dead(world: World, process: Process, random: Random) -> object:
 
 def settle_completed(world: World, process: Process, random: Random) -> object:
     """Settle what was completed, without waiting."""
-    return world.queue(process).blocks.settle_completed()
+    return world.queue(process).blocks.release_dead(wait=False)

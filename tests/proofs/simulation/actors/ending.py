@@ -80,7 +80,7 @@ def mend_ends(world: World, process: Process, random: Random) -> object:
 def mended(queue: MessageQueue) -> int:
     """Make spoiled ends right again that were set apart, and apply them; return their number."""
     session = queue.session
-    with session.hold.locked() as (unit, _):
+    with session.hold.lock() as (unit, _, _):
         spoiled = [end for end in unit.blocks.ends(session.ring_id, failed=True) if end.error and is_spoiled(end)]
         for end in spoiled:
             _change(unit, session.ring_id, end, lambda verdict: verdict[: len(FATES)])

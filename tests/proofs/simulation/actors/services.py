@@ -57,9 +57,7 @@ def work(world: World, process: Process, random: Random) -> object:
             if lease.has_messages():
                 world.met["kept leases"] += lease.ring is not None
                 slice_messages = random.choice((1, 2, 5, 50))
-                done += service_ring(
-                    queue.session, queue._settler, processor, None, lease, slice_messages=slice_messages
-                ).processed
+                done += service_ring(queue.session, processor, None, lease, slice_messages=slice_messages).processed
             stall(world, process, random)
     return done
 

@@ -44,7 +44,7 @@ EDGES: Sequence[Mutation] = (
     bug(
         "end of a block without messages is not recorded", "engine/queue/blocks/settlement.py",
         "            unit.blocks.forget_claims(row.id)\n        else:\n",
-        "            unit.blocks.forget_claims(row.id)\n        elif any(claim.messages for claim in claims):\n",
+        "            unit.blocks.forget_claims(row.id)\n        elif any(claim.messages for claim in settling.claims):\n",
     ),
     # Attempts of parts.
     bug(
@@ -124,9 +124,9 @@ EDGES: Sequence[Mutation] = (
     ),
     # Ends.
     bug(
-        "overrun of a recorded end not charged", "engine/queue/blocks/settlement.py",
+        "overrun of a recorded end not charged", "engine/queue/blocks/settling.py",
         "                    charge_overrun(working_set,",
-        "                    if mosts is None:\n                        charge_overrun(working_set,",
+        "                    if self.before is None:\n                        charge_overrun(working_set,",
         test="tests/proofs/concurrency/test_ends.py::test_overrun_is_charged_if_the_block_settles_during_a_service",
     ),
     bug(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 ENDS: Sequence[Sequence[str]] = (
     (
         "verdict judged without its reports when it is applied (3)", "engine/queue/blocks/settlement.py",
-        "self.settle_claims(working_set, terms.rest, answers, row, terms)",
-        "self.settle_claims(working_set, terms.rest, {} if only_first else answers, row, terms)",
+        "settling = Settling(working_set, row, terms.actor, terms)\n",
+        "settling = Settling(working_set, row, terms.actor, terms, answers={} if only_first else None)\n",
     ),
     (
         "report that comes after the end of its block (3)", "engine/store/sql/block.sql",
@@ -18,7 +18,7 @@ ENDS: Sequence[Sequence[str]] = (
     ),
     (
         "ring read before recorded ends are applied (8)", "engine/queue/holding.py",
-        "return bool(locked.state.ends) and self.session.ends is not None", "return False",
+        "is_free and (applied or not ring.locked.state.ends)", "is_free",
     ),
     (
         "ends applied with the latest first (10)", "engine/store/sql/block.sql",
@@ -29,12 +29,12 @@ ENDS: Sequence[Sequence[str]] = (
         '        self.unit.put("delete_claims_before", block=block, seq=seq)\n', "",
     ),
     (
-        "cursor forgets where ordered queues stopped (10)", "engine/queue/blocks/ends.py",
-        "        settler.stopped.update(self.stopped)\n        settler.left.update(self.left)\n", "",
+        "cursor forgets where ordered queues stopped (10)", "engine/queue/blocks/settling.py",
+        "            self.settler.stopped.update(terms.stopped)\n            self.settler.left.update(terms.left)\n", "",
     ),
     (
         "end applied and not forgotten (10)", "engine/queue/blocks/settlement.py",
-        "            unit.blocks.forget_end(self.ring_id, row.id)\n", "",
+        "            blocks.forget_end(self.ring_id, row.id)\n", "",
     ),
     (
         "claims forgotten when the end is recorded (11)", "engine/queue/blocks/settlement.py",
@@ -43,11 +43,11 @@ ENDS: Sequence[Sequence[str]] = (
     ),
     (
         "readers show recorded ends as in flight (12)", "engine/queue/session.py",
-        "if ring.ends and self.ends is not None and unit.reads_reports():", "if False:",
+        "if ring.ends and unit.reads_reports():", "if False:",
     ),
     (
-        "block applied beside the holder of the ring (13)", "engine/queue/holding.py",
-        "if ring is None or ring.holder is not None:\n                yield ring", "if ring is None:\n                yield ring",
+        "block applied beside the holder of the ring (13)", "engine/queue/blocks/settlement.py",
+        "(ring.locked.now, ring.holder is None)", "(ring.locked.now, True)",
     ),
     (
         "recorded end not counted, so that no holder looks for it (13)", "engine/store/blocks.py",

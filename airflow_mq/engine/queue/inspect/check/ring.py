@@ -14,7 +14,7 @@ from ....store import codec
 from ....store.rows import LATEST, PLANNED
 from ....store.unit import Unit
 from ....store.working_set import StoredSet
-from ...blocks.ends import Terms
+from ...blocks.settling import Terms
 from ...session import RingSession
 from ..order import all_origins
 from .inboxes import InboxBounds, check_inbox, inbox_bounds
