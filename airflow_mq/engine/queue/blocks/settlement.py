@@ -1,6 +1,6 @@
 """Ends of blocks: settle or release them, with or without waiting for the ring.
 
-An end gives each message of a block its outcome (`Settling`). Whoever holds the ring applies it at once. Otherwise the
+An end gives each message of a block its outcome (`Settling`). A caller that holds the ring applies it. Otherwise the
 same steps run in memory, and the end is recorded with the verdicts: the holder of the ring applies it later.
 """
 
