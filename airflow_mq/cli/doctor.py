@@ -230,7 +230,7 @@ def _path(store: Store[Any]) -> Path:
 
 
 def _journal(store: Store[Any], server: Server) -> Iterator[Finding]:
-    mode = server.journal_mode()
+    mode, *_ = server.file()
     if mode != "wal":
         yield Finding(
             WRONG,
@@ -252,7 +252,7 @@ def _log(store: Store[Any], server: Server) -> Iterator[Finding]:
 
 
 def _empty(store: Store[Any], server: Server) -> Iterator[Finding]:
-    pages, free, page_size = server.file_pages()
+    _, pages, free, page_size = server.file()
     if free * page_size >= FREE_BYTES and free >= FREE_PART * pages:
         yield Finding(
             WRONG,

@@ -28,7 +28,7 @@ EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
 #: PostgreSQL gets reads that are likely to follow together with the first one, and counts a round in one statement.
 WALK = "ready_books news_by_id guaranteed"
 ROUND = {"postgresql": "insert_round", "sqlite": "fresh_ids next_block insert_ledger"}
-LOOK = {"postgresql": "begin ring_by_name {} commit committed", "sqlite": "ring_by_name {}"}
+LOOK = {"postgresql": "begin rings {} commit committed", "sqlite": "rings {}"}
 REPORT = {"postgresql": "now report", "sqlite": "now fresh_ids report"}
 
 
@@ -87,7 +87,7 @@ def test_a_service(queue: MessageQueue, kind: str) -> None:
     queue.enqueue_messages("a", [b"%d" % number for number in range(5)])
     assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
         HOLD[kind], "take_lease commit committed", WALK, "books inbox_rows", "news_by_id",
-        HOLD[kind], "delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
+        HOLD[kind], "delete_page delete_inbox_rows inbox_between save_book", EVENT[kind],
         "save_state", ROUND[kind], "drop_lease commit committed",
     ])  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     )
     assert statements(queue, lambda: queue.blocks.settle(block)) == " ".join([
         HOLD[kind], "lock_block claims outcomes books pages inbox_heads",
-        "delete_page delete_shared_inbox_rows inbox_between save_book", EVENT[kind],
+        "delete_page delete_inbox_rows inbox_between save_book", EVENT[kind],
         "save_state end_block delete_claims delete_outcomes commit committed",
     ])  # fmt: skip
     queue.footprint("a")  # The first one asks the database for the user's rights.

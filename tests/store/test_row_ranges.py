@@ -106,7 +106,7 @@ def test_a_payload_that_lost_bytes_is_reported(queue: MessageQueue) -> None:
     ring = queue.session.ring_id
     with queue.store.writing() as unit:
         row_id = ids_of(unit, queue, "globex")[-1]
-        unit.inbox.delete(ring, [("globex", row_id)])
+        unit.inbox.delete(ring, [("globex", row_id, None)])
         unit.inbox.insert(ring, [PostedRow(row_id, "globex", 5, b"", b"1234", None)])
     with pytest.raises(StoreCorrupt):
         queue.service_queues(lambda delivery: None)

@@ -73,7 +73,7 @@ def test_what_a_thread_began_may_be_read_on_after_it_ended(queue: MessageQueue) 
             return work, work.__enter__()
 
         work, unit = in_a_thread(start)
-        assert len(unit.rows("rings")) == 1
+        assert len(unit.rows("rings", name=None)) == 1
         work.__exit__(None, None, None)
         del work, unit
         assert opened(queue) == 1

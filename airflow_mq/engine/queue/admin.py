@@ -224,7 +224,7 @@ class Admin:
     def rings(self) -> list[str]:
         """Return the names of all rings of the store."""
         with self.store.loose() as unit:
-            return unit.rings.names()
+            return [ring.name for ring in unit.rings.all()]
 
 
 def check_share(share: object) -> None:

@@ -180,14 +180,14 @@ class Payloads:
             stored = unit.payloads.blob(hash_.hex())
         if stored is None:
             raise BlobMissing(hash_)
-        return Reference.of(hash_, stored.size)
+        return Reference.of(hash_, stored[0])
 
     def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
         """Return the external payloads of the store by hash, `limit` at a time; continue after the last one."""
         check_number(limit, "a limit")
         with self.store.loose() as unit:
             now = unit.now()
-            rows = unit.payloads.summaries(after.hex(), limit, now)
+            rows = unit.payloads.blobs(now, after.hex(), limit)
         return [
             StoredBlob(
                 hash=bytes.fromhex(hash_),
@@ -198,7 +198,7 @@ class Payloads:
                 age=(now - at) / 1_000_000,
                 path=path or None,
             )
-            for hash_, size, path, at, references, held in rows
+            for hash_, size, path, at, references, held, _, _ in rows
         ]
 
     def sweep(self) -> int:

@@ -220,17 +220,17 @@ class RingSession:
         with self.store.writing(wait=wait, patience=None if wait else 0.0) as unit:
             ring = unit.rings.named(self.ring)
             config, now = self.remember_config(ring.config), ring.now
-            for kind, expire, seconds in (
-                ("events", unit.events.expire, config.keep_events),
-                ("ledger", unit.ledger.expire, config.keep_ledger),
-                ("blocks", unit.blocks.expire, config.keep_ledger),
-                ("keys", unit.keys.expire, config.key_window),
+            for statement, seconds in (
+                ("expire_event", config.keep_events),
+                ("expire_ledger", config.keep_ledger),
+                ("expire_block", config.keep_ledger),
+                ("expire_key", config.key_window),
             ):
-                before = now - int(seconds * 1_000_000)
-                if expire(self.ring_id, after.get(kind, BEGINNING), before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
+                before, since = now - int(seconds * 1_000_000), after.get(statement, BEGINNING)
+                if unit.rings.expire(statement, self.ring_id, since, before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
                     more = True
                 else:
-                    forgotten[kind] = before
+                    forgotten[statement] = before
         return more
 
     def committed(self, working_set: StoredSet, *, sweeps: bool = True) -> None:

@@ -284,8 +284,8 @@ class SetAsides:
 
 def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:
     """Raise `InFlight` if a block claimed a message of a page, or passed the page."""
-    for name, data, _ in unit.blocks.claims_on(ring, [origin]):
-        if any(run.page == page for run in codec.unpack_claim(name, data).runs):
+    for row in unit.blocks.claims_on(ring, [origin]):
+        if any(run.page == page for run in row.claim.runs):
             raise InFlight(f"a block holds page {page} of {told(origin)}; wait until it ends")
 
 

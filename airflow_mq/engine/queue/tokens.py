@@ -133,7 +133,7 @@ def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) 
 
 def only_address(unit: Unit, row: BlockRow) -> Address | None:
     """Return the message of a block that has only one."""
-    return address_of([codec.unpack_claim(origin, bytes(data)) for origin, data, _ in unit.blocks.claims(row.id)])
+    return address_of([claimed.claim for claimed in unit.blocks.claims(row.id)])
 
 
 def address_of(claims: Sequence[Claim]) -> Address | None:

@@ -236,22 +236,24 @@ def open_blob(store: AnyStore, reference: Reference) -> IO[bytes]:
     """Open an external payload for reading; raise `BlobMissing` if it does not exist."""
     with store.loose() as unit:
         blob = unit.payloads.blob(reference.hash.hex())
-        if blob is None or blob.size != reference.size:
+        if blob is None or blob[0] != reference.size:
             raise BlobMissing(reference.hash)
-        file = stored_file(store, unit, blob.path) if blob.path else None
-    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, blob.upload)
+        _, upload, path = blob
+        file = stored_file(store, unit, path) if path else None
+    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, upload)
     return io.BufferedReader(reader, CHUNK)
 
 
 def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
     """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now."""
     blob = unit.payloads.blob(reference.hash.hex())
-    if blob is None or blob.size != reference.size:
+    if blob is None or blob[0] != reference.size:
         return False
-    if not blob.path:
-        return unit.payloads.chunk(blob.upload, 0) is not None
+    _, upload, path = blob
+    if not path:
+        return unit.payloads.chunk(upload, 0) is not None
     try:
-        return stored_file(store, unit, blob.path).size() is not None
+        return stored_file(store, unit, path).size() is not None
     except MessageQueueError:
         return True
 
@@ -287,7 +289,7 @@ def stored_file(store: AnyStore, unit: Unit, path: str) -> BlobFile:
     """
     roots = named_roots()
     if roots is None:
-        roots = frozenset(path for config in unit.rings.configs() for path in _paths_of(config))
+        roots = frozenset(path for ring in unit.rings.all() for path in _paths_of(ring.config))
     if not is_below(path, roots):
         raise StoreCorrupt(
             f"a payload names the file {path[:200]!r}: expected 32 hexadecimal digits and '.blob' in one of the "

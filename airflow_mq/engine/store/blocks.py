@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from ..rules.claims import Claim
 from . import codec
 from .primitives import Repository
 from .rows import LATEST, BlockRow
 
 
 class ClaimRow(NamedTuple):
-    """A packed claim of a block on a queue."""
+    """A packed claim of a block on a queue; with the state of the block where that was asked for."""
 
     origin: str
     data: bytes
     block: int
-
-
-class InFlightRow(NamedTuple):
-    """A packed claim, with the state of its block; no state if there is no such block."""
-
-    origin: str
-    data: bytes
-    block: int
-    state: int | None
-    by_hand: bool
+    #: None if there is no such block.
+    state: int | None = None
+    by_hand: bool = False
     #: Whether the end of the block is recorded and not applied.
-    is_ending: bool
+    is_ending: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        """The claim."""
+        return codec.unpack_claim(self.origin, bytes(self.data))
 
 
 class EndRow(NamedTuple):
@@ -114,7 +113,7 @@ class Blocks(Repository):
 
     def forget_claims(self, block: int) -> None:
         """Delete the claims and the reports of a block that has ended."""
-        self.unit.put("delete_claims", block=block)
+        self.unit.put("delete_claims", block=block, seq=LATEST)
         self.unit.put("delete_outcomes", block=block)
 
     def record_problem(self, block: int, problem: str) -> None:
@@ -147,42 +146,33 @@ class Blocks(Repository):
         :param seq: the number of the first claim that is left; those before it are forgotten
         :param data: that claim, packed, without what is applied
         """
-        self.unit.put("delete_claims_before", block=block, seq=seq)
+        self.unit.put("delete_claims", block=block, seq=seq)
         self.unit.put("replace_claim", block=block, seq=seq, data=data)
-        self.unit.put("advance_end", ring=ring, block=block, terms=terms)
+        self.unit.put("save_end", ring=ring, block=block, terms=terms, error="")
 
-    def fail_end(self, ring: int, block: int, error: str) -> None:
-        """Keep the reason for which an end cannot be applied; no holder tries it again."""
-        self.unit.put("fail_end", ring=ring, block=block, error=error)
-        self.unit.put("count_ends", ring=ring, more=-1)
-
-    def retry_ends(self, ring: int) -> None:
-        """Let the holder try the ends again that could not be applied."""
-        again = self.unit.run("retry_ends", ring=ring)
-        self.unit.put("count_ends", ring=ring, more=again)
+    def set_apart(self, ring: int, end: EndRow, error: str) -> None:
+        """Keep the reason for which an end cannot be applied, so that no holder tries it again; or forget it."""
+        self.unit.put("save_end", ring=ring, block=end.block, terms=end.terms, error=error)
+        self.unit.put("count_ends", ring=ring, more=-1 if error else 1)
 
     def forget_end(self, ring: int, block: int) -> None:
         """Forget an end that was applied."""
         self.unit.put("delete_end", ring=ring, block=block)
         self.unit.put("count_ends", ring=ring, more=-1)
 
-    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
-        """Delete at most `limit` blocks that ended after a time, and at or before another; return their number."""
-        return self.unit.run("expire_block", ring=ring, after=after, before=before, limit=limit)
-
     # Claims.
 
     def claims(self, block: int) -> list[ClaimRow]:
         """Return the claims of a block, in order of its visits."""
-        return list(map(ClaimRow._make, self.unit.rows("claims", block=block)))
+        return [ClaimRow(*row) for row in self.unit.rows("claims", block=block)]
 
     def claims_on(self, ring: int, origins: Sequence[str]) -> list[ClaimRow]:
         """Return the claims of live blocks on these queues."""
-        return list(map(ClaimRow._make, self.unit.rows("claims_of", {"origin": origins}, ring=ring)))
+        return [ClaimRow(*row) for row in self.unit.rows("claims_of", {"origin": origins}, ring=ring)]
 
-    def in_flight(self, ring: int) -> list[InFlightRow]:
+    def in_flight(self, ring: int) -> list[ClaimRow]:
         """Return all claims of a ring, with the state of their blocks."""
-        return [InFlightRow(*row) for row in self.unit.rows("all_claims", ring=ring)]
+        return [ClaimRow(*row) for row in self.unit.rows("all_claims", ring=ring)]
 
     # Reports.
 

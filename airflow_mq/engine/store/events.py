@@ -62,10 +62,6 @@ class Events(Repository):
         rows = self.unit.rows("recent_events_of", {"origin": origins}, ring=ring, before=before, limit=limit)
         return sorted((EventRow(*row) for row in rows), reverse=True)[:limit]
 
-    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
-        """Delete at most `limit` events after a time, and at or before another; return their number."""
-        return self.unit.run("expire_event", ring=ring, after=after, before=before, limit=limit)
-
 
 def _together(runs: Iterable[EventRun]) -> list[tuple[str, int, list[EventRun]]]:
     """Return neighbouring runs of one queue together, with the number of their events."""
@@ -117,7 +113,3 @@ class Ledger(Repository):
     def heads(self, ring: int, limit: int) -> list[LedgerRow]:
         """Return the beginnings of the latest entries, which name the process that serviced the ring."""
         return self.latest(ring, limit, most=16_384)
-
-    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
-        """Delete at most `limit` entries after a time, and at or before another; return their number."""
-        return self.unit.run("expire_ledger", ring=ring, after=after, before=before, limit=limit)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
 from .primitives import Repository
 from .rows import (
+    LATEST,
     Arrival,
     FirstRow,
     FirstWaiting,
@@ -224,18 +225,14 @@ class Inbox(Repository):
         ]
         self._put("insert_delayed", _DELAYED, requests, ring=ring)
 
-    def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
-        """Delete rows that lay in a single page."""
-        self._put("delete_inbox_rows", ("origin", "id"), keys, ring=ring)
+    def delete(self, ring: int, keys: Iterable[tuple[str, int, int | None]]) -> None:
+        """Delete rows that lay within a page, given without it, or at the edge of a page, unless others need them."""
+        self._put("delete_inbox_rows", ("origin", "id", "page"), list(keys), ring=ring)
 
     def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> Callable[[], bool]:
         """Request to delete ranges of rows; the answer is false if any was kept: it holds other rows, or fewer."""
         count = self._put("delete_range", RowRange._fields, ranges, ring=ring)
         return lambda: count() == sum(one.rows for one in ranges)
-
-    def delete_shared(self, ring: int, keys: Sequence[tuple[str, int, int]]) -> None:
-        """Delete rows at the edge of a page, unless a neighbouring page holds a part of them."""
-        self._put("delete_shared_inbox_rows", ("origin", "id", "page"), keys, ring=ring)
 
     # Delayed rows.
 
@@ -292,15 +289,7 @@ class Keys(Repository):
         values = {"key": key, "origin": origin, "digest": digest}
         return bool(self.unit.run("claim_key", ring=ring, now=now, window=window, **values))
 
-    def digest(self, ring: int, key: str, origin: str) -> bytes:
-        """Return the digest of the message that used a key."""
-        return bytes(self.unit.rows("key_digest", ring=ring, key=key, origin=origin)[0][0])
-
-    def chunks(self, ring: int, first: str, last: str, since: int) -> list[tuple[str, bytes]]:
-        """Return the keys and digests of chunks between two keys, without the last one."""
-        rows = self.unit.rows("key_chunks", ring=ring, first=first, last=last, since=since)
-        return [(key, bytes(digests)) for key, digests in rows]
-
-    def expire(self, ring: int, after: int, before: int, limit: int) -> int:
-        """Delete at most `limit` keys that were used after a time, and at or before another; return their number."""
-        return self.unit.run("expire_key", ring=ring, after=after, before=before, limit=limit)
+    def used(self, ring: int, origin: str, first: str, last: str, since: int = -LATEST) -> list[tuple[str, bytes]]:
+        """Return the keys of an origin in a range that were used after a time, and the digests of what they sent."""
+        rows = self.unit.rows("used_keys", ring=ring, origin=origin, first=first, last=last, since=since)
+        return [(key, bytes(digest)) for key, digest in rows]

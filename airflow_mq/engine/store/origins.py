@@ -79,14 +79,9 @@ class Origins(Repository):
         """Delete the groups of a ring."""
         self.unit.run("forget_branches", ring=ring)
 
-    def measures(self, ring: int, processor: str | None) -> list[tuple[str, str, Any]]:
-        """Return processor, origin and what was measured of its work, of one processor if given."""
-        return self.unit.rows("measure", ring=ring, processor=processor)
-
-    def measure_of(self, ring: int, processor: str, origin: str) -> Any:
-        """Return what was measured of a processor's work for one origin, if anything."""
-        rows = self.unit.rows("measure_of", ring=ring, processor=processor, origin=origin)
-        return rows[0][0] if rows else None
+    def measures(self, ring: int, processor: str | None, origin: str | None = None) -> list[tuple[str, str, Any]]:
+        """Return processor, origin and what was measured of its work, of one processor and for one origin if given."""
+        return self.unit.rows("measure", ring=ring, processor=processor, origin=origin)
 
     def save_measure(self, ring: int, processor: str, origin: str, data: object) -> None:
         """Write what was measured of a processor's work."""

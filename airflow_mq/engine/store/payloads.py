@@ -12,33 +12,20 @@ ALL = 1 << 30
 
 
 class BlobRow(NamedTuple):
-    """A blob: its size, its upload, and its file if it has one."""
-
-    size: int
-    upload: int
-    path: str
-
-
-class BlobSummaryRow(NamedTuple):
-    """A blob with its uses; `held_until` is the end of its longest hold."""
+    """A blob, with its uses."""
 
     hash: str
     size: int
+    #: The file, if it has one.
     path: str
     at: int
+    #: Messages that refer to it, and the end of its longest hold.
     references: int
     held_until: int | None
-
-
-class CheckedBlobRow(NamedTuple):
-    """A blob with its stored bytes and the number of its uses."""
-
-    hash: str
-    size: int
-    upload: int
-    path: str
-    stored: int
+    #: Uses of both kinds, ended ones included.
     uses: int
+    #: Bytes in chunks, where they were counted.
+    stored: int
 
 
 class UseRow(NamedTuple):
@@ -65,7 +52,7 @@ class Payloads(Repository):
 
     def renew_upload(self, id_: int, until: int, now: int) -> bool:
         """Extend an upload; return whether it has not expired."""
-        return bool(self.unit.run("renew_upload", id=id_, until=until, now=now))
+        return bool(self.unit.run("set_upload", id=id_, until=until, now=now))
 
     def insert_chunks(self, upload: int, first: int, chunks: Sequence[bytes]) -> None:
         """Write chunks of an upload, numbered from `first`."""
@@ -73,7 +60,7 @@ class Payloads(Repository):
 
     def end_upload(self, id_: int, *, kept: bool) -> None:
         """End an upload: it became a blob (`kept`) or is abandoned."""
-        self.unit.run("end_upload", id=id_, until=None if kept else 0)
+        self.unit.run("set_upload", id=id_, until=None if kept else 0, now=None)
 
     def past_uploads(self, now: int, most: int = ALL) -> list[tuple[int, str]]:
         """Return abandoned and expired uploads, with the folder of those in files."""
@@ -93,23 +80,23 @@ class Payloads(Repository):
         """Turn an upload into the blob of its hash; return whether there was none."""
         return bool(self.unit.run("insert_blob", hash=hash_, size=size, upload=upload, now=now))
 
-    def blob(self, hash_: str) -> BlobRow | None:
-        """Return a blob."""
+    def blob(self, hash_: str) -> tuple[int, int, str] | None:
+        """Return the size of a blob, its upload, and its file if it has one."""
         rows = self.unit.rows("blob", hash=hash_)
-        return BlobRow(*rows[0]) if rows else None
+        return rows[0] if rows else None
 
     def chunk(self, upload: int, seq: int) -> bytes | None:
         """Return a chunk of an upload."""
         rows = self.unit.rows("chunk", upload=upload, seq=seq)
         return bytes(rows[0][0]) if rows else None
 
-    def summaries(self, after: str, limit: int, now: int) -> list[BlobSummaryRow]:
-        """Return blobs in order of hashes, after a hash."""
-        return [BlobSummaryRow(*row) for row in self.unit.rows("blobs", after=after, limit=limit, now=now)]
+    def blobs(self, now: int, after: str = "", limit: int = ALL, *, counted: bool = False) -> list[BlobRow]:
+        """Return blobs in order of hashes, after a hash.
 
-    def checked(self) -> list[CheckedBlobRow]:
-        """Return every blob with its stored bytes and uses."""
-        return [CheckedBlobRow(*row) for row in self.unit.rows("all_blobs")]
+        :param counted: count the bytes of their chunks
+        """
+        rows = self.unit.rows("blobs", after=after, limit=limit, now=now, counted=counted)
+        return [BlobRow(*row) for row in rows]
 
     # Uses.
 

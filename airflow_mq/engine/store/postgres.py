@@ -94,7 +94,7 @@ class PostgresUnit(Unit):
     def reads_reports(self) -> bool:
         """Return whether this user may read reports; ask once."""
         if self.store.reads_reports is None:
-            self.store.reads_reports = bool(self.rows("reads_reports")[0][0])
+            self.store.reads_reports = bool(self.rows("may_read", table="outcome")[0][0])
         return self.store.reads_reports
 
     def now(self) -> int:

@@ -17,9 +17,9 @@ class Rings(Repository):
 
     def named(self, name: str) -> RingRow:
         """Return a ring, and the database's clock; raise `UnknownRing` if there is none of this name."""
-        rows = self.unit.rows("ring_by_name", name=name)
+        rows = self.unit.rows("rings", name=name)
         if not rows:
-            names = self.names()
+            names = [ring.name for ring in self.all()]
             known, near = ", ".join(map(repr, names)) or "none", nearest(name, names)
             meant = f"did you mean {near!r}? To" if near else "to"
             raise UnknownRing(
@@ -27,9 +27,9 @@ class Rings(Repository):
             )
         return RingRow(*rows[0])
 
-    def names(self) -> list[str]:
-        """Return the names of all rings."""
-        return [name for name, _ in self.unit.rows("rings")]
+    def all(self) -> list[RingRow]:
+        """Return all rings by name."""
+        return [RingRow(*row) for row in self.unit.rows("rings", name=None)]
 
     def insert(self, name: str, config: str) -> bool:
         """Create a ring; return whether the name was free."""
@@ -37,10 +37,6 @@ class Rings(Repository):
         for (ring,) in rows:
             self.unit.run("insert_state", ring=ring)
         return bool(rows)
-
-    def configs(self) -> list[Any]:
-        """Return the settings of all rings."""
-        return [config for _, config in self.unit.rows("rings")]
 
     def held_config(self, ring: int) -> Any:
         """Return the settings of a ring, and keep other senders from adding queues until the transaction ends."""
@@ -87,4 +83,11 @@ class Rings(Repository):
 
     def latest_id(self) -> int:
         """Return the last id drawn in the store."""
-        return int(self.unit.rows("latest_id")[0][0])
+        return int(self.unit.rows("last_id")[0][0])
+
+    def expire(self, statement: str, ring: int, after: int, before: int, limit: int) -> int:
+        """Delete at most `limit` rows of a ring after a time, and at or before another; return their number.
+
+        :param statement: `expire_event`, `expire_ledger`, `expire_block` or `expire_key`
+        """
+        return self.unit.run(statement, ring=ring, after=after, before=before, limit=limit)

@@ -43,14 +43,10 @@ class Server(Repository):
 
     __slots__ = ()
 
-    def journal_mode(self) -> str:
-        """Return the journal mode of a file."""
-        return str(self.unit.rows("journal_mode")[0][0])
-
-    def file_pages(self) -> tuple[int, int, int]:
-        """Return the pages of a file, the empty ones of them, and the bytes of a page."""
-        pages, empty, size = self.unit.rows("file_pages")[0]
-        return pages, empty, size
+    def file(self) -> tuple[str, int, int, int]:
+        """Return the journal mode of a file, its pages, the empty ones of them, and the bytes of a page."""
+        mode, pages, empty, size = self.unit.rows("file")[0]
+        return mode, pages, empty, size
 
     def settings(self, names: Collection[str]) -> dict[str, str]:
         """Return the values of some settings that other sessions get."""
@@ -86,6 +82,6 @@ class Server(Repository):
 
     def sender_roles(self, schema: str) -> list[SenderRole]:
         """Return the roles with a grant to send; none if this role may not read the grants."""
-        if not self.unit.rows("reads_senders")[0][0]:
+        if not self.unit.rows("may_read", table="sender")[0][0]:
             return []
         return [SenderRole(*row) for row in self.unit.rows("sender_roles", schema=schema)]

@@ -12,7 +12,7 @@ Markers stand for text that differs between the databases:
 - `{at x}`: a timestamp as microseconds since 1970; `{clock}`: the current time as such
 - `{json x}`: a parameter that is stored as JSON
 - `{rows x, y bigint, z text[]}`: columns and values of an INSERT; columns with an array type have a value per row
-- `{each x text[], …}`: one row per request, as `w`; `{ordered …}` numbers them as `w.place` (PostgreSQL only)
+- `{each x text[], …}`: one row per request, as `w`
 """
 
 from __future__ import annotations
@@ -81,10 +81,15 @@ def _values_of_all_rows(match: Match) -> str:
     return f"({', '.join(columns)}) SELECT {', '.join(values)} FROM {_unnest(arrays)}"  # noqa: S608 (own names)
 
 
-def _unnest(arrays: dict[str, str], order: str = "", place: str = "") -> str:
+def _unnest(arrays: dict[str, str]) -> str:
     # A subquery hides the length of an array from the planner: it would else plan each execution anew, for its length.
     values = ", ".join(f"(SELECT :{name}::{kind})" for name, kind in arrays.items())
-    return f"unnest({values}){order} AS w({', '.join(arrays)}{place})"
+    return f"unnest({values}) AS w({', '.join(arrays)})"
+
+
+def _one_request(match: Match) -> str:
+    """Return the row of one request for SQLite, which runs the statement once per request."""
+    return f"(SELECT {', '.join(f':{name} AS {name}' for name in _columns(match))}) AS w"
 
 
 #: Replacements for each database, in order.
@@ -94,6 +99,7 @@ _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
         r"\{at (.+?)\}": r"\1",
         r"\{json (\w+)\}": r":\1",
         r"\{\s*rows (.+?)\s*\}": _values_of_one_row,
+        r"\{\s*each (.+?)\s*\}": _one_request,
     },
     "postgres": {
         r"\{clock\}": "{at clock_timestamp()}",
@@ -101,7 +107,6 @@ _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
         r"\{json (\w+)\}": r":\1::jsonb",
         r"\{\s*rows (.+?)\s*\}": _values_of_all_rows,
         r"\{\s*each (.+?)\s*\}": lambda match: _unnest(_columns(match)),
-        r"\{\s*ordered (.+?)\s*\}": lambda match: _unnest(_columns(match), " WITH ORDINALITY", ", place"),
         r"(?<!:):(\w+)(?=::\w+\[\])": r"%(\1)b",
         r"(?<!:):(\w+)": r"%(\1)s",
     },

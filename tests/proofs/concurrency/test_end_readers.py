@@ -209,7 +209,7 @@ def test_a_damaged_end_disturbs_no_reader(store_uri: str, clock: Clock) -> None:
         with other.session.store.writing() as unit:
             for end in unit.blocks.ends(ring_id):
                 plain = {name: value for name, value in end.terms_json.items() if name != "sent"}
-                unit.run("advance_end", ring=ring_id, block=end.block, terms=plain)
+                unit.run("save_end", ring=ring_id, block=end.block, terms=plain, error="")
         for read in NAMED.values():
             for origin in ORIGINS:
                 read(other, origin)

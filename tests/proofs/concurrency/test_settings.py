@@ -166,7 +166,7 @@ def test_settings_that_were_read_lately_take_no_statement(queues: tuple[MessageQ
     sender.store.probe = seen.append
     sender.enqueue_message("a", b"x")
     sender.store.probe = None
-    assert "ring_by_name" not in seen
+    assert "rings" not in seen
 
 
 def test_a_failed_read_leaves_no_request_behind(pg_queues: tuple[MessageQueue, MessageQueue]) -> None:

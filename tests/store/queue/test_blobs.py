@@ -486,7 +486,7 @@ def test_a_payload_that_is_deleted_during_a_check_is_not_reported(files_queue: M
     (blob,) = queue.payloads.list()
 
     def delete(name: str) -> None:
-        if name == "all_blobs":
+        if name == "blobs":
             queue.store.probe = None
             with MessageQueue(queue.store.address, queue.session.ring) as other:
                 other.service_queues(lambda delivery: None)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ...rules.claims import Claim
 from ...rules.orders import Entry
 from ...rules.weight import Weight
-from ...store import codec
 from ...store.rows import BlockRow
 from ...store.unit import Unit
 from ..values import Batch, moment
@@ -133,4 +132,4 @@ def block_of(
 
 def claims_of(unit: Unit, row: BlockRow) -> list[Claim]:
     """Return the claims of a block."""
-    return [codec.unpack_claim(origin, bytes(data)) for origin, data, _ in unit.blocks.claims(row.id)]
+    return [claimed.claim for claimed in unit.blocks.claims(row.id)]

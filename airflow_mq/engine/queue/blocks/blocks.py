@@ -20,7 +20,6 @@ from ...rules.settle import Answers
 from ...rules.taking import OriginPatterns
 from ...rules.weigher import WeighPayloads
 from ...rules.weight import Weight
-from ...store import codec
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
 from ..batches import PageRuns, cut, load_batches
@@ -312,8 +311,8 @@ def _plan_holding(planner: Callable[[], Planner]) -> Planned:
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
     """Raise `InFlight` if a block executes this set-aside message."""
-    for origin, data, _ in unit.blocks.claims_on(ring, [address.book]):
-        if codec.unpack_claim(origin, data).run_of(address):
+    for row in unit.blocks.claims_on(ring, [address.book]):
+        if row.claim.run_of(address):
             raise InFlight(f"message {address} is being executed by a block; wait until it ends")
 
 

@@ -257,7 +257,9 @@ class BlockSettler:
             failed = any(end.error for end in unit.blocks.ends(self.ring_id, failed=True))
         if failed:
             with self.session.hold.lock() as ring:
-                ring.unit.blocks.retry_ends(self.ring_id)
+                for end in ring.unit.blocks.ends(self.ring_id, failed=True):
+                    if end.error:
+                        ring.unit.blocks.set_apart(self.ring_id, end, "")
             self.session.hold.apply_soon()
 
     def rehearse(self, unit: Unit, locked: Locked, trial: Trial) -> bool:
@@ -338,7 +340,7 @@ class BlockSettler:
             unit.lock(self.ring_id)
             row = unit.blocks.by_token(self.ring_id, bytes(end.token))
             if any(other.block == end.block for other in unit.blocks.ends(self.ring_id)):
-                unit.blocks.fail_end(self.ring_id, end.block, problem[:MOST_WHY])
+                unit.blocks.set_apart(self.ring_id, end, problem[:MOST_WHY])
         log.error(
             "the end of block %d of ring %r is recorded and cannot be applied: %s; its messages stay in flight, and "
             "other queues go on", 0 if row is None else row.number, self.session.ring, problem,

@@ -9,7 +9,6 @@ from itertools import chain, islice
 from ...rules.claims import Claim
 from ...rules.message import Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
-from ...store import codec
 from ...store.blocks import ClaimRow
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
@@ -38,16 +37,15 @@ class MessageHeaders:
 def claimed_by(working_set: StoredSet, names: Iterable[str]) -> dict[str, Items]:
     """Return the messages of books that live blocks hold."""
     found: dict[str, Items] = {}
-    for name, data, _ in working_set.reading.claims_of(list(names)):
-        found.setdefault(name, set()).update(codec.unpack_claim(name, bytes(data)).places())
+    for row in working_set.reading.claims_of(list(names)):
+        found.setdefault(row.origin, set()).update(row.claim.places())
     return found
 
 
 def holders(unit: Unit, ring: int, claims: Sequence[ClaimRow]) -> Iterator[tuple[BlockRow, Claim]]:
     """Yield planned blocks with their claims among these, the latest block first."""
     for block in unit.blocks.latest(ring, PLANNED) if claims else ():
-        own = (row for row in claims if row.block == block.id)
-        yield from ((block, codec.unpack_claim(row.origin, bytes(row.data))) for row in own)
+        yield from ((block, row.claim) for row in claims if row.block == block.id)
 
 
 def in_flight(unit: Unit, working_set: StoredSet, name: str) -> tuple[Items, Items]:

@@ -158,7 +158,7 @@ def queue_states(
     since = now - int(recent * 1_000_000)
     rows = unit.books.depths(ring, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
     claims = working_set.reading.claims_of(names)
-    in_flight = _sums((name, codec.unpack_claim(name, bytes(data)).messages) for name, data, _ in claims)
+    in_flight = _sums((row.origin, row.claim.messages) for row in claims)
     first = _first_sent(unit, working_set, names) if exact else {}
     cut_items, cut_sizes = _counted_twice(unit, ring, {name: sorted(stored[name].cut.ahead) for name in names})
     states = []

@@ -94,7 +94,7 @@ class RepeatedSender:
             now, window = key_window(session, unit)
             since = now - window
             last = self._prefix + "~"
-            for key, digests in unit.keys.chunks(session.ring_id, self._key(self._next), last, since):
+            for key, digests in unit.keys.used(session.ring_id, "", self._key(self._next), last, since):
                 number = read_number(key.removeprefix(self._prefix))
                 if number is None:
                     # A longer name, which begins with this one.

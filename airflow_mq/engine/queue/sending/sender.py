@@ -141,7 +141,7 @@ def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]
     for place, row in sorted(keys.items(), key=lambda entry: entry[1][:2]):
         if unit.keys.claim(session.ring_id, row.key, row.origin, row.digest, now, window):
             continue
-        if unit.keys.digest(session.ring_id, row.key, row.origin) != row.digest:
+        if unit.keys.used(session.ring_id, row.origin, row.key, row.key)[0][1] != row.digest:
             raise KeyConflict(
                 f"idempotency key {row.key!r} of origin {row.origin!r} was used for another message within the "
                 f"last {session.config.key_window:,.0f} seconds: a key names one message of its origin; "

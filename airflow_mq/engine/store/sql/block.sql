@@ -5,8 +5,11 @@
 SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details
 FROM {s}block b
 
+-- part: oldest_live
+-- An id at or below those of all blocks that hold messages; SQLite keeps no dead rows of others.
+0
+
 -- part: oldest_live (postgres)
--- An id at or below those of all blocks that hold messages.
 (SELECT n.oldest_block FROM {s}ring_state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
 -- part: first_live (postgres)
@@ -49,27 +52,22 @@ WHERE b.ring = :ring AND b.key = :key AND b.state = 0
 {part block}
 WHERE b.ring = :ring AND b.token = :token
 
+-- part: for_update
+-- Skip the rows that another transaction holds, and lock the others. SQLite has one writing transaction only.
+
+-- part: for_update (postgres)
+FOR UPDATE SKIP LOCKED
+
 -- name: lock_block
 -- Return a block by its token, for settling or releasing it; skip it while a transaction reports to it.
--- SQLite has one writing transaction only.
 {part block}
-WHERE b.ring = :ring AND b.token = :token
-
--- name: lock_block (postgres)
--- Skip it while another transaction holds it.
-{part block}
-WHERE b.ring = :ring AND b.token = :token FOR UPDATE SKIP LOCKED
+WHERE b.ring = :ring AND b.token = :token {part for_update}
 
 -- name: dead_blocks
--- Return blocks whose deadline has passed, for releasing them.
-{part block}
-WHERE b.ring = :ring AND b.state = 0 AND b.deadline <= :now ORDER BY b.id
-
--- name: dead_blocks (postgres)
--- Lock them; skip blocks that a transaction of a caller completes at this moment.
+-- Return blocks whose deadline has passed, for releasing them; skip those that a transaction of a caller completes now.
 {part block}
 WHERE b.ring = :ring AND b.state = 0 AND b.id >= {part oldest_live} AND b.deadline <= :now
-ORDER BY b.id FOR UPDATE SKIP LOCKED
+ORDER BY b.id {part for_update}
 
 -- name: block_servers
 -- Return the processes that planned the latest blocks, with the latest block of each.
@@ -117,24 +115,20 @@ UPDATE {s}block SET details = json_set(details, '$.problem', :problem) WHERE id 
 -- name: record_problem (postgres)
 UPDATE {s}block SET details = details || jsonb_build_object('problem', :problem::text) WHERE id = :block AND state = 0
 
+-- part: first_ended
+-- The blocks `b` that ended first after a time, and at or before another, and whose end is applied.
+FROM {s}block b
+WHERE b.ring = :ring AND b.state <> 0 AND b.ended_at > :after AND b.ended_at <= :before
+      AND NOT EXISTS (SELECT 1 FROM {s}ending e WHERE e.ring = b.ring AND e.block = b.id)
+ORDER BY b.ended_at LIMIT :limit
+
 -- name: expire_block
--- Delete the blocks that ended first after a time, and at or before another, at most `limit` rows.
--- One whose end is not applied stays.
-DELETE FROM {s}block WHERE id IN (
-    SELECT b.id FROM {s}block b
-    WHERE b.ring = :ring AND b.state <> 0 AND b.ended_at > :after AND b.ended_at <= :before
-          AND NOT EXISTS (SELECT 1 FROM {s}ending e WHERE e.ring = b.ring AND e.block = b.id)
-    ORDER BY b.ended_at LIMIT :limit
-)
+-- Delete the blocks that ended first, at most `limit` rows.
+DELETE FROM {s}block WHERE id IN (SELECT b.id {part first_ended})
 
 -- name: expire_block (postgres)
 -- Skip blocks that another transaction has locked.
-DELETE FROM {s}block WHERE ctid = ANY (ARRAY(
-    SELECT b.ctid FROM {s}block b
-    WHERE b.ring = :ring AND b.state <> 0 AND b.ended_at > :after AND b.ended_at <= :before
-          AND NOT EXISTS (SELECT 1 FROM {s}ending e WHERE e.ring = b.ring AND e.block = b.id)
-    ORDER BY b.ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
-))
+DELETE FROM {s}block WHERE ctid = ANY (ARRAY(SELECT b.ctid {part first_ended} {part for_update}))
 
 -- name: record_end
 -- Record how a block ended, for the process that holds the ring. Requires the ring lock.
@@ -148,17 +142,9 @@ WHERE e.ring = :ring AND (:all OR e.error = '')
 ORDER BY e.number
 LIMIT :limit
 
--- name: advance_end
--- Write how far an end is applied. Requires the ring lock.
-UPDATE {s}ending SET terms = {json terms} WHERE ring = :ring AND block = :block
-
--- name: fail_end
--- Keep the reason for which an end cannot be applied. Requires the ring lock.
-UPDATE {s}ending SET error = :error WHERE ring = :ring AND block = :block
-
--- name: retry_ends
--- Forget why ends could not be applied, so that they are tried again. Requires the ring lock.
-UPDATE {s}ending SET error = '' WHERE ring = :ring AND error <> ''
+-- name: save_end
+-- Write how far an end is applied, and the reason for which the rest cannot be, if any. Requires the ring lock.
+UPDATE {s}ending SET terms = {json terms}, error = :error WHERE ring = :ring AND block = :block
 
 -- name: delete_end
 -- Forget the end of a block that is applied. Requires the ring lock.
@@ -174,12 +160,9 @@ SELECT c.origin, c.data, c.block FROM {s}claim c WHERE c.block = :block ORDER BY
 
 -- name: claims_of
 -- Return the claims of live blocks on these queues, and of those whose end is not applied, with their blocks.
-SELECT c.origin, c.data, c.block FROM {s}claim c
-WHERE c.ring = :ring AND c.origin = :origin
-
--- name: claims_of (postgres)
-SELECT c.origin, c.data, c.block FROM {s}claim c
-WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
+SELECT c.origin, c.data, c.block
+FROM {each origin text[]}
+JOIN {s}claim c ON c.ring = :ring AND c.origin = w.origin AND c.block >= {part oldest_live}
 
 -- name: all_claims
 -- Return all claims of a ring, with the state of their blocks, and whether their end is still to be applied.
@@ -190,11 +173,7 @@ LEFT JOIN {s}ending e ON e.ring = c.ring AND e.block = c.block
 WHERE c.ring = :ring ORDER BY c.block, c.seq
 
 -- name: delete_claims
--- Delete the claims of a block. Requires the ring lock.
-DELETE FROM {s}claim WHERE block = :block
-
--- name: delete_claims_before
--- Delete the claims of a block whose end is applied so far. Requires the ring lock.
+-- Delete the first claims of a block: those whose end is applied. Requires the ring lock.
 DELETE FROM {s}claim WHERE block = :block AND seq < :seq
 
 -- name: replace_claim
@@ -223,22 +202,12 @@ INSERT INTO {s}outcome (id, block, data) VALUES (:id, :block, :data)
 -- Return the reports to a block, in order.
 SELECT o.data FROM {s}outcome o WHERE o.block = :block ORDER BY o.id
 
--- name: reads_reports (postgres)
--- Return whether the user may read reports: a reader's role may not.
-SELECT has_table_privilege('{s}outcome', 'SELECT')
-
 -- name: reported
 -- Return the reports to live blocks that claimed from these queues, in order.
 SELECT c.origin, o.data
-FROM {s}claim c JOIN {s}outcome o ON o.block = c.block
-WHERE c.ring = :ring AND c.origin = :origin
-GROUP BY c.origin, o.id, o.data
-ORDER BY o.id
-
--- name: reported (postgres)
-SELECT c.origin, o.data
-FROM {s}claim c JOIN {s}outcome o ON o.block = c.block
-WHERE c.ring = :ring AND c.origin = ANY(:origin::text[]) AND c.block >= {part oldest_live}
+FROM {each origin text[]}
+JOIN {s}claim c ON c.ring = :ring AND c.origin = w.origin AND c.block >= {part oldest_live}
+JOIN {s}outcome o ON o.block = c.block
 GROUP BY c.origin, o.id, o.data
 ORDER BY o.id
 

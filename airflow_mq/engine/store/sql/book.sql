@@ -232,10 +232,7 @@ UPDATE {s}book SET ticket = ticket - :shift WHERE ring = :ring AND high = :high 
 
 -- name: set_ticket
 -- Give ready books new tickets. Requires the ring lock.
-UPDATE {s}book SET ticket = :ticket WHERE ring = :ring AND origin = :origin
-
--- name: set_ticket (postgres)
-UPDATE {s}book b SET ticket = w.ticket
+UPDATE {s}book AS b SET ticket = w.ticket
 FROM {each origin text[], ticket bigint[]}
 WHERE b.ring = :ring AND b.origin = w.origin
 
@@ -271,20 +268,12 @@ LIMIT :limit
 
 -- name: known_origins
 -- Return which of these queues have a book, an inbox row or a delayed row.
-SELECT o.origin FROM (SELECT :origin AS origin) o
+SELECT w.origin FROM {each origin text[]}
 WHERE EXISTS (
-          SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
+          SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
       )
-   OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = o.origin)
-   OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
-
--- name: known_origins (postgres)
-SELECT o.origin FROM unnest((SELECT :origin::text[])) AS o(origin)
-WHERE EXISTS (
-          SELECT 1 FROM {s}book b WHERE b.ring = :ring AND b.origin = o.origin AND (b.pages > 0 OR b.ticket IS NOT NULL)
-      )
-   OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = o.origin)
-   OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = o.origin)
+   OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = w.origin)
+   OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = w.origin)
 
 -- name: depths
 -- Return for each queue: inbox rows not yet cut, at most `most`; when its first message was sent; recently sent

@@ -6,10 +6,8 @@ INSERT INTO {s}event (id, ring, block, at, origin, events, data)
 VALUES (:id, :ring, :block, :at, :origin, :events, :data)
 
 -- name: insert_event (postgres)
-INSERT INTO {s}event (ring, block, at, origin, events, data)
-SELECT :ring, :block::bigint, :at::bigint, w.origin, w.events, w.data
-FROM {ordered origin text[], events int[], data bytea[]}
-ORDER BY w.place
+-- They get their ids in the order of the arrays.
+INSERT INTO {s}event {rows ring, block bigint, at bigint, origin text[], events int[], data bytea[]}
 
 -- name: events
 -- Return events after an id in order, of one queue or of one block if given.
@@ -39,8 +37,7 @@ ORDER BY e.id DESC LIMIT :limit
 -- Return events of each of these queues, the latest first.
 SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
 WHERE e.ring = :ring AND e.origin = :origin AND e.id < :before
-ORDER BY e.id DESC
-LIMIT :limit
+ORDER BY e.id DESC LIMIT :limit
 
 -- name: recent_events_of (postgres)
 SELECT e.id, e.origin, e.block, e.at, e.data
@@ -48,19 +45,17 @@ FROM {each origin text[]}
 CROSS JOIN LATERAL (
     SELECT * FROM {s}event e
     WHERE e.ring = :ring AND e.origin = w.origin AND e.id < :before
-    ORDER BY e.id DESC
-    LIMIT :limit
+    ORDER BY e.id DESC LIMIT :limit
 ) e
 
+-- part: oldest
+-- The oldest rows `e` of a table after a time, and at or before another, at most `limit`.
+WHERE e.ring = :ring AND e.at > :after AND e.at <= :before ORDER BY e.at LIMIT :limit {part for_update}
+
 -- name: expire_event
--- Delete the oldest events after a time, and at or before another, at most `limit` rows.
-DELETE FROM {s}event WHERE id IN (
-    SELECT e.id FROM {s}event e WHERE e.ring = :ring AND e.at > :after AND e.at <= :before ORDER BY e.at LIMIT :limit
-)
+-- Delete the oldest events.
+DELETE FROM {s}event WHERE id IN (SELECT e.id FROM {s}event e {part oldest})
 
 -- name: expire_event (postgres)
 -- Skip rows that another transaction deletes. The look begins with the oldest rows, and ends with the first `limit`.
-DELETE FROM {s}event WHERE ctid = ANY (ARRAY(
-    SELECT e.ctid FROM {s}event e WHERE e.ring = :ring AND e.at > :after AND e.at <= :before
-    ORDER BY e.at LIMIT :limit FOR UPDATE SKIP LOCKED
-))
+DELETE FROM {s}event WHERE ctid = ANY (ARRAY(SELECT e.ctid FROM {s}event e {part oldest}))

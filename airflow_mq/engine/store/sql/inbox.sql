@@ -5,10 +5,6 @@
 -- statistics mislead it, too: tables have many old versions and few live rows, so that all plans look equally cheap. An
 -- order that an index has, a LIMIT for each request, and deletion by ctid leave it the index that fits.
 
--- part: this_row (postgres)
--- The row of a request `w`.
-FROM {s}inbox m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
-
 -- name: insert_inbox_row
 -- Write the rows of one call. The writing transaction is the only one.
 INSERT INTO {s}inbox (id, size, items, ring, more, origin, lengths, attributes, heap)
@@ -300,20 +296,6 @@ SELECT r.origin, r.id, r.attributes, r.is_delayed FROM (
 ) r
 WHERE length(r.attributes) > 0 AND position('"blobs":{'::bytea IN r.attributes) > 0
 
--- name: delete_inbox_rows
--- Delete rows that no page needs. Requires the ring lock.
-DELETE FROM {s}inbox
-WHERE ring = :ring AND origin = :origin AND id = :id
-
--- name: delete_inbox_rows (postgres)
-DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
-    SELECT f.ctid
-    FROM {each origin text[], id bigint[]}
-    CROSS JOIN LATERAL (
-        SELECT m.ctid {part this_row}
-    ) f
-))
-
 -- name: delete_range
 -- Delete all rows of a range of ids, if it contains as many as the caller knows, and so no others. Requires the ring
 -- lock.
@@ -339,10 +321,11 @@ DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
     WHERE cardinality(f.rows) = w.rows
 ))
 
--- name: delete_shared_inbox_rows
--- Delete rows at the edge of a deleted page, unless a neighbouring page still holds a part of them. A row is at most a
--- page's worth, so it lies in three pages at most, and at an edge of each. The test looks at edges only: a row that was
--- committed late has a smaller id than rows that were cut before it. Requires the ring lock.
+-- name: delete_inbox_rows
+-- Delete rows of deleted pages: those without a page lay inside of one; others lay at the edge of theirs, and stay if a
+-- neighbouring page holds a part of them. A row is at most a page's worth, so it lies in three pages at most, and at an
+-- edge of each. The test looks at edges only: a row that was committed late has a smaller id than rows that were cut
+-- before it. Requires the ring lock.
 DELETE FROM {s}inbox
 WHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (
     SELECT 1 FROM {s}page p
@@ -350,12 +333,12 @@ WHERE ring = :ring AND origin = :origin AND id = :id AND NOT EXISTS (
       AND :id IN (p.first_row, p.last_row)
 )
 
--- name: delete_shared_inbox_rows (postgres)
+-- name: delete_inbox_rows (postgres)
 DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
     SELECT f.ctid
     FROM {each origin text[], id bigint[], page bigint[]}
     CROSS JOIN LATERAL (
-        SELECT m.ctid {part this_row}
+        SELECT m.ctid FROM {s}inbox m WHERE m.ring = :ring AND m.origin = w.origin AND m.id = w.id LIMIT 1
     ) f
     WHERE (
         SELECT true FROM {s}page p

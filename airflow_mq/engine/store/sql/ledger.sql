@@ -26,13 +26,8 @@ ORDER BY l.block DESC
 LIMIT :limit
 
 -- name: expire_ledger
--- Delete the oldest entries after a time, and at or before another, at most `limit` rows.
-DELETE FROM {s}ledger WHERE rowid IN (
-    SELECT l.rowid FROM {s}ledger l WHERE l.ring = :ring AND l.at > :after AND l.at <= :before ORDER BY l.at LIMIT :limit
-)
+-- Delete the oldest entries.
+DELETE FROM {s}ledger WHERE rowid IN (SELECT e.rowid FROM {s}ledger e {part oldest})
 
 -- name: expire_ledger (postgres)
-DELETE FROM {s}ledger WHERE ctid = ANY (ARRAY(
-    SELECT l.ctid FROM {s}ledger l WHERE l.ring = :ring AND l.at > :after AND l.at <= :before
-    ORDER BY l.at LIMIT :limit FOR UPDATE SKIP LOCKED
-))
+DELETE FROM {s}ledger WHERE ctid = ANY (ARRAY(SELECT e.ctid FROM {s}ledger e {part oldest}))

@@ -34,10 +34,7 @@ ON CONFLICT (ring, origin) DO UPDATE SET settings = excluded.settings, guarantee
 
 -- name: settings
 -- Return the settings of these origins and groups.
-SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = :origin
-
--- name: settings (postgres)
-SELECT t.origin, t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ANY(:origin::text[])
+SELECT t.origin, t.settings FROM {each origin text[]} JOIN {s}setting t ON t.ring = :ring AND t.origin = w.origin
 
 -- name: all_settings
 -- Return the settings of all origins and groups.
@@ -71,13 +68,10 @@ ON CONFLICT (ring, path) DO UPDATE SET
 DELETE FROM {s}origin_group WHERE ring = :ring
 
 -- name: measure
--- Return what was measured of processors' work, of one processor if given.
+-- Return what was measured of processors' work, of one processor and for one origin if given.
 SELECT m.processor, m.origin, m.data FROM {s}measure m
 WHERE m.ring = :ring AND (CAST(:processor AS text) IS NULL OR m.processor = :processor)
-
--- name: measure_of
--- Return what was measured of a processor's work for one origin.
-SELECT m.data FROM {s}measure m WHERE m.ring = :ring AND m.processor = :processor AND m.origin = :origin
+  AND (CAST(:origin AS text) IS NULL OR m.origin = :origin)
 
 -- name: save_measure
 -- Write what was measured of a processor's work. Requires the ring lock.

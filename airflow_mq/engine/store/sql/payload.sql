@@ -4,9 +4,9 @@
 -- Begin an upload.
 INSERT INTO {s}upload (id, until, path) VALUES (:id, :until, :path)
 
--- name: renew_upload
--- Extend an upload, unless it has expired.
-UPDATE {s}upload SET until = :until WHERE id = :id AND until > :now
+-- name: set_upload
+-- Extend an upload, unless it has expired by a time; or end it: it became a blob (no end) or is abandoned (a past end).
+UPDATE {s}upload SET until = :until WHERE id = :id AND (CAST(:now AS bigint) IS NULL OR until > :now)
 
 -- name: insert_chunk
 -- Write chunks of an upload.
@@ -15,10 +15,6 @@ INSERT INTO {s}chunk {rows upload, seq int[], data bytea[]}
 -- name: insert_blob
 -- Turn an upload into the blob of its hash, if there is none. Waits only for a commit of the same blob.
 INSERT INTO {s}blob (hash, size, upload, at) VALUES (:hash, :size, :upload, :now) ON CONFLICT DO NOTHING
-
--- name: end_upload
--- End an upload: it became a blob (no time) or is abandoned (a time).
-UPDATE {s}upload SET until = :until WHERE id = :id
 
 -- name: past_uploads
 -- Return abandoned and expired uploads.
@@ -33,33 +29,28 @@ WHERE upload = :upload AND seq IN (SELECT c.seq FROM {s}chunk c WHERE c.upload =
 -- Delete an abandoned upload without chunks.
 DELETE FROM {s}upload WHERE id = :id AND until <= :now
 
+-- part: for_share
+-- Share the rows until the end of the transaction with all transactions except the sweep.
+
+-- part: for_share (postgres)
+FOR KEY SHARE
+
 -- name: hold_blob
 -- Keep a blob until a time, if it exists.
-INSERT INTO {s}blob_use (inbox_row, place, hash, until) SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash
-
--- name: hold_blob (postgres)
--- Share its row with all transactions except the sweep.
 INSERT INTO {s}blob_use (inbox_row, place, hash, until)
-SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash FOR KEY SHARE
+SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash {part for_share}
 
 -- name: drop_hold
 -- End a hold on a blob.
 UPDATE {s}blob_use SET until = 0 WHERE inbox_row = :id AND until > 0
 
 -- name: share_blobs
--- Return which of these blobs exist.
-SELECT b.hash FROM {s}blob b WHERE b.hash = :hash
-
--- name: share_blobs (postgres)
--- Keep them until the end of the transaction; share their rows with all transactions except the sweep.
-SELECT b.hash FROM {s}blob b WHERE b.hash = ANY(:hash::text[]) ORDER BY b.hash FOR KEY SHARE
+-- Return which of these blobs exist, and keep them until the end of the transaction.
+SELECT b.hash FROM {s}blob b WHERE b.hash IN (SELECT w.hash FROM {each hash text[]}) ORDER BY b.hash {part for_share}
 
 -- name: release_blobs
 -- End the uses of blobs by deleted messages. Requires the ring lock.
-UPDATE {s}blob_use SET until = 0 WHERE inbox_row = :inbox_row AND place = :place AND until IS NULL
-
--- name: release_blobs (postgres)
-UPDATE {s}blob_use d SET until = 0
+UPDATE {s}blob_use AS d SET until = 0
 FROM {each inbox_row bigint[], place int[]}
 WHERE d.inbox_row = w.inbox_row AND d.place = w.place AND d.until IS NULL
 
@@ -70,29 +61,18 @@ SELECT DISTINCT p.hash FROM (
 ) AS p
 
 -- name: lock_blobs
--- Return which of these blobs the sweep may delete.
-SELECT b.hash FROM {s}blob b WHERE b.hash = :hash
-
--- name: lock_blobs (postgres)
--- Lock them; skip blobs that a transaction is about to use.
-SELECT b.hash FROM {s}blob b WHERE b.hash = ANY(:hash::text[]) FOR UPDATE SKIP LOCKED
+-- Return which of these blobs the sweep may delete: no transaction is about to use them.
+SELECT b.hash FROM {s}blob b WHERE b.hash IN (SELECT w.hash FROM {each hash text[]}) {part for_update}
 
 -- name: delete_past_uses
 -- Delete the ended uses of locked blobs.
-DELETE FROM {s}blob_use WHERE hash = :hash AND until <= :now
-
--- name: delete_past_uses (postgres)
-DELETE FROM {s}blob_use WHERE hash = ANY(:hash::text[]) AND until <= :now
+DELETE FROM {s}blob_use WHERE hash IN (SELECT w.hash FROM {each hash text[]}) AND until <= :now
 
 -- name: delete_unused_blobs
 -- Delete locked blobs without a use, and return their uploads.
-DELETE FROM {s}blob WHERE hash = :hash AND NOT EXISTS (SELECT 1 FROM {s}blob_use u WHERE u.hash = :hash)
+DELETE FROM {s}blob AS b
+WHERE b.hash IN (SELECT w.hash FROM {each hash text[]}) AND NOT EXISTS (SELECT 1 FROM {s}blob_use u WHERE u.hash = b.hash)
 RETURNING upload
-
--- name: delete_unused_blobs (postgres)
-DELETE FROM {s}blob b
-WHERE b.hash = ANY(:hash::text[]) AND NOT EXISTS (SELECT FROM {s}blob_use u WHERE u.hash = b.hash)
-RETURNING b.upload
 
 -- name: blob
 -- Return the size of a blob, its upload and its file.
@@ -103,25 +83,15 @@ SELECT b.size, b.upload, u.path FROM {s}blob b JOIN {s}upload u ON u.id = b.uplo
 SELECT c.data FROM {s}chunk c WHERE c.upload = :upload AND c.seq = :seq
 
 -- name: blobs
--- Return blobs in order of hashes, with the number of their uses and the end of their longest hold.
+-- Return blobs in order of hashes: the uses by messages, the end of the longest hold, all uses and, if wanted, the bytes
+-- in chunks.
 SELECT b.hash, b.size, u.path, b.at,
     (SELECT count(*) FROM {s}blob_use r WHERE r.hash = b.hash AND r.until IS NULL),
-    (SELECT max(r.until) FROM {s}blob_use r WHERE r.hash = b.hash AND r.until > :now)
+    (SELECT max(r.until) FROM {s}blob_use r WHERE r.hash = b.hash AND r.until > :now),
+    (SELECT count(*) FROM {s}blob_use r WHERE r.hash = b.hash),
+    (SELECT CAST(coalesce(sum(length(c.data)), 0) AS bigint) FROM {s}chunk c WHERE :counted AND c.upload = b.upload)
 FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
 WHERE b.hash > :after ORDER BY b.hash LIMIT :limit
-
--- name: all_blobs
--- Return every blob, with its stored bytes and the number of its uses.
-SELECT b.hash, b.size, b.upload, u.path,
-    (SELECT coalesce(sum(length(c.data)), 0) FROM {s}chunk c WHERE c.upload = b.upload),
-    (SELECT count(*) FROM {s}blob_use r WHERE r.hash = b.hash)
-FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
-
--- name: all_blobs (postgres)
-SELECT b.hash, b.size, b.upload, u.path,
-    (SELECT coalesce(sum(octet_length(c.data)), 0)::bigint FROM {s}chunk c WHERE c.upload = b.upload),
-    (SELECT count(*) FROM {s}blob_use r WHERE r.hash = b.hash)
-FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
 
 -- name: all_uses
 -- Return every use of a blob, and whether its inbox row exists, delayed or not.

@@ -23,20 +23,19 @@ s.look_place, s.high_place, s.debt, s.ends, s.blocks
 -- would then count as visible to all.
 coalesce(pg_catalog.pg_sequence_last_value('{s}id_seq'), 0)
 
--- name: ring_by_name
--- Return a ring by name, the database's clock in microseconds, and how many recorded ends are to be applied.
-SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id)
-FROM {s}ring r
-WHERE r.name = :name
+-- part: by_age
+-- The newest of the rows `s` of a state: SQLite has one only.
 
--- name: ring_by_name (postgres)
-SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id ORDER BY s.age LIMIT 1)
-FROM {s}ring r
-WHERE r.name = :name
+-- part: by_age (postgres)
+ORDER BY s.age LIMIT 1
 
 -- name: rings
--- Return the names and the settings of all rings.
-SELECT r.name, r.config FROM {s}ring r ORDER BY r.name
+-- Return rings by name, or the one of a name: the database's clock in microseconds, and how many recorded ends are to be
+-- applied.
+SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id {part by_age})
+FROM {s}ring r
+WHERE CAST(:name AS text) IS NULL OR r.name = :name
+ORDER BY r.name
 
 -- name: hold_config
 -- Return the settings of a ring for a sender that may add a queue to a ring with an origin limit.
@@ -45,8 +44,7 @@ SELECT r.config FROM {s}ring r WHERE r.id = :ring
 
 -- name: hold_config (postgres)
 -- Lock the ring's row: senders that add queues wait for each other.
-SELECT r.config FROM {s}ring r WHERE r.id = :ring
-FOR NO KEY UPDATE
+SELECT r.config FROM {s}ring r WHERE r.id = :ring FOR NO KEY UPDATE
 
 -- name: insert_ring
 -- Create a ring and return its id; return no row if the name exists.
@@ -82,12 +80,7 @@ WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 -- Return the state of a ring for readers, without the token of its lease.
 SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
        s.high_place, s.debt, s.ends, s.blocks
-FROM {s}ring_state s WHERE s.ring = :ring
-
--- name: state (postgres)
-SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
-       s.high_place, s.debt, s.ends, s.blocks
-FROM {s}ring_state s WHERE s.ring = :ring ORDER BY s.age LIMIT 1
+FROM {s}ring_state s WHERE s.ring = :ring {part by_age}
 
 -- name: lock_ring
 -- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
@@ -101,21 +94,11 @@ WHERE s.ring = :ring
 -- Return the state of a ring and hold the ring lock until the end of the transaction: lock the row of state.
 -- The last id is read before the next statement takes its snapshot; only then can it serve as a mark. After a wait,
 -- PostgreSQL reads only the locked row again: `snapshot` reads all else, the settings included.
-SELECT {part state_columns}, {part last_drawn}
-FROM {s}ring_state s
-WHERE s.ring = :ring
-ORDER BY s.age
-LIMIT 1
-FOR UPDATE
+SELECT {part state_columns}, {part last_drawn} FROM {s}ring_state s WHERE s.ring = :ring {part by_age} FOR UPDATE
 
 -- name: try_lock_ring (postgres)
 -- Like `lock_ring`, but return no row if another transaction holds the ring lock.
-SELECT {part state_columns}, {part last_drawn}
-FROM {s}ring_state s
-WHERE s.ring = :ring
-ORDER BY s.age
-LIMIT 1
-FOR UPDATE SKIP LOCKED
+SELECT {part state_columns}, {part last_drawn} FROM {s}ring_state s WHERE s.ring = :ring {part by_age} {part for_update}
 
 -- name: leased_ring
 -- Return the state of a ring for the process that leases it, without the ring lock.
@@ -133,9 +116,7 @@ SELECT {part state_columns},
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM {s}ring_state s
 JOIN {s}ring r ON r.id = s.ring
-WHERE s.ring = :ring
-ORDER BY s.age
-LIMIT 1
+WHERE s.ring = :ring {part by_age}
 
 -- name: save_state
 -- Write the floors of a ring and count the change. Requires the ring lock.
@@ -155,27 +136,23 @@ WHERE {part newest}
 -- Lower the ticket floor below tickets that are now in use. Requires the ring lock.
 UPDATE {s}ring_state SET ticket_floor = :ticket WHERE {part newest} AND ticket_floor > :ticket
 
--- name: take_lease
--- Lease the ring to a process across transactions. Requires the ring lock.
-UPDATE {s}ring_state
-SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wanted = false
-WHERE {part newest}
+-- part: without_disk
+-- Let the commit not wait for the disk, where the database allows that.
+true
 
--- name: take_lease (postgres)
--- The commit of a lease does not wait for the disk. A server that crashes may forget the lease; then the holder's
--- results are refused by its token, and its messages are tried again. Commits of results wait.
+-- part: without_disk (postgres)
+set_config('synchronous_commit', 'off', true) = 'off'
+
+-- name: take_lease
+-- Lease the ring to a process across transactions. Requires the ring lock. A server that crashes may forget the lease;
+-- then the holder's results are refused by its token, and its messages are tried again. Commits of results wait.
 UPDATE {s}ring_state
 SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wanted = false
-WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
+WHERE {part newest} AND {part without_disk}
 
 -- name: want_lease
--- Ask the process that leases a ring to give the lease back. Requires the ring lock.
-UPDATE {s}ring_state SET lease_wanted = true WHERE {part newest}
-
--- name: want_lease (postgres)
--- The commit does not wait for the disk: who asks will ask again.
-UPDATE {s}ring_state SET lease_wanted = true
-WHERE {part newest} AND set_config('synchronous_commit', 'off', true) = 'off'
+-- Ask the process that leases a ring to give the lease back. Requires the ring lock. The process that asks asks again.
+UPDATE {s}ring_state SET lease_wanted = true WHERE {part newest} AND {part without_disk}
 
 -- name: renew_lease
 -- Extend the lease of a ring, if the process still has it.
@@ -197,15 +174,11 @@ UPDATE {s}counter SET last = last + :count RETURNING last
 -- Draw ids and return each. The transaction gets its number first: a horizon must not pass an id drawn here.
 SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{s}id_seq') END FROM generate_series(1, (SELECT :count::bigint))
 
--- name: latest_id
--- Return the last id drawn.
-SELECT c.last FROM {s}counter c
-
--- name: latest_id (postgres)
-SELECT {part last_drawn}
+-- name: last_id
+-- Return the last id drawn, and whether this transaction has a number already.
+SELECT c.last, true FROM {s}counter c
 
 -- name: last_id (postgres)
--- Return the last id drawn, and whether this transaction has a number already.
 SELECT {part last_drawn}, pg_current_xact_id_if_assigned() IS NOT NULL
 
 -- name: snapshot (postgres)

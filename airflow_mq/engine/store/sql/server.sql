@@ -1,13 +1,9 @@
 -- The database server and its file: settings, dead rows, open transactions, and the rights of roles.
 
--- name: journal_mode (sqlite)
--- Return the journal mode of the file.
-SELECT m.journal_mode FROM pragma_journal_mode m
-
--- name: file_pages (sqlite)
--- Return the pages of the file, the empty ones of them, and the bytes of a page.
-SELECT p.page_count, f.freelist_count, s.page_size
-FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s
+-- name: file (sqlite)
+-- Return the journal mode of the file, its pages, the empty ones of them, and the bytes of a page.
+SELECT m.journal_mode, p.page_count, f.freelist_count, s.page_size
+FROM pragma_journal_mode m, pragma_page_count p, pragma_freelist_count f, pragma_page_size s
 
 -- name: server_settings (postgres)
 -- Return the values of some settings that other sessions get: this session's are set when it connects.
@@ -76,9 +72,9 @@ FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = n.oid,
 aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
 WHERE n.nspname = :schema AND a.grantee = 0 ORDER BY 1
 
--- name: reads_senders (postgres)
--- Return whether this role may read the grants to send.
-SELECT has_table_privilege(to_regclass('{s}sender'), 'SELECT')
+-- name: may_read (postgres)
+-- Return whether this role may read a table, which exists: the reports or the grants to send.
+SELECT has_table_privilege(to_regclass('{s}' || CAST(:table AS text)), 'SELECT')
 
 -- name: sender_roles (postgres)
 -- Return the number and the quoted name of each role with a grant to send, and the roles with rights on tables that it

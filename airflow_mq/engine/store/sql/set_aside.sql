@@ -28,12 +28,6 @@ ON CONFLICT (ring, origin, page, item) DO UPDATE SET
 -- Return why messages of these pages were set aside.
 SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
        a.arrived_block
-FROM {s}set_aside a
-WHERE a.ring = :ring AND a.origin = :origin AND a.page = :page
-
--- name: asides (postgres)
-SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
-       a.arrived_block
 FROM {each origin text[], page bigint[]}
 JOIN {s}set_aside a ON a.ring = :ring AND a.origin = w.origin AND a.page = w.page
 

@@ -17,7 +17,7 @@ from ...rules.page import Page
 from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
-from ..blocks import ClaimRow, InFlightRow
+from ..blocks import ClaimRow
 from ..books import LineRow
 from ..inbox import HeapRow, RowIds
 from ..origins import GroupRow
@@ -75,7 +75,7 @@ class Overlay(Source):
         self._rows: dict[str, list[InboxRow]] = {}
         self._gone: set[tuple[str, int]] = set()
         #: Claims of live blocks by book, once a block has ended here.
-        self._held: dict[str, list[InFlightRow]] | None = None
+        self._held: dict[str, list[ClaimRow]] | None = None
         self._ended: set[int] = set()
         self._shifts: dict[str, Shift] = {}
         self._asides: dict[Address, AsideRow | None] = {}
@@ -351,9 +351,9 @@ class Overlay(Source):
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         if self._held is None:
             return super().claims_of(origins)
-        return [ClaimRow(origin, claim.data, claim.block) for origin in origins for claim in self._held.get(origin, ())]
+        return [claim for origin in origins for claim in self._held.get(origin, ())]
 
 
-def _holds(claim: InFlightRow) -> bool:
+def _holds(claim: ClaimRow) -> bool:
     """Return whether a claim holds any message of its queue's window."""
-    return not claim.by_hand and any(run.count for run in codec.unpack_claim(claim.origin, bytes(claim.data)).runs)
+    return not claim.by_hand and any(run.count for run in claim.claim.runs)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ...rules.message import Address
 from ...rules.page import WAITING, Page
 from ...rules.working_set import WorkingSet
-from .. import codec
 from ..rows import LATEST, Arrival, PageRow, page_of
 from . import books
 from .books import BookLoader
@@ -123,9 +122,9 @@ class PageLoader:
 
     def _hide_claimed(self, origins: list[str]) -> None:
         """Let messages that other blocks claimed look processed to a plan."""
-        for origin, data, _ in self.source.claims_of(origins) if origins else ():
-            for run in codec.unpack_claim(origin, data).runs:
-                page = self.working_set.pages.get((origin, run.page))
+        for row in self.source.claims_of(origins) if origins else ():
+            for run in row.claim.runs:
+                page = self.working_set.pages.get((row.origin, run.page))
                 if page is not None:
                     for item in range(run.first, min(run.first + run.count, len(page.marks))):
                         if page.marks[item] == WAITING:

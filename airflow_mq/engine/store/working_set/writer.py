@@ -53,9 +53,9 @@ class InnerRows(NamedTuple):
     all_deleted: Callable[[], bool]
 
     @property
-    def keys(self) -> list[tuple[str, int]]:
+    def keys(self) -> list[tuple[str, int, None]]:
         """The rows one by one."""
-        return [(origin, id_) for origin, ids in self.by_page for id_ in ids]
+        return [(origin, id_, None) for origin, ids in self.by_page for id_ in ids]
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ class Writer:
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
         ranges = [RowRange(origin, min(ids), max(ids), len(ids)) for origin, ids in inner if ids]
         found = InnerRows(inner, ranges, self.unit.inbox.delete_ranges(self.ring_id, ranges))
-        self.unit.inbox.delete_shared(self.ring_id, sorted(edges))
+        self.unit.inbox.delete(self.ring_id, sorted(edges))
         self.unit.payloads.release(rows.references)
         return found
 

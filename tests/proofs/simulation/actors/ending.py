@@ -84,7 +84,6 @@ def mended(queue: MessageQueue) -> int:
         spoiled = [end for end in unit.blocks.ends(session.ring_id, failed=True) if end.error and is_spoiled(end)]
         for end in spoiled:
             _change(unit, session.ring_id, end, lambda verdict: verdict[: len(FATES)])
-        unit.blocks.retry_ends(session.ring_id)
     queue.admin.housekeep()
     return len(spoiled)
 
@@ -98,7 +97,7 @@ def _change(unit: Any, ring: int, end: EndRow, change: Callable[[list[int]], lis
     """Change the verdicts of the last claim of an end."""
     terms = end.terms_json
     terms["verdicts"][-1:] = [change(verdict) for verdict in terms["verdicts"][-1:]]
-    unit.put("advance_end", ring=ring, block=end.block, terms=terms)
+    unit.put("save_end", ring=ring, block=end.block, terms=terms, error=end.error)
 
 
 def _plan_some(world: World, process: Process, random: Random) -> list[str]:

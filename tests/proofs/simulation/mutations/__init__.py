@@ -16,8 +16,7 @@ MUTATIONS: Sequence[Mutation] = (
     # Tokens, leases and holders.
     _bug(
         "settle without the token check", "engine/store/sql/block.sql",
-        "-- SQLite has one writing transaction only.\n{part block}\nWHERE b.ring = :ring AND b.token = :token\n",
-        "-- SQLite has one writing transaction only.\n{part block}\n"
+        "WHERE b.ring = :ring AND b.token = :token {part for_update}\n",
         "WHERE b.ring = :ring AND (b.token = :token OR b.state = 0)\nORDER BY b.state LIMIT 1\n",
     ),
     _bug(
@@ -179,7 +178,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "claims of an ended block stay", "engine/store/blocks.py",
-        '        self.unit.put("delete_claims", block=block)\n', "",
+        '        self.unit.put("delete_claims", block=block, seq=LATEST)\n', "",
     ),
     _bug(
         "requeued message stays set aside, too", "engine/rules/overweight.py",

@@ -142,7 +142,9 @@ EDGES: Sequence[Mutation] = (
     # Housekeeping, and second rows.
     bug(
         "deletion of keys waits for a sender's transaction", "engine/store/sql/key.sql",
-        "ORDER BY k.at LIMIT :limit FOR UPDATE SKIP LOCKED", "ORDER BY k.at LIMIT :limit FOR UPDATE",
+        "SELECT e.ctid FROM {s}sent_key e {part oldest}",
+        "SELECT e.ctid FROM {s}sent_key e WHERE e.ring = :ring AND e.at > :after AND e.at <= :before\n"
+        "    ORDER BY e.at LIMIT :limit FOR UPDATE",
         test="tests/store/queue/test_forgetting.py::test_an_open_transaction_of_a_sender_holds_up_no_end",
     ),
     bug(

@@ -26,7 +26,7 @@ ENDS: Sequence[Sequence[str]] = (
     ),
     (
         "part of an end applied twice (10)", "engine/store/blocks.py",
-        '        self.unit.put("delete_claims_before", block=block, seq=seq)\n', "",
+        '        self.unit.put("delete_claims", block=block, seq=seq)\n', "",
     ),
     (
         "cursor forgets where ordered queues stopped (10)", "engine/queue/blocks/settling.py",

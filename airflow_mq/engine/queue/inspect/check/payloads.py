@@ -10,7 +10,7 @@ from ....rules.page import PROCESSED
 from ....store import codec
 from ....store.blobs import stored_file
 from ....store.inbox import AttributesRow
-from ....store.payloads import UseRow
+from ....store.payloads import BlobRow, UseRow
 from ....store.unit import Unit
 from ...session import RingSession
 
@@ -29,14 +29,14 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
     for origin in {row.origin for row in rows}:
         own = [row for row in rows if row.origin == origin and not row.is_delayed]
         live.update(_still_there(session, unit, origin, own))
-    blobs = unit.payloads.checked()
+    blobs = unit.payloads.blobs(0, counted=True)
     yield from _check_references(live, uses, {blob.hash for blob in blobs})
     ours = {row.id for row in rows}
     yield from _check_uses(uses, live, ours)
-    for hash_, size, _, path, stored, count in blobs:
-        yield from _check_bytes(session, unit, hash_, size, path, stored, missing)
-        if not count:
-            yield Violation(f"payload {hash_}", "no message refers to it, and no sweep would find it")
+    for blob in blobs:
+        yield from _check_bytes(session, unit, blob, missing)
+        if not blob.uses:
+            yield Violation(f"payload {blob.hash}", "no message refers to it, and no sweep would find it")
     yield from _check_past_uploads(session, unit)
 
 
@@ -49,10 +49,10 @@ def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[V
     if not missing:
         return
     with session.store.reading() as unit:
-        blobs = unit.payloads.checked()
-    for hash_, _, _, path, _, _ in blobs:
-        if missing.get(hash_) == path:
-            yield Violation(f"payload {hash_}", f"its file {path} is missing")
+        blobs = unit.payloads.blobs(0)
+    for blob in blobs:
+        if missing.get(blob.hash) == blob.path:
+            yield Violation(f"payload {blob.hash}", f"its file {blob.path} is missing")
 
 
 def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
@@ -106,18 +106,17 @@ def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]
                 yield Violation(f"upload {upload}", str(error))
 
 
-def _check_bytes(
-    session: RingSession, unit: Unit, hash_: str, size: int, path: str, stored: int, missing: dict[str, str]
-) -> Iterator[Violation]:
-    if path:
+def _check_bytes(session: RingSession, unit: Unit, blob: BlobRow, missing: dict[str, str]) -> Iterator[Violation]:
+    stored = blob.stored
+    if blob.path:
         try:
-            there = stored_file(session.store, unit, path).size()
+            there = stored_file(session.store, unit, blob.path).size()
         except StoreCorrupt as error:
-            yield Violation(f"payload {hash_}", str(error))
+            yield Violation(f"payload {blob.hash}", str(error))
             return
         if there is None:
-            missing[hash_] = path
+            missing[blob.hash] = blob.path
             return
         stored = there
-    if stored != size:
-        yield Violation(f"payload {hash_}", f"{stored:,} of its {size:,} bytes are stored")
+    if stored != blob.size:
+        yield Violation(f"payload {blob.hash}", f"{stored:,} of its {blob.size:,} bytes are stored")

@@ -88,10 +88,10 @@ def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Vi
 def _check_claims(unit: Unit, ring: int) -> Iterator[Violation]:
     held: dict[tuple[str, int, int], int] = {}
     claims: dict[int, list[Claim]] = defaultdict(list)
-    for origin, data, block, state, _, is_ending in unit.blocks.in_flight(ring):
-        if state != PLANNED and not is_ending:
+    for row in unit.blocks.in_flight(ring):
+        origin, block, claim = row.origin, row.block, row.claim
+        if row.state != PLANNED and not row.is_ending:
             yield Violation(f"claim on {told(origin)}", f"block {block} holds it, but has ended")
-        claim = codec.unpack_claim(origin, bytes(data))
         claims[block].append(claim)
         for page, item in claim.places():
             other = held.setdefault((origin, page, item), block)
