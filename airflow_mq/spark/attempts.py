@@ -7,21 +7,21 @@ stands alone. Careful attempts call the function in a child process (`child`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from .. import failures
 from ..codecs import Codec, load_codec
 from ..engine.queue import BatchProcessor, Delivery
-from ..engine.queue.attempts import going_on, outcome_of, traced
+from ..engine.queue.attempts import checked, going_on, outcome_of, traced
 from ..engine.queue.calls import processor_of
 from ..engine.queue.context import ProcessorContext, current_delivery
 from ..engine.queue.typed import decoding, decoding_batches
 from ..engine.rules.errors import InvalidOutcome
-from ..engine.rules.outcome import DONE, Done, Outcome, Yield, check_outcome, check_sent
+from ..engine.rules.outcome import DONE, Outcome, Yield, check_outcome
 from ..processors import Processor
 from .child import Call, ChildDied, ChildFailed, Outcomes
-from .items import Item, ItemDelivery, Place, batch_of, groups_of, neighbours_of
+from .items import Place, batch_of, batches_of, groups_of, neighbours_of, place_of
 from .terms import Terms
 
 log = logging.getLogger("airflow_mq.spark")
@@ -29,12 +29,12 @@ log = logging.getLogger("airflow_mq.spark")
 #: A processor as its author wrote it, of any shape.
 Function: TypeAlias = "Callable[..., Any] | BatchProcessor"
 #: A way to run a call: in this process, or in a child.
-Runner = Callable[[Call, Iterable[Item]], Outcomes]
+Runner = Callable[[Call, Iterable[Delivery]], Outcomes]
 
 
-def run_here(call: Call, items: Iterable[Item]) -> Outcomes:
+def run_here(call: Call, messages: Iterable[Delivery]) -> Outcomes:
     """Run a call in this process."""
-    return call(items)
+    return call(messages)
 
 
 class Attempts:
@@ -46,7 +46,7 @@ class Attempts:
         #: Ordered books in which a message went back. Nothing behind it is tried.
         self.stopped: set[str] = set()
 
-    def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
+    def outcomes(self, messages: Iterator[Delivery], run: Runner) -> Outcomes:
         """Yield each message with its outcome; messages without an answer are left out.
 
         It may be called again with the messages that follow.
@@ -57,10 +57,19 @@ class Attempts:
         """Return the outcome that an answer stands for, checked against the terms."""
         return check_outcome(outcome_of(answer), *self.terms.bounds)
 
-    def note_stop(self, item: Item, outcome: Outcome, stopped: set[str]) -> None:
-        """Record that the messages behind this one in its book are not tried, if it goes back to an ordered book."""
-        if self.terms.stops(item.origin, outcome):
-            stopped.add(item.book)
+    def noted(self, outcomes: Iterable[tuple[Delivery, Outcome]], answered: set[Place]) -> Outcomes:
+        """Yield messages with their outcomes; note that they have one, and the ordered books in which one went back."""
+        for message, outcome in outcomes:
+            answered.add(place_of(message))
+            if self.terms.stops(message.origin, outcome):
+                self.stopped.add(message.book)
+            yield message, outcome
+
+    def left(self, messages: Iterable[Delivery], answered: Container[Place] = ()) -> list[Delivery]:
+        """Return the messages that are still to be tried."""
+        return [
+            message for message in messages if message.book not in self.stopped and place_of(message) not in answered
+        ]
 
 
 def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attempts:
@@ -80,59 +89,34 @@ class MessageAttempts(Attempts):
         super().__init__(function, terms)
         self.process = traced(processor_of(self.function) if codec is None else decoding(codec, self.function))
 
-    def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        stopped = self.stopped
-        for group in groups_of(items):
-            left = [item for item in group if item.book not in stopped]
-            while left:
-                answered: set[Place] = set()
+    def outcomes(self, messages: Iterator[Delivery], run: Runner) -> Outcomes:
+        for group in groups_of(messages):
+            answered: set[Place] = set()
+            while left := self.left(group, answered):
                 try:
-                    for item, outcome in run(self._call, left):
-                        self._note(item, outcome, answered, stopped)
-                        yield item, outcome
-                    break
+                    yield from self.noted(run(self._call, left), answered)
                 except ChildDied as error:
-                    untried = (item for item in left if item.place not in answered and item.book not in stopped)
-                    # The message that was being tried when the child died.
-                    item, outcome = next(untried), Yield(str(error))
-                self._note(item, outcome, answered, stopped)
-                yield item, outcome
-                left = [item for item in left if item.place not in answered and item.book not in stopped]
+                    # The first one without an outcome was being tried when the child died.
+                    died = [(message, Yield(str(error))) for message in self.left(left, answered)[:1]]
+                    yield from self.noted(died, answered)
 
-    def _note(self, item: Item, outcome: Outcome, answered: set[Place], stopped: set[str]) -> None:
-        answered.add(item.place)
-        self.note_stop(item, outcome, stopped)
+    def _call(self, messages: Iterable[Delivery]) -> Outcomes:
+        # This process may be a child of the one that made these attempts: it notes its own outcomes.
+        context, answered = ProcessorContext(self.terms.place), set[Place]()
+        for message in messages:
+            if message.book not in self.stopped:
+                yield from self.noted([(message, self._try(message, context))], answered)
 
-    def _call(self, items: Iterable[Item]) -> Outcomes:
-        stopped: set[str] = set()
-        # This process may be a child of the one that made these attempts.
-        context = ProcessorContext(self.terms.place)
-        for item in items:
-            if item.book in stopped:
-                continue
-            outcome = self._try(item, context)
-            self.note_stop(item, outcome, stopped)
-            yield item, outcome
-
-    def _try(self, item: Item, context: ProcessorContext) -> Outcome:
-        delivery = ItemDelivery(item, context)
+    def _try(self, delivery: Delivery, context: ProcessorContext) -> Outcome:
+        delivery._open = delivery._open._replace(context=context)
         mark = current_delivery.set(delivery)
         try:
-            outcome = self.checked(self.process(delivery))
-            return going_on(self._with_sent(outcome, delivery), item.headers or {})
+            return checked(self.process(delivery), delivery, self.terms.bounds, traced=True)
         except (Exception, SystemExit) as error:
-            return _failed(item, error, self.terms)
+            return _failed(delivery, error, self.terms)
         finally:
             delivery.sealed = True
             current_delivery.reset(mark)
-
-    def _with_sent(self, outcome: Outcome, delivery: Delivery) -> Outcome:
-        """Add what the function enqueued through its delivery to the outcome."""
-        sent = delivery.seal()
-        if not sent or not isinstance(outcome, Done):
-            return outcome
-        checked = [check_sent(entry, *self.terms.bounds) for entry in (*sent, *outcome.enqueue)]
-        return Done(outcome.success, outcome.id, outcome.used, checked)
 
 
 class GroupAttempts(Attempts):
@@ -141,82 +125,72 @@ class GroupAttempts(Attempts):
     No later call receives messages of an ordered book behind one that went back.
     """
 
-    def outcomes(self, items: Iterator[Item], run: Runner) -> Outcomes:
-        for group in self.groups(items):
-            yield from self._halved(group, run, self.stopped)
+    def outcomes(self, messages: Iterator[Delivery], run: Runner) -> Outcomes:
+        for group in self.groups(messages):
+            yield from self._halved(group, run)
 
-    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
+    def groups(self, messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
         """Yield messages that one call receives together."""
-        raise NotImplementedError
+        return groups_of(messages)
 
-    def call(self, items: Iterable[Item]) -> Outcomes:
+    def call(self, messages: Iterable[Delivery]) -> Outcomes:
         """Call the function."""
         raise NotImplementedError
 
-    def _halved(self, group: Sequence[Item], run: Runner, stopped: set[str]) -> Outcomes:
-        items = [item for item in group if item.book not in stopped]
-        if not items:
-            return
-        answered = set()
+    def _halved(self, group: Sequence[Delivery], run: Runner) -> Outcomes:
+        answered: set[Place] = set()
+        messages = self.left(group)
         try:
-            for item, outcome in run(self.call, items):
-                answered.add(item.place)
-                self.note_stop(item, outcome, stopped)
-                yield item, outcome
+            if messages:
+                yield from self.noted(run(self.call, messages), answered)
             return
         except (Exception, SystemExit) as error:
-            left = [item for item in items if item.place not in answered and item.book not in stopped]
-            if len(left) == 1:
-                failure = _failed(left[0], error, self.terms)
-                self.note_stop(left[0], failure, stopped)
-                yield left[0], failure
+            left = self.left(messages, answered)
             if len(left) <= 1:
+                yield from self.noted([(message, _failed(message, error, self.terms)) for message in left], answered)
                 return
             log.warning("the processor failed on %d messages (%s); retrying by halves", len(left), _reason(error))
         half = len(left) // 2
-        yield from self._halved(left[:half], run, stopped)
-        yield from self._halved(left[half:], run, stopped)
+        yield from self._halved(left[:half], run)
+        yield from self._halved(left[half:], run)
 
 
 class BatchAttempts(GroupAttempts):
     """Attempts by a function that `batch_processor` made: neighbours in one page."""
 
-    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
-        return neighbours_of(items)
+    def groups(self, messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
+        return neighbours_of(messages, place_of)
 
-    def call(self, items: Iterable[Item]) -> Outcomes:
-        group = list(items)
+    def call(self, messages: Iterable[Delivery]) -> Outcomes:
+        group = list(messages)
         answers = self.function.process(batch_of(group))
         if answers is not None and len(answers) != len(group):
             raise InvalidOutcome(
                 f"wrong number of answers ({len(answers)}): a batch of {len(group)} messages needs {len(group)}"
             )
         outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
-        for item, outcome in zip(group, outcomes):
-            yield item, going_on(outcome, item.headers or {})
+        for message, outcome in zip(group, outcomes):
+            yield message, going_on(outcome, message.headers)
 
 
 class ArrowAttempts(GroupAttempts):
     """Attempts by a function from record batches to record batches."""
 
-    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
-        return groups_of(items)
+    def call(self, messages: Iterable[Delivery]) -> Outcomes:
+        from .tables import answers_in, tables_of
 
-    def call(self, items: Iterable[Item]) -> Outcomes:
-        from .tables import answers_in, tables_of_items
-
-        waiting = {item.place: item for item in items}
-        for batch in self.function(tables_of_items(list(waiting.values()))):
+        waiting = {place_of(message): message for message in messages}
+        for batch in self.function(tables_of(batches_of(list(waiting.values())))):
             for place, outcome in answers_in(batch):
-                item = waiting.pop(place, None)
-                if item is not None:
-                    yield item, self.checked(outcome)
+                message = waiting.pop(place, None)
+                if message is not None:
+                    yield message, self.checked(outcome)
 
 
-def _failed(item: Item, error: BaseException, terms: Terms) -> Yield:
+def _failed(message: Delivery, error: BaseException, terms: Terms) -> Yield:
     # The text of a child's error is safe to store already.
     shown = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
-    log.error("the processor failed on %s; the message is kept", ascii(str(item.address))[1:-1], exc_info=shown)
+    log.error("the processor failed on %s; the message is kept", ascii(str(message.address))[1:-1], exc_info=shown)
     return Yield(_reason(error).encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
 
 

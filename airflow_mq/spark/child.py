@@ -9,11 +9,12 @@ from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 
 from .. import failures
+from ..engine.queue import Delivery
 from ..engine.rules.outcome import Outcome
-from .items import Item
+from .items import place_of
 
-Outcomes = Iterator[tuple[Item, Outcome]]
-Call = Callable[[Iterable[Item]], Outcomes]
+Outcomes = Iterator[tuple[Delivery, Outcome]]
+Call = Callable[[Iterable[Delivery]], Outcomes]
 
 
 class ChildDied(Exception):
@@ -25,14 +26,14 @@ class ChildFailed(Exception):
 
 
 def in_child(
-    call: Call, items: Iterable[Item], idle: Callable[[], None] | None = None, seconds: float | None = None
+    call: Call, messages: Iterable[Delivery], idle: Callable[[], None] | None = None, seconds: float | None = None
 ) -> Outcomes:
     """Run a call in a child process and yield its outcomes. Raises `ChildDied` if the child ends too early.
 
     :param idle: called whenever the child has sent nothing for `seconds`
     """
-    group = list(items)
-    places = {item.place: item for item in group}
+    group = list(messages)
+    places = {place_of(message): message for message in group}
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -56,15 +57,15 @@ def in_child(
         _end(child)
 
 
-def _live(call: Call, group: Sequence[Item], reading: int, writing: int) -> None:
+def _live(call: Call, group: Sequence[Delivery], reading: int, writing: int) -> None:
     """Run the call in the child; then exit without the parent's `finally` blocks and exit handlers."""
     try:
         os.close(reading)
         with Connection(writing, readable=False) as stream:
             failure: ChildFailed | None = None
             try:
-                for item, outcome in call(group):
-                    stream.send((item.place, outcome))
+                for message, outcome in call(group):
+                    stream.send((place_of(message), outcome))
             except (Exception, SystemExit) as error:
                 failure = ChildFailed(failures.reason_of(error))
             stream.send(failure)

@@ -36,17 +36,18 @@ from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.outcome import BEGUN, DONE, Begun, Mark, Outcome
+from ..engine.rules.page import Facts, Note
 from ..engine.rules.permit import Permit
 from ..engine.rules.priority import book_name
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import Weight
 from ..engine.store import codec
 from ..processors import Part, Processors
-from .items import Item, Place, batch_of, neighbours_of
+from .items import Place, batches_of, neighbours_of
 from .reports import chunked, patiently
 from .share import Reported, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
-from .tables import MESSAGES, tables_of_items
+from .tables import MESSAGES, tables_of
 from .terms import Terms
 
 #: Files of messages for each processor of a part: the number of tasks that run at once.
@@ -64,7 +65,9 @@ _OUTCOMES = pa.schema(
         "epoch": pa.int64(),
     }
 )
-_READ = ("origin", "priority", "page", "item", "payload", "headers", "attempt", "block")
+#: Columns that the job reads of messages; the first ones are their place.
+_PLACE = ("origin", "priority", "page", "item")
+_READ = (*_PLACE, "payload", "headers", "attempt", "block", "sent_at")
 _ROWS = 10_000
 
 
@@ -214,7 +217,7 @@ def _write_messages(
 ) -> None:
     """Write the messages of a share that have none of these outcomes."""
     left = left_of(batches, answered, terms, Reported())
-    folder.write_table(name, pa.Table.from_batches(tables_of_items(left), schema=MESSAGES))
+    folder.write_table(name, pa.Table.from_batches(tables_of(batches_of(left)), schema=MESSAGES))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:
@@ -307,24 +310,27 @@ class FolderSide:
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
-        names = ("origin", "priority", "page", "item")
-        tables = (self.folder / "messages").tables(f"{self.share}.parquet", names)
-        rows = (row for table in tables for row in zip(*(table.column(name).to_pylist() for name in names)))
-        places: Iterator[Place] = ((book_name(origin, priority), page, item) for origin, priority, page, item in rows)
-        reports = [Report(*run[0], run[-1][2], BEGUN) for run in neighbours_of(places)]
+        runs = neighbours_of(self._rows(_PLACE), _place)
+        reports = [Report(*_place(run[0]), _place(run[-1])[2], BEGUN) for run in runs]
         if reports:
             self.report(reports)
 
     def batches(self) -> Iterator[Batch]:
-        for table in (self.folder / "messages").tables(f"{self.share}.parquet"):
-            columns = [table.column(name) for name in _READ]
-            sent = table.column("sent_at").cast(pa.int64())
-            rows = zip(*(column.to_pylist() for column in (*columns, sent)))
-            items = (
-                Item(book_name(origin, priority), page, at, data, dict(fields or ()), attempt, sent_at, block)
-                for origin, priority, page, at, data, fields, attempt, block, sent_at in rows
-            )
-            yield from map(batch_of, neighbours_of(items))
+        for rows in neighbours_of(self._rows(_READ), _place):
+            book, page, first = _place(rows[0])
+            _, _, _, at, payloads, headers, attempts, blocks, sent = zip(*rows)
+            notes = {index: Note(attempts=attempt - 1) for index, attempt in zip(at, attempts) if attempt > 1}
+            times = {index: time for index, time in zip(at, sent) if time is not None}
+            fields = {index: dict(given) for index, given in zip(at, headers) if given}
+            yield Batch(book, payloads, page, first, block=blocks[0], _facts=partial(Facts, notes, times, fields))
+
+    def _rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the file's messages as rows."""
+        for table in (self.folder / "messages").tables(f"{self.share}.parquet", names):
+            columns = [table.column(name) for name in names]
+            # Times as numbers: they have more digits than a date shows.
+            plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in columns]
+            yield from zip(*(column.to_pylist() for column in plain))
 
     def report(self, reports: Sequence[Report]) -> None:
         rows = [
@@ -340,6 +346,11 @@ class FolderSide:
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
+
+
+def _place(row: tuple[Any, ...]) -> Place:
+    origin, priority, page, item = row[:4]
+    return book_name(origin, priority), page, item
 
 
 def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:

@@ -2,131 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from ..engine.queue import Batch, Delivery
 from ..engine.queue.batches import grouped
 from ..engine.queue.context import ProcessorContext
-from ..engine.queue.values import moment
-from ..engine.rules.message import Address
-from ..engine.rules.page import NO_NOTE, Facts, Note, Page
-from ..engine.rules.priority import origin_of
+from ..engine.queue.values import OpenPage, deliveries_of
+from ..engine.rules.page import Facts, Page
 from ..engine.rules.weight import ZERO, Meter
 
 #: Messages, and bytes of payload, after which a group is full.
 GROUP_MESSAGES, GROUP_BYTES = 10_000, 16 << 20
+#: Facts about messages of which none are known.
+NO_FACTS = Facts({}, {}, {})
 
 #: Name of a message's book, its page and index.
 Place = tuple[str, int, int]
-Row = TypeVar("Row", bound=tuple[Any, ...])
+Row = TypeVar("Row")
 
 
-class Item(NamedTuple):
-    """A message on its way to a processor."""
-
-    book: str
-    page: int
-    at: int
-    payload: bytes
-    headers: Mapping[str, str]
-    #: Number of this attempt, from 1.
-    attempt: int = 1
-    #: Time of enqueueing, in microseconds of the store's clock.
-    sent: int | None = None
-    #: Id of the block that claimed the message.
-    block: int | None = None
-
-    @property
-    def place(self) -> Place:
-        """The place by which outcomes name the message."""
-        return self.book, self.page, self.at
-
-    @property
-    def address(self) -> Address:
-        """The address that people see."""
-        return Address(self.book, self.page, self.at)
-
-    @property
-    def origin(self) -> str:
-        """The message's origin."""
-        return origin_of(self.book)
+def place_of(message: Delivery) -> Place:
+    """Return the place by which outcomes name a message."""
+    return message.book, message.page, message.index
 
 
-class ItemDelivery(Delivery):
-    """A message of a block, as a processor receives it."""
-
-    __slots__ = ("_item",)
-
-    def __init__(self, item: Item, context: ProcessorContext | None = None) -> None:
-        super().__init__(item.book, item.payload, Page(item.page), item.at, Meter(ZERO), context=context)
-        self._item = item
-
-    @property
-    def attempts(self) -> int:
-        return self._item.attempt - 1
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._item.headers or {}
-
-    @property
-    def block(self) -> int | None:
-        return self._item.block
-
-    @property
-    def sent_at(self) -> datetime | None:
-        return None if self._item.sent is None else moment(self._item.sent)
-
-
-def items_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Item]:
+def messages_of(batches: Iterable[Batch], block: int | None = None) -> Iterator[Delivery]:
     """Yield the messages of batches, in order.
 
     :param block: id of the block, for batches that do not carry it
     """
-    nothing = Facts({}, {}, {})
+    meter, context = Meter(ZERO), ProcessorContext("")
     for batch in batches:
-        facts, id_ = batch._facts() if batch._facts else nothing, batch.block if batch.block is not None else block
-        headers = batch.headers or ({},) * len(batch)
-        for at, (payload, its_headers) in enumerate(zip(batch.payloads, headers), batch.first):
-            attempt = facts.notes.get(at, NO_NOTE).attempts + 1
-            yield Item(batch.book, batch.page, at, payload, its_headers, attempt, facts.sent.get(at), id_)
+        facts, page = batch._facts() if batch._facts else NO_FACTS, Page(batch.page)
+        page.notes.update(facts.notes)
+        holder = block if batch.block is None else batch.block
+        yield from deliveries_of(
+            OpenPage(batch.book, page, meter, None, context, facts, holder), batch.payloads, batch.first
+        )
 
 
-def groups_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+def groups_of(messages: Iterable[Delivery]) -> Iterator[list[Delivery]]:
     """Yield messages in groups of at most `GROUP_MESSAGES` and about `GROUP_BYTES`."""
-    return grouped(items, GROUP_BYTES, lambda item: len(item.payload), most=GROUP_MESSAGES)
+    return grouped(messages, GROUP_BYTES, lambda message: len(message.payload), most=GROUP_MESSAGES)
 
 
-def neighbours_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield messages, or rows that begin with a place, in groups of neighbours in one page."""
+def neighbours_of(rows: Iterable[Row], place: Callable[[Row], Place]) -> Iterator[list[Row]]:
+    """Yield messages, or rows that have a place, in groups of neighbours in one page."""
     group: list[Row] = []
+    after: Place | None = None
     for row in rows:
-        if group and (row[:2] != group[-1][:2] or row[2] != group[-1][2] + 1):
+        book, page, index = place(row)
+        if group and (book, page, index) != after:
             yield group
             group = []
         group.append(row)
+        after = book, page, index + 1
     if group:
         yield group
 
 
-def stretches_of(items: Iterable[Item], is_alone: Callable[[int], bool]) -> Iterator[list[Item]]:
+def stretches_of(messages: Iterable[Delivery], is_alone: Callable[[int], bool]) -> Iterator[list[Delivery]]:
     """Yield messages in groups as `groups_of` does, and alone each one whose attempt is to be alone."""
-    for group in groups_of(items):
-        for alone, stretch in groupby(group, lambda item: is_alone(item.attempt)):
+    for group in groups_of(messages):
+        for alone, stretch in groupby(group, lambda message: is_alone(message.attempt)):
             if alone:
-                yield from ([item] for item in stretch)
+                yield from ([message] for message in stretch)
             else:
                 yield list(stretch)
 
 
-def batch_of(group: Sequence[Item]) -> Batch:
+def batches_of(messages: Iterable[Delivery]) -> Iterator[Batch]:
+    """Yield messages as batches of neighbours."""
+    return map(batch_of, neighbours_of(messages, place_of))
+
+
+def batch_of(group: Sequence[Delivery]) -> Batch:
     """Return neighbours in one page as a batch."""
-    book, page, first = group[0].place
-    headers = {item.at: item.headers for item in group if item.headers}
-    notes = {item.at: Note(attempts=item.attempt - 1) for item in group if item.attempt > 1}
-    facts = Facts(notes, {item.at: item.sent for item in group if item.sent is not None}, headers)
-    payloads = [item.payload for item in group]
-    return Batch(book, payloads, page, first, block=group[0].block, _facts=lambda: facts)
+    first, known = group[0], [(message.index, message._facts or NO_FACTS) for message in group]
+    facts = Facts(
+        {at: facts.notes[at] for at, facts in known if at in facts.notes},
+        {at: facts.sent[at] for at, facts in known if at in facts.sent},
+        {at: facts.headers[at] for at, facts in known if at in facts.headers},
+    )
+    payloads = [message.payload for message in group]
+    return Batch(first.book, payloads, first.page, first.index, block=first.block, _facts=lambda: facts)

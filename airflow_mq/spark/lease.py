@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..engine.queue import MessageQueue
 from ..engine.rules.errors import MessageQueueError, TokenRefused, UnknownBlock
 from ..ticker import Ticker
-from .reports import CHUNK_SECONDS, Reporter, patiently
+from .reports import patiently
 
 log = logging.getLogger("airflow_mq.spark")
 
@@ -19,7 +18,7 @@ RENEWALS = 3
 
 
 class LeaseKeeper:
-    """Renews a block's lease from a thread, and flushes its reporters, until the block ends.
+    """Renews a block's lease from a thread until the block ends.
 
     :param lease: seconds for which each renewal holds; the block's own if left out
     :param on_refused: called in that thread when the block was settled, released, or is past its deadline
@@ -30,8 +29,7 @@ class LeaseKeeper:
     ) -> None:
         self._queue, self._token, self._lease = queue, token, lease
         self._on_refused = on_refused
-        self._seconds = self._due = 0.0
-        self._reporters: list[Reporter] = []
+        self._seconds = 0.0
         self._ticker: Ticker | None = None
         #: Reason for which the block takes no more outcomes.
         self.refused: MessageQueueError | None = None
@@ -42,33 +40,13 @@ class LeaseKeeper:
         patiently(lambda: blocks.renew(self._token, self._lease))
         lease = patiently(lambda: blocks.get(self._token)).lease if self._lease is None else self._lease
         self._seconds = lease / RENEWALS
-        self._due = time.monotonic() + self._seconds
-        self._ticker = Ticker(self._tick, min(CHUNK_SECONDS, self._seconds), "airflow-mq-lease", patience=5.0)
+        self._ticker = Ticker(self._renew, self._seconds, "airflow-mq-lease", patience=5.0)
         self._ticker.start()
 
     def stop(self) -> None:
         """Stop renewing."""
         if self._ticker is not None:
             self._ticker.stop()
-
-    @contextmanager
-    def flushing(self, reporter: Reporter) -> Iterator[None]:
-        """Flush a reporter from the same thread while the context is open."""
-        self._reporters.append(reporter)
-        try:
-            yield
-        finally:
-            self._reporters.remove(reporter)
-
-    def _tick(self) -> float | None:
-        if time.monotonic() >= self._due:
-            wait = self._renew()
-            if wait is None:
-                return None
-            self._due = time.monotonic() + wait
-        for reporter in tuple(self._reporters):
-            reporter.flush_quietly()
-        return min(CHUNK_SECONDS, max(0.0, self._due - time.monotonic()))
 
     def _renew(self) -> float | None:
         """Renew the lease; return the seconds until the next renewal, or None if the block has ended."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from ..engine.queue import Batch, BatchProcessor, Report
+from ..engine.queue import Batch, BatchProcessor, Delivery, Report
 from ..engine.queue.calls import processor_of
 from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
@@ -18,12 +18,9 @@ from ..loading import load_named
 from ..processors import Processor
 from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here
 from .child import in_child
-from .items import Item, items_of, neighbours_of, stretches_of
+from .items import messages_of, neighbours_of, place_of, stretches_of
 from .reports import Reporter, flushed
 from .terms import Terms
-
-#: A context in which a reporter is flushed from time to time.
-FlushTimer = Callable[[Reporter], AbstractContextManager[object]]
 
 
 class Side(Protocol):
@@ -128,14 +125,12 @@ def run_share(
     careful: bool = False,
     again: bool = False,
     function: Function | None = None,
-    timer: FlushTimer = flushed,
 ) -> Reported:
     """Try the messages of one side and report their outcomes; a message's failure is an outcome, never raised.
 
     :param careful: call the function in child processes
     :param again: outcomes may have been reported before: skip messages that have one
     :param function: called message by message, in place of the processor's function
-    :param timer: flushes the outcomes from time to time while a message is tried
     """
     tally, reporter = Reported(), Reporter(side.report, side.seconds)
     attempts: Attempts
@@ -143,36 +138,34 @@ def run_share(
         attempts = attempts_of(processor, load_function(processor.function), terms)
     else:
         attempts = MessageAttempts(function, terms)
-    items = unanswered_items(side, terms, tally, again or careful)
     # A process with threads must not fork: while a child works, its parent flushes.
     run = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else run_here
     with noting_refusal(tally):
-        with nullcontext() if careful else timer(reporter):
-            for begun in _begun(side, reporter, items, terms, attempts.stopped):
-                for item, outcome in attempts.outcomes(begun, run):
-                    reporter.add(*item.place, outcome, item.payload)
+        messages = left_of(side.batches(), side.answered() if again or careful else {}, terms, tally)
+        with nullcontext() if careful else flushed(reporter):
+            for begun in _begun(side, reporter, messages, attempts):
+                for message, outcome in attempts.outcomes(begun, run):
+                    reporter.add(*place_of(message), outcome, message.payload)
                     tally.count(outcome)
         reporter.flush()
     return tally
 
 
 def _begun(
-    side: Side, reporter: Reporter, items: Iterator[Item], terms: Terms, stopped: Container[str]
-) -> Iterator[Iterator[Item]]:
-    """Yield messages in the stretches in which they are tried, each reported as begun directly before.
-
-    :param stopped: books of which no more messages are tried
-    """
-    if terms.max_attempts is None:
+    side: Side, reporter: Reporter, messages: Iterator[Delivery], attempts: Attempts
+) -> Iterator[Iterator[Delivery]]:
+    """Yield messages in the stretches in which they are tried, each reported as begun directly before."""
+    if attempts.terms.max_attempts is None:
         # No message loses anything by an attempt.
         side.begin()
-        yield items
+        yield messages
         return
-    for stretch in stretches_of(items, terms.is_alone):
-        left = [item for item in stretch if item.book not in stopped]
+    for stretch in stretches_of(messages, attempts.terms.is_alone):
+        left = attempts.left(stretch)
         if left:
             # With the outcomes before: a message that is done must not lose an attempt by the next one.
-            reporter.flush([Report(*run[0].place, run[-1].at, BEGUN) for run in neighbours_of(left)])
+            runs = neighbours_of(left, place_of)
+            reporter.flush([Report(*place_of(run[0]), run[-1].index, BEGUN) for run in runs])
             yield iter(left)
 
 
@@ -185,21 +178,16 @@ def noting_refusal(tally: Reported) -> Iterator[None]:
         tally.refused = str(error)
 
 
-def unanswered_items(side: Side, terms: Terms, tally: Reported, again: bool = True) -> Iterator[Item]:
-    """Yield the messages of a side; with `again`, without those that `left_of` leaves out."""
-    # Called when the first message is wanted: a block that has ended raises here.
-    batches = side.batches()
-    yield from left_of(batches, side.answered(), terms, tally) if again else items_of(batches, terms.block)
-
-
-def left_of(batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms, tally: Reported) -> Iterator[Item]:
+def left_of(
+    batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms, tally: Reported
+) -> Iterator[Delivery]:
     """Yield the messages that have no outcome and are not behind one that stops their origin."""
     stopped: set[str] = set()
-    for item in items_of(batches, terms.block):
-        known = answered.get(item.book)
-        prior = known.get(item.page, item.at) if known else None
-        if terms.stops(item.origin, prior):
-            stopped.add(item.book)
+    for message in messages_of(batches, terms.block):
+        known = answered.get(message.book)
+        prior = known.get(message.page, message.index) if known else None
+        if terms.stops(message.origin, prior):
+            stopped.add(message.book)
         tally.before += prior is not None
-        if prior is None and item.book not in stopped:
-            yield item
+        if prior is None and message.book not in stopped:
+            yield message

@@ -254,7 +254,7 @@ def run_in_place(
             if function is None:
                 check_function(task.processor)
             side = StoreSide(queue, token, task.share, owned=False)
-            total.add(run_share(task.processor, side, terms, again=again, function=function, timer=keeper.flushing))
+            total.add(run_share(task.processor, side, terms, again=again, function=function))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:
                 raise refused

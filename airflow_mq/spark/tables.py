@@ -24,7 +24,7 @@ from ..engine.rules.outcome import (
 )
 from ..engine.rules.priority import HIGH, book_name, check_priority
 from ..engine.rules.weight import Weight
-from .items import GROUP_MESSAGES, Item, Place, batch_of, neighbours_of
+from .items import GROUP_MESSAGES, Place
 
 #: Bytes of payload after which a record batch is full: larger ones take fresh memory each time.
 TABLE_BYTES = 1 << 20
@@ -113,11 +113,6 @@ def tables_of(
 def _table(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
     schema = pa.schema([MESSAGES.field(name) for name in columns])
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
-
-
-def tables_of_items(items: Iterable[Item]) -> Iterator[pa.RecordBatch]:
-    """Yield messages as record batches, as `tables_of` does."""
-    return tables_of(map(batch_of, neighbours_of(items)))
 
 
 def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:

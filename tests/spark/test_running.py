@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
+from airflow_mq import Batch, Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.engine.queue import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
@@ -495,14 +495,14 @@ def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(
 
 def test_a_child_is_gone_when_its_reader_stops(make_ring: MakeRing) -> None:
     from airflow_mq.spark.child import in_child
-    from airflow_mq.spark.items import Item
+    from airflow_mq.spark.items import messages_of
 
     def call(items: Any) -> Any:
         for item in items:
             yield item, Yield(str(os.getpid()))
         time.sleep(600)
 
-    told = in_child(call, [Item("a", 0, 0, b"x", {})])
+    told = in_child(call, messages_of([Batch("a", [b"x"], 0, 0)]))
     child = int(next(told)[1].reason)  # type: ignore[union-attr]
     told.close()  # type: ignore[attr-defined]
 

@@ -18,6 +18,7 @@ from ..rules.claims import Decision, Scales, Stretches, Verdict
 from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..rules.page import Page
+from ..rules.permit import Permit
 from ..rules.service import Ladder, apply_outcome, drop_expired, put_aside, record_done
 from ..rules.weigher import WeighPayloads
 from ..rules.weight import ZERO, Meter, Weight, total_weight
@@ -31,6 +32,8 @@ log = logging.getLogger("airflow_mq.service")
 #: Return value of a processor: an outcome, or true, false or None for done.
 Answer = Outcome | bool | None
 Processor = Callable[[Delivery], Answer]
+#: Bounds of the messages that a processor enqueues: their length, their origins and their headers.
+Bounds = tuple[int, Permit, int]
 
 
 class Slices(Protocol):
@@ -79,14 +82,14 @@ def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -
     processor = traced(processor) if working_set.traces else processor
     mark = current_delivery.set(delivery)
     try:
-        outcome = checked(processor(delivery), delivery, working_set)
+        outcome = checked(processor(delivery), delivery, bounds_of(working_set), traced=working_set.traces)
     except Exception as error:
         outcome = failed(delivery, error)
     finally:
         delivery.sealed = True
         current_delivery.reset(mark)
     if isinstance(outcome, Done):
-        working_set.post_all((*delivery.sent, *outcome.enqueue))
+        working_set.post_all(outcome.enqueue)
     return outcome
 
 
@@ -106,15 +109,22 @@ def _of_batch(payload: bytes, error: Exception) -> Outcome:
     return Unsupported() if gone else Yield(failures.reason_of(error))
 
 
-def checked(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
-    """Seal a delivery and return the outcome of its answer, or raise the error that makes it impossible to store."""
-    bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
-    delivery.sent = [check_sent(entry, *bounds) for entry in delivery.seal()]
+def bounds_of(working_set: WorkingSet) -> Bounds:
+    """Return the bounds of the messages that a processor enqueues."""
+    return working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
+
+
+def checked(answer: Answer, delivery: Delivery, bounds: Bounds, *, traced: bool) -> Outcome:
+    """Seal a delivery and return the outcome of its answer, with the messages that the processor sent.
+
+    :param traced: the messages carry the trace of this one
+    :raises InvalidOutcome: if the outcome cannot be stored
+    """
+    sent = [check_sent(entry, *bounds) for entry in delivery.seal()]
     outcome = check_outcome(outcome_of(answer), *bounds)
-    if working_set.traces:
-        delivery.sent = traces.handed_on(delivery.sent, delivery.headers)
-        outcome = going_on(outcome, delivery.headers)
-    return outcome
+    if sent and isinstance(outcome, Done):
+        outcome = replace(outcome, enqueue=[*sent, *outcome.enqueue])
+    return going_on(outcome, delivery.headers) if traced else outcome
 
 
 def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
@@ -247,10 +257,13 @@ class Calling(InPlace):
         :param weights: weights of this message and of the rest of the stretch
         """
         try:
-            outcome = checked(answer, delivery, ladder.working_set)
+            working_set = ladder.working_set
+            outcome = checked(answer, delivery, bounds_of(working_set), traced=working_set.traces)
         except Exception as error:
             outcome = failed(delivery, error)
-        verdict = self._apply(ladder, book, page, at, outcome, weights[0], delivery)
+        if isinstance(outcome, Done):
+            ladder.working_set.post_all(outcome.enqueue)
+        verdict = apply_outcome(ladder.working_set, book, page, at, outcome, weights[0], ladder.bounds)
         if verdict is None:
             ladder.note_asked(book, outcome)
             self._give_back(ladder, weights[1:])
@@ -267,13 +280,6 @@ class Calling(InPlace):
             record_done(working_set, book, page, start, weights[start - first : stop - first])
             page.first_index = stop
         return stop - start
-
-    def _apply(
-        self, ladder: Ladder, book: Book, page: Page, item: int, outcome: Outcome, weight: Weight, delivery: Delivery
-    ) -> bool | None:
-        if isinstance(outcome, Done):
-            ladder.working_set.post_all((*delivery.sent, *outcome.enqueue))
-        return apply_outcome(ladder.working_set, book, page, item, outcome, weight, ladder.bounds)
 
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
         """Refund the messages after the one that stopped the queue."""
@@ -321,7 +327,7 @@ class Batching(InPlace):
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
                 raise InvalidOutcome(f"{len(answers)} answers for {len(batch)} messages: expected one answer each")
-            bounds = working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
+            bounds = bounds_of(working_set)
             outcomes = None if answers is None else [check_outcome(outcome_of(answer), *bounds) for answer in answers]
             sent = delivery.seal()
             if sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):

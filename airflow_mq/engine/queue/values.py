@@ -51,10 +51,14 @@ class OpenPage(NamedTuple):
     meter: Meter
     working_set: StoredSet | None
     context: ProcessorContext
+    #: Facts about the messages if they are at hand; otherwise the working set reads them.
+    facts: Facts | None = None
+    #: Id of the block that holds the messages; None in a service in place.
+    block: int | None = None
 
 
 class Delivery:
-    """A message for a processor that runs in place."""
+    """A message for a processor."""
 
     __slots__ = ("_open", "index", "payload", "sealed", "sent")
 
@@ -119,7 +123,7 @@ class Delivery:
     @property
     def block(self) -> int | None:
         """Id of the block that holds the message; None in a service in place."""
-        return None
+        return self._open.block
 
     @property
     def sent_at(self) -> datetime | None:
@@ -135,8 +139,10 @@ class Delivery:
 
     @property
     def _facts(self) -> Facts | None:
-        book, page, _, working_set, _ = self._open
-        return working_set.loader.facts(book, page, self.index, self.index + 1) if working_set else None
+        book, page, _, working_set, _, facts, _ = self._open
+        if facts is not None or working_set is None:
+            return facts
+        return working_set.loader.facts(book, page, self.index, self.index + 1)
 
     @property
     def address(self) -> Address:

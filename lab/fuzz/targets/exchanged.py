@@ -5,17 +5,18 @@ from __future__ import annotations
 import atexit
 import json
 import shutil
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from airflow_mq.engine.queue import Report
+from airflow_mq.engine.queue import Batch, Delivery, Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt
 from airflow_mq.engine.rules.message import ID_BYTES
 from airflow_mq.engine.rules.outcome import DONE, Outcome, Yield
+from airflow_mq.engine.rules.page import Facts, Note
 from airflow_mq.processors import Processor, Processors
-from airflow_mq.spark.items import Item, items_of
+from airflow_mq.spark.items import messages_of, place_of
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -112,18 +113,22 @@ def _check_messages(draw: Draw) -> None:
     import pyarrow as pa
 
     from airflow_mq.spark.exchange import Folder, FolderSide
-    from airflow_mq.spark.tables import MESSAGES, tables_of_items
+    from airflow_mq.spark.tables import MESSAGES, tables_of
 
-    items = []
+    batches = []
     for at in range(draw.byte() % 5):
         headers = {draw.binary().decode("utf-8", "replace"): "v"} if draw.byte() % 2 else {}
-        book = draw.pick(("acme", "\x01acme", "bolt", "\U0001f600"))
-        items.append(Item(book, draw.pick((0, 5)), at, draw.binary(), headers, draw.byte() + 1, draw.whole(6), 17))
-    Folder(str(folder() / "messages")).write_table(
-        "000000.parquet", pa.Table.from_batches(tables_of_items(items), schema=MESSAGES)
-    )
+        book, page, payload = draw.pick(("acme", "\x01acme", "bolt", "\U0001f600")), draw.pick((0, 5)), draw.binary()
+        facts = Facts({at: Note(attempts=draw.byte())}, {at: draw.whole(6)}, {at: headers} if headers else {})
+        batches.append(Batch(book, [payload], page, at, block=17, _facts=partial(Facts, *facts)))
+    table = pa.Table.from_batches(tables_of(batches), schema=MESSAGES)
+    Folder(str(folder() / "messages")).write_table("000000.parquet", table)
     side = FolderSide(Folder(str(folder())), "000000")
-    assert list(items_of(side.batches())) == items
+    assert list(map(_values, messages_of(side.batches()))) == list(map(_values, messages_of(batches)))
+
+
+def _values(message: Delivery) -> tuple[object, ...]:
+    return (*place_of(message), message.payload, message.headers, message.attempt, message.sent_at, message.block)
 
 
 def _check_batch(draw: Draw) -> None:

@@ -101,7 +101,7 @@ def test_permit_reaches_spark_jobs(confined: MessageQueue) -> None:
     pytest.importorskip("pyarrow")
     from airflow_mq.processors import Processor
     from airflow_mq.spark.attempts import MessageAttempts, attempts_of
-    from airflow_mq.spark.items import items_of
+    from airflow_mq.spark.items import messages_of
     from airflow_mq.spark.store_side import terms_of
 
     confined.enqueue_message("acme", b"go")
@@ -110,7 +110,7 @@ def test_permit_reaches_spark_jobs(confined: MessageQueue) -> None:
     attempts = attempts_of(Processor("p", "m:f"), lambda payload, origin: Done(enqueue=[("birch", b"1")]), terms)
     assert isinstance(attempts, MessageAttempts)
     ((_, outcome),) = attempts.outcomes(
-        items_of(confined.blocks.get(block.token).batches()), lambda call, items: call(items)
+        messages_of(confined.blocks.get(block.token).batches()), lambda call, items: call(items)
     )
     assert isinstance(outcome, Yield) and outcome.reason.startswith("NotPermitted: this connection may send")
     confined.blocks.release(block)

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from airflow_mq import Done, MessageQueue, Processor, batch_processor
+from airflow_mq import Batch, Done, MessageQueue, Processor, batch_processor
 from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
 from airflow_mq.engine.queue import TypedBatch, TypedDelivery, TypedMessage
 from airflow_mq.engine.rules.errors import InvalidInput, InvalidMessage
@@ -154,10 +154,10 @@ def test_unencodable_values_are_rejected(queue: MessageQueue) -> None:
 
 def test_spark_processor_decodes_with_its_codec() -> None:
     from airflow_mq.spark.attempts import attempts_of
-    from airflow_mq.spark.items import Item
+    from airflow_mq.spark.items import messages_of
     from airflow_mq.spark.terms import Terms
 
-    items = [Item("a", 0, 0, b'{"id": 7}', {}), Item("a", 0, 1, b"[]", {}), Item("a", 0, 2, b'{"id": 8}', {})]
+    batch = Batch("a", [b'{"id": 7}', b"[]", b'{"id": 8}'], 0, 0)
     terms = Terms(True, 1_000)
     named = Processor("orders", "m:f", codec=f"{__name__}:Order")
     assert Processor.from_plain(named.to_plain()) == named and "codec" not in Processor("p", "m:f").to_plain()
@@ -167,11 +167,14 @@ def test_spark_processor_decodes_with_its_codec() -> None:
         batch_processor(lambda batch: seen.extend(order.id for order in batch.values)),  # type: ignore[attr-defined]
     ):
         seen.clear()
-        outcomes = list(attempts_of(named, function, terms).outcomes(iter(items), lambda call, some: call(some)))
+        outcomes = list(
+            attempts_of(named, function, terms).outcomes(messages_of([batch]), lambda call, some: call(some))
+        )
         assert [type(outcome) for _, outcome in outcomes] == [Done, BadFormat, Done]
         assert seen == [7, 8]
     bad = attempts_of(Processor("p", "m:f", codec=f"{__name__}:fault"), lambda value, origin: None, terms)
-    assert [type(o) for _, o in bad.outcomes(iter(items[:1]), lambda call, some: call(some))] == [Yield]
+    first = messages_of([Batch("a", batch.payloads[:1], 0, 0)])
+    assert [type(o) for _, o in bad.outcomes(first, lambda call, some: call(some))] == [Yield]
 
 
 class _Fault:
