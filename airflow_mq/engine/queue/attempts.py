@@ -320,8 +320,8 @@ class Batching(InPlace):
         return self._apply(ladder, book, page, weights, answers)
 
     def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
-        context = self.slices.context
-        delivery = Delivery(batch.book, b"", Page(batch.page), batch.first, Meter(ZERO), context=context)
+        opened = OpenPage(batch.book, Page(batch.page), Meter(ZERO), None, self.slices.context)
+        delivery = Delivery(opened, b"", batch.first)
         mark = current_delivery.set(delivery)
         try:
             answers = self.processor.process(batch)

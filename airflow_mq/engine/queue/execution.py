@@ -17,7 +17,7 @@ from .blocks.blocks import refuse_claimed_by_hand
 from .context import ProcessorContext
 from .holding import Lease
 from .session import RingSession
-from .values import Delivery
+from .values import Delivery, OpenPage
 
 _TAKEN_OVER = "the ring was taken over while the message was executed; look before you repeat"
 
@@ -95,5 +95,5 @@ class Execution:
             if not meter.consume(weight):
                 return Overweight(weight)
         payload = working_set.payloads(address.book, page)[address.index]
-        delivery = Delivery(address.book, payload, page, address.index, meter, working_set, self.context)
-        return deliver(processor, delivery, working_set)
+        opened = OpenPage(address.book, page, meter, working_set, self.context)
+        return deliver(processor, Delivery(opened, payload, address.index), working_set)

@@ -33,7 +33,7 @@ from .context import ProcessorContext, is_inside, outside
 from .holding import Lease
 from .servers import ServerRecord, server_record
 from .session import RingSession, limit_of
-from .values import Delivery, Serviced
+from .values import Delivery, OpenPage, Serviced
 from .walk import Walks, meet_newcomers, warn_of_stuck, write_ledger
 
 log = logging.getLogger("airflow_mq.service")
@@ -233,8 +233,8 @@ class Service:
         """Call a processor that meters itself for one message."""
         self.checkpoint(1)
         payload = self.working_set.payloads(book.origin, page, item + 1)[item]
-        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set, self.context)
-        return deliver(self._process, delivery, self.working_set)
+        opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
+        return deliver(self._process, Delivery(opened, payload, item), self.working_set)
 
     def _process(self, delivery: Delivery) -> Answer:
         assert not isinstance(self.processor, BatchProcessor)

@@ -62,17 +62,8 @@ class Delivery:
 
     __slots__ = ("_open", "index", "payload", "sealed", "sent")
 
-    def __init__(
-        self,
-        book: str,
-        payload: bytes,
-        page: Page,
-        index: int,
-        meter: Meter,
-        working_set: StoredSet | None = None,
-        context: ProcessorContext | None = None,
-    ) -> None:
-        self._open = OpenPage(book, page, meter, working_set, context or ProcessorContext(""))
+    def __init__(self, page: OpenPage, payload: bytes, index: int) -> None:
+        self._open = page
         self.payload = payload
         self.index = index
         #: Messages that the processor sent, to be enqueued if this message is done.

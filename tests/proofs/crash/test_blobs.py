@@ -15,6 +15,7 @@ import airflow_mq.engine.store.blobs as kept
 from airflow_mq import BadFormat, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.rules.message import message_id
+from airflow_mq.spark.items import messages_of
 from airflow_mq.testing import assert_sound
 
 from .children import end_child, run_child, start_child
@@ -55,7 +56,7 @@ def planned(queue: MessageQueue, state: State) -> None:
     block = queue.blocks.plan()
     state.handle = block.token
     for batch in block.batches():
-        answers = [answer(Delivery(batch.origin, payload, None, 0, None)) for payload in batch.payloads]  # type: ignore[arg-type]
+        answers = [answer(delivery) for delivery in messages_of([batch])]
         queue.blocks.report(block, batch.answers([outcome or Done() for outcome in answers]))
 
 

@@ -27,7 +27,7 @@ from ..calls import processor_of
 from ..holding import Lease
 from ..service import Service, service_lease
 from ..session import RingSession
-from ..values import Delivery
+from ..values import Delivery, OpenPage
 from ..walk import walk_ring
 
 log = logging.getLogger("airflow_mq.service")
@@ -115,8 +115,8 @@ class _Once(Service):
         if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
             raise _StaysQueued
         payload = self.working_set.payloads(book.origin, page)[item]
-        delivery = Delivery(book.origin, payload, page, item, meter, self.working_set, self.context)
-        outcome = deliver(self.inline.processor, delivery, self.working_set)
+        opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
+        outcome = deliver(self.inline.processor, Delivery(opened, payload, item), self.working_set)
         if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
             raise _StaysQueued
         self.tried = True
