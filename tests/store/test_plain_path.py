@@ -17,7 +17,7 @@ from types import FrameType
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.queue.service import service_lease, service_ring
+from airflow_mq.engine.queue.service import Service, service_lease
 from airflow_mq.engine.store import parse, upgrade
 
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
@@ -130,7 +130,7 @@ def test_round_trips_of_a_worker(pg_uri: str, tmp_path: Path) -> None:
 
         def service() -> None:
             assert lease.has_messages()
-            done = service_ring(queue.session, lambda delivery: None, None, lease, slice_seconds=600)
+            done = Service(queue.session, lambda delivery: None, None, lease, slice_seconds=600).run()
             assert done.processed == 2
 
         for _ in range(6):

@@ -27,7 +27,8 @@ from .attempts import BatchProcessor, Processor, batch_processor
 from .blocks.block import Block
 from .blocks.blocks import Blocks
 from .calls import checked, processor_of
-from .execution import Execution
+from .context import is_inside
+from .execution import execute_overweight
 from .inspect.check.inboxes import Repair, repair_inboxes
 from .inspect.check.ring import check_ring
 from .inspect.forecast import ForecastBlock, ForecastQueue
@@ -43,7 +44,7 @@ from .sending.inline import Inline
 from .sending.packing import Pairs
 from .sending.sender import Sender, SendOptions, Terms
 from .servers import Server
-from .service import SLICE, ServiceOptions, service_ring
+from .service import SLICE, Service, ServiceOptions
 from .session import Listener, RingSession
 from .set_aside import Judgement, SetAsides
 from .tokens import ReferenceToken
@@ -199,10 +200,13 @@ class MessageQueue:
         :param server: the name of the calling DAG in `explain` and `doctor`; by default, the queue's actor.
         :param origins: case-sensitive shell patterns: the origins to service; by default, all.
         """
-        return service_ring(
+        processor = checked(processor)
+        if is_inside(self.session.place):
+            return Serviced()
+        return Service(
             self.session, processor, limit, slice_messages=slice_messages, slice_seconds=slice_seconds,
             seed=seed, progress=progress, server=server, origins=origins,
-        )  # fmt: skip
+        ).run()  # fmt: skip
 
     def service_forever(
         self,
@@ -221,7 +225,7 @@ class MessageQueue:
         :param stop: ends the worker after the call under way; without it, the worker ends by an exception only.
         """
         self.session.refuse_nested()
-        call = partial(service_ring, self.session, checked(processor), limit, **options)
+        call = partial(Service, self.session, checked(processor), limit, **options)
         return Worker(self.session, self.inspect, call, stop or threading.Event()).run()
 
     def execute_overweight(
@@ -234,7 +238,8 @@ class MessageQueue:
             processor reaches its stack limit, an event records it. Otherwise, behave as the pallet's function of
             the same name, which changes nothing when it fails.
         """
-        return Execution(self.session).execute(address, processor_of(processor), limit, for_everything=for_everything)
+        processor = processor_of(processor)
+        return execute_overweight(self.session, address, processor, limit, for_everything=for_everything)
 
     def footprint(self, origin: str, priority: str | None = None, *, below: bool = False) -> Footprint:
         """Return the footprint of an origin: of both books, or of the book of this priority.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ... import failures
 from ...observe import traces
@@ -23,9 +23,11 @@ from ..rules.service import Ladder, apply_outcome, drop_expired, put_aside, reco
 from ..rules.weigher import WeighPayloads
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
-from ..store.working_set import StoredSet
-from .context import ProcessorContext, current_delivery
+from .context import current_delivery
 from .values import Batch, Delivery, OpenPage, deliveries_of
+
+if TYPE_CHECKING:
+    from .service import Service
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -34,33 +36,6 @@ Answer = Outcome | bool | None
 Processor = Callable[[Delivery], Answer]
 #: Bounds of the messages that a processor enqueues: their length, their origins and their headers.
 Bounds = tuple[int, Permit, int]
-
-
-class Slices(Protocol):
-    """A service that commits outcomes in slices."""
-
-    working_set: StoredSet
-    #: The queue that is being serviced.
-    current: str | None
-    #: Whether a processor was interrupted: then no message is half settled.
-    at_rest: bool
-    #: The context of its processor's calls.
-    context: ProcessorContext
-
-    def is_full(self, more: int, milliseconds: int = 0) -> bool:
-        """Return whether to commit before `more` messages, which are expected to take so long."""
-
-    def checkpoint(self, more: int, milliseconds: int = 0) -> None:
-        """Commit outcomes if the slice is full; `more` messages follow, for about so long."""
-
-    def reserve(self, most: int, milliseconds: int) -> tuple[int, float]:
-        """Reserve room in the slice for at most so many messages, each expected to take so long.
-
-        Return for how many, and until when the last of them may begin, on the monotonic clock.
-        """
-
-    def unreserve(self, count: int) -> None:
-        """Give back the room of messages that were not tried."""
 
 
 class BatchProcessor:
@@ -82,12 +57,21 @@ def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -
     processor = traced(processor) if working_set.traces else processor
     mark = current_delivery.set(delivery)
     try:
-        outcome = checked(processor(delivery), delivery, bounds_of(working_set), traced=working_set.traces)
+        answer = processor(delivery)
     except Exception as error:
-        outcome = failed(delivery, error)
+        answer = failed(delivery, error)
     finally:
         delivery.sealed = True
         current_delivery.reset(mark)
+    return settled(answer, delivery, working_set)
+
+
+def settled(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
+    """Seal a delivery and return the outcome of its answer; if the message is done, enqueue the messages of both."""
+    try:
+        outcome = checked(answer, delivery, bounds_of(working_set), traced=working_set.traces)
+    except Exception as error:
+        outcome = failed(delivery, error)
     if isinstance(outcome, Done):
         working_set.post_all(outcome.enqueue)
     return outcome
@@ -160,13 +144,13 @@ def outcome_of(answer: Answer) -> Outcome:
 class InPlace(Stretches):
     """Attempts in this process: decisions take effect at once."""
 
-    def __init__(self, scales: Scales, slices: Slices) -> None:
+    def __init__(self, scales: Scales, service: Service) -> None:
         super().__init__(scales)
-        self.slices = slices
+        self.service = service
 
     def begin_visit(self, book: Book) -> None:
         """Record the book that has its turn."""
-        self.slices.current = book.origin
+        self.service.current = book.origin
 
     def begin_page(self, page: Page) -> None:
         """Do nothing."""
@@ -177,7 +161,7 @@ class InPlace(Stretches):
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry out a decision."""
         working_set, item = ladder.working_set, page.first_index
-        self.slices.checkpoint(1)
+        self.service.checkpoint(1)
         if decision.verdict is Verdict.EXPIRED:
             drop_expired(working_set, book, page, item)
         else:
@@ -194,41 +178,41 @@ class Calling(InPlace):
     recorded together, any other outcome at once.
     """
 
-    def __init__(self, scales: Scales, slices: Slices, processor: Processor) -> None:
-        super().__init__(scales, slices)
+    def __init__(self, scales: Scales, service: Service, processor: Processor) -> None:
+        super().__init__(scales, service)
         self.processor = traced(processor) if scales.working_set.traces else processor
 
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
         """Call the processor until the stretch ends or an outcome stops the queue."""
-        first, processor, slices, working_set = page.first_index, self.processor, self.slices, self.slices.working_set
-        at, stop, processed = first, first + len(weights), 0
+        first, processor, service, working_set = page.first_index, self.processor, self.service, ladder.working_set
+        stop, begun, processed = first + len(weights), first, 0
+        at, next_at = first, first
         payloads = working_set.payloads(book.origin, page, stop)[first:stop]
-        opened, outer = OpenPage(book.origin, page, ladder.meter, working_set, slices.context), slices.context.outer
+        context = service.context
+        opened, outer = OpenPage(book.origin, page, ladder.meter, service.working_set, context), context.outer
         alike = weights.count(weights[0]) == len(weights)
-        longest = (weights[0] if alike else max(weights))[0]
+        has_long = service.is_long((weights[0] if alike else max(weights))[0])
+        full, until = first + service.room, service.until
         mark = current_delivery.set(outer)
-        room, until = slices.reserve(len(weights), longest)
         try:
             for delivery in deliveries_of(opened, payloads, first):
                 at = delivery.index
-                if room and monotonic() <= until:
-                    room -= 1
-                else:
-                    slices.unreserve(room)
-                    room = 0
-                    if slices.is_full(1, weights[at - first][0]):
+                if at >= full or has_long or monotonic() > until:
+                    service.tried, begun = service.tried + at - begun, at
+                    if service.is_full(1, weights[at - first][0]):
                         processed += self._done(working_set, book, page, at, weights, first)
-                        slices.checkpoint(0, weights[at - first][0])
-                        room, until = slices.reserve(stop - at - 1, longest)
+                        service.save()
+                        full, until = at + service.room, service.until
+                next_at = at + 1
                 current_delivery.set(delivery)
                 try:
                     answer = processor(delivery)
                 except Exception as error:
                     answer = failed(delivery, error)
                 except BaseException:
-                    slices.at_rest = True
+                    service.at_rest = True
                     raise
                 finally:
                     delivery.sealed = True
@@ -236,40 +220,32 @@ class Calling(InPlace):
                     continue
                 current_delivery.set(outer)
                 processed += self._done(working_set, book, page, at, weights, first)
-                count, status = self._record(ladder, book, page, at, answer, weights[at - first :], delivery)
-                processed += count
-                if status:
-                    return processed, status
+                verdict = self._record(ladder, book, page, at, answer, weights[at - first], delivery)
+                if isinstance(verdict, PageStatus):
+                    self._give_back(ladder, weights[next_at - first :])
+                    return processed, verdict
+                processed += verdict
             return processed + self._done(working_set, book, page, stop, weights, first), None
         except BaseException:
             # Interrupted during an attempt: the successes before it count.
             self._done(working_set, book, page, at, weights, first)
             raise
         finally:
-            slices.unreserve(room)
+            service.tried += next_at - begun
             current_delivery.reset(mark)
 
     def _record(
-        self, ladder: Ladder, book: Book, page: Page, at: int, answer: Answer, weights: list[Weight], delivery: Delivery
-    ) -> tuple[int, PageStatus | None]:
-        """Record an answer other than a plain success; return a status if the queue stops.
-
-        :param weights: weights of this message and of the rest of the stretch
-        """
-        try:
-            working_set = ladder.working_set
-            outcome = checked(answer, delivery, bounds_of(working_set), traced=working_set.traces)
-        except Exception as error:
-            outcome = failed(delivery, error)
-        if isinstance(outcome, Done):
-            ladder.working_set.post_all(outcome.enqueue)
-        verdict = apply_outcome(ladder.working_set, book, page, at, outcome, weights[0], ladder.bounds)
+        self, ladder: Ladder, book: Book, page: Page, at: int, answer: Answer, weight: Weight, delivery: Delivery
+    ) -> int | PageStatus:
+        """Record an answer that is no plain success; return the reason if the queue stops, else whether it is gone."""
+        working_set = ladder.working_set
+        outcome = settled(answer, delivery, working_set)
+        verdict = apply_outcome(working_set, book, page, at, outcome, weight, ladder.bounds)
         if verdict is None:
             ladder.note_asked(book, outcome)
-            self._give_back(ladder, weights[1:])
-            return 0, PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
+            return PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
         page.first_index = at + 1
-        return int(verdict), None
+        return int(verdict)
 
     def _done(
         self, working_set: WorkingSet, book: Book, page: Page, stop: int, weights: list[Weight], first: int
@@ -293,8 +269,8 @@ class Calling(InPlace):
 class Batching(InPlace):
     """Calls of a batch processor for neighbouring messages."""
 
-    def __init__(self, scales: Scales, slices: Slices, processor: BatchProcessor) -> None:
-        super().__init__(scales, slices)
+    def __init__(self, scales: Scales, service: Service, processor: BatchProcessor) -> None:
+        super().__init__(scales, service)
         self.processor = processor
 
     def take(
@@ -302,7 +278,7 @@ class Batching(InPlace):
     ) -> tuple[int, PageStatus | None]:
         """Process the next messages, and record the outcomes."""
         first, count = page.first_index, len(weights)
-        self.slices.checkpoint(count, total[0])
+        self.service.checkpoint(count, total[0])
         working_set = ladder.working_set
         payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
         batch = Batch(
@@ -320,7 +296,7 @@ class Batching(InPlace):
         return self._apply(ladder, book, page, weights, answers)
 
     def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
-        opened = OpenPage(batch.book, Page(batch.page), Meter(ZERO), None, self.slices.context)
+        opened = OpenPage(batch.book, Page(batch.page), Meter(ZERO), None, self.service.context)
         delivery = Delivery(opened, b"", batch.first)
         mark = current_delivery.set(delivery)
         try:
@@ -341,7 +317,7 @@ class Batching(InPlace):
             log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=loggable)
             return [_of_batch(payload, error) for payload in batch.payloads], []
         except BaseException:
-            self.slices.at_rest = True
+            self.service.at_rest = True
             raise
         finally:
             delivery.sealed = True

@@ -22,78 +22,64 @@ from .values import Delivery, OpenPage
 _TAKEN_OVER = "the ring was taken over while the message was executed; look before you repeat"
 
 
-class Execution:
-    """Executes set-aside messages in this process."""
+def execute_overweight(
+    session: RingSession, address: Address, processor: Processor, limit: Weight, *, for_everything: bool
+) -> Weight:
+    """Execute one set-aside message in this process; see `MessageQueue.execute_overweight`."""
+    session.refuse_nested()
+    check_address(address)
+    limit = Weight.of(limit)
+    if not for_everything:
+        return _execute(session, address, processor, limit, keep_refusal=False)
+    left = limit.minus(session.config.costs.execution)
+    if left is None:
+        raise InsufficientWeight(f"{limit} does not even pay {session.config.costs.execution} for keeping the books")
+    try:
+        return _execute(session, address, processor, left, keep_refusal=True)
+    except TemporarilyUnprocessable as error:
+        raise Refused(str(error)) from error
+    except NotFound as error:
+        raise NotFound(str(error)) from error
 
-    def __init__(self, session: RingSession) -> None:
-        self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self.context = ProcessorContext(session.place)
 
-    def execute(self, address: Address, processor: Processor, limit: Weight, *, for_everything: bool) -> Weight:
-        """Execute one message; see `MessageQueue.execute_overweight`."""
-        self.session.refuse_nested()
-        check_address(address)
-        limit = Weight.of(limit)
-        if not for_everything:
-            return self._execute(address, processor, limit, keep_refusal=False)
-        left = limit.minus(self.session.config.costs.execution)
-        if left is None:
-            raise InsufficientWeight(
-                f"{limit} does not even pay {self.session.config.costs.execution} for keeping the books"
-            )
-        try:
-            return self._execute(address, processor, left, keep_refusal=True)
-        except TemporarilyUnprocessable as error:
-            raise Refused(str(error)) from error
-        except NotFound as error:
-            raise NotFound(str(error)) from error
-
-    def _execute(self, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool) -> Weight:
-        with Lease(self.session.hold, "a message executed by hand", partial(InFlight, _TAKEN_OVER)) as lease:
-            locked = lease.take()
-            with lease.reading() as unit:
-                working_set = self.session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
-                if self.session.listeners:
-                    working_set.loader.cut_everything()
-                _, page = rules.find_set_aside(working_set, address)
-                refuse_claimed_by_hand(unit, self.ring_id, address)
-                meter = Meter(limit)
-                outcome = self._run(working_set, processor, address, page, meter)
-                cost, refusal = self._settle_execution(
-                    working_set, address, outcome, meter.consumed, limit, keep_refusal
+def _execute(
+    session: RingSession, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool
+) -> Weight:
+    meter, cost, refusal = Meter(limit), ZERO, None
+    with Lease(session.hold, "a message executed by hand", partial(InFlight, _TAKEN_OVER)) as lease:
+        locked = lease.take()
+        with lease.reading() as unit:
+            working_set = session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
+            if session.listeners:
+                working_set.loader.cut_everything()
+            book, page = rules.find_set_aside(working_set, address)
+            refuse_claimed_by_hand(unit, session.ring_id, address)
+            outcome = _run(session, working_set, processor, address, page, meter)
+            book, page = rules.find_set_aside(working_set, address)
+            try:
+                cost = rules.settle_execution(
+                    working_set, book, page, address.index, outcome, meter.consumed, limit, session.actor
                 )
-            with lease.transaction() as (unit, locked):
-                working_set.save_in(unit, locked)
-        self.session.committed(working_set)
-        if refusal:
-            raise refusal
-        return meter.consumed.plus(cost)
+            except TemporarilyUnprocessable as error:
+                if not (keep_refusal and working_set.changes.events):
+                    raise
+                # Nothing changed, but the event that gives the reason is kept.
+                refusal = error
+        with lease.transaction() as (unit, locked):
+            working_set.save_in(unit, locked)
+    session.committed(working_set)
+    if refusal:
+        raise refusal
+    return meter.consumed.plus(cost)
 
-    def _settle_execution(
-        self,
-        working_set: StoredSet,
-        address: Address,
-        outcome: Outcome,
-        used: Weight,
-        limit: Weight,
-        keep_refusal: bool,
-    ) -> tuple[Weight, Refused | None]:
-        book, page = rules.find_set_aside(working_set, address)
-        try:
-            return rules.settle_execution(
-                working_set, book, page, address.index, outcome, used, limit, self.session.actor
-            ), None
-        except TemporarilyUnprocessable as error:
-            if not (keep_refusal and working_set.changes.events):
-                raise
-            # Nothing changed, but the event that gives the reason is kept.
-            return ZERO, error
 
-    def _run(self, working_set: StoredSet, processor: Processor, address: Address, page: Page, meter: Meter) -> Outcome:
-        if not getattr(processor, "meters_itself", False):
-            weight = Scales(working_set).weight(address.book, page, address.index)
-            if not meter.consume(weight):
-                return Overweight(weight)
-        payload = working_set.payloads(address.book, page)[address.index]
-        opened = OpenPage(address.book, page, meter, working_set, self.context)
-        return deliver(processor, Delivery(opened, payload, address.index), working_set)
+def _run(
+    session: RingSession, working_set: StoredSet, processor: Processor, address: Address, page: Page, meter: Meter
+) -> Outcome:
+    if not getattr(processor, "meters_itself", False):
+        weight = Scales(working_set).weight(address.book, page, address.index)
+        if not meter.consume(weight):
+            return Overweight(weight)
+    payload = working_set.payloads(address.book, page)[address.index]
+    opened = OpenPage(address.book, page, meter, working_set, ProcessorContext(session.place))
+    return deliver(processor, Delivery(opened, payload, address.index), working_set)

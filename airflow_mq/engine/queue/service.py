@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -28,10 +28,9 @@ from ..store.rows import Locked
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
-from .calls import checked
-from .context import ProcessorContext, is_inside, outside
+from .context import ProcessorContext, outside
 from .holding import Lease
-from .servers import ServerRecord, server_record
+from .servers import server_record
 from .session import RingSession, limit_of
 from .values import Delivery, OpenPage, Serviced
 from .walk import Walks, meet_newcomers, warn_of_stuck, write_ledger
@@ -66,90 +65,68 @@ def service_lease(session: RingSession, *, keeps: bool = False) -> Lease:
     return Lease(session.hold, "serviced", partial(TokenRefused, _TAKEN_OVER), keeps=keeps)
 
 
-def service_ring(
-    session: RingSession,
-    processor: Processor | BatchProcessor,
-    limit: Weight | None,
-    kept: Lease | None = None,
-    *,
-    slice_messages: int = SLICE,
-    slice_seconds: float = 1.0,
-    seed: bytes | None = None,
-    progress: Callable[[Serviced], None] | None = None,
-    server: str | None = None,
-    origins: Iterable[str] | None = None,
-) -> Serviced:
-    """Service the ready queues of a ring in this process; see `MessageQueue.service_queues`.
-
-    :param kept: the lease that a worker keeps from one call to the next.
-    """
-    processor = checked(processor)
-    if is_inside(session.place):
-        return Serviced()
-    meter, patterns = Meter(limit_of(session.config, limit)), OriginPatterns.of(origins)
-    record = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
-    total, left, goes_on, met_in_flight = Serviced(), set[str](), True, False
-    with service_lease(session) if kept is None else nullcontext(kept) as lease:
-        while goes_on:
-            meet_newcomers(session)
-            told = progress and partial(_tell_total, progress, replace(total))
-            service = Service(session, processor, meter, slice_messages, slice_seconds, told, lease)
-            service.patterns, service.server = patterns, record
-            service.left_out, service.is_first = left, not total.origins
-            try:
-                with service.holding_ring():
-                    service.run(seed)
-            except Busy:
-                if service.is_first or service.has_begun:
-                    raise
-                # Another process took the ring between two parts: what this call did is its result.
-                break
-            total, met_in_flight = _total(total, service.result), met_in_flight or service.met_in_flight()
-            left.update(service.unfinished())
-            goes_on = kept is None and service.is_cut_off and len(left) < MOST_LEFT
-            service.working_set.forget()
-    if met_in_flight:
-        # Settle the completed and expired leases: the next call services their queues.
-        session.settler.release_dead(wait=False, only_tokens=True)
-    return total
-
-
-def _total(before: Serviced, now: Serviced) -> Serviced:
-    """Return the result of two parts of a call, which service different queues within one weight."""
-    return replace(before.plus(now), weight=now.weight, origins=before.origins + now.origins)
-
-
-def _tell_total(progress: Callable[[Serviced], None], before: Serviced, now: Serviced) -> None:
-    progress(_total(before, now))
-
-
 class Service:
-    """One call of servicing in place, or a part of one that services `max_block_queues` queues."""
+    """A call of servicing in place, in parts of `max_block_queues` queues within one weight.
+
+    See `MessageQueue.service_queues` for the options.
+
+    :param kept: the lease that a worker keeps from one call to the next; such a call has one part.
+    """
 
     def __init__(
-        self, session: RingSession, processor: Processor | BatchProcessor, meter: Meter,
-        slice_messages: int, slice_seconds: float, progress: Callable[[Serviced], None] | None, lease: Lease,
+        self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight | None,
+        kept: Lease | None = None, *, slice_messages: int = SLICE, slice_seconds: float = 1.0,
+        seed: bytes | None = None, progress: Callable[[Serviced], None] | None = None, server: str | None = None,
+        origins: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
-        self.session, self.processor, self.progress = session, processor, progress
-        self.lease = lease
-        self.context, self.meter = ProcessorContext(session.place), meter
+        self.session, self.processor, self.progress, self.seed = session, processor, progress, seed
+        self.lease = service_lease(session) if kept is None else kept
+        self.meter, self.patterns = Meter(limit_of(session.config, limit)), OriginPatterns.of(origins)
+        self.server = server_record(server or session.actor, limit, self.patterns, is_dag=server is not None)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
-        self.result = Serviced()
-        self.ledger = Ledger()
-        #: The server as the ledger records it; None for inline execution.
-        self.server: ServerRecord | None = None
-        #: The origins that it services; None: all.
-        self.patterns: OriginPatterns | None = None
+        self.context, self.result = ProcessorContext(session.place), Serviced()
         #: Queues that earlier parts of the call visited and that are still ready.
-        self.left_out: Collection[str] = ()
-        #: Whether no earlier part of the call serviced a queue.
-        self.is_first = True
-        #: Whether it held the ring; and whether it ended because enough queues gave messages.
-        self.has_begun = self.is_cut_off = False
+        self.left_out: set[str] = set()
+        #: The ledger of this part, and the queue that is being serviced.
+        self.ledger = Ledger()
+        self.current: str | None = None
+        #: Whether this part held the ring.
+        self.has_begun = False
         #: Whether a processor was interrupted: then all books are consistent.
         self.at_rest = False
-        self.current: str | None = None
-        self._tried, self._slice_began = 0, time.monotonic()
+        #: Messages that were tried in this slice.
+        self.tried, self._slice_began = 0, time.monotonic()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no earlier part of the call serviced a queue."""
+        return not self.result.origins
+
+    def run(self) -> Serviced:
+        """Service the ready queues; return the result of all parts."""
+        keeps, goes_on, met_in_flight = self.lease.keeps, True, False
+        with nullcontext() if keeps else self.lease:
+            while goes_on:
+                meet_newcomers(self.session)
+                self.ledger, self.has_begun = Ledger(), False
+                try:
+                    with self.holding_ring():
+                        ladder = self._walk()
+                except Busy:
+                    if self.is_first or self.has_begun:
+                        raise
+                    # Another process took the ring between two parts: what this call did is its result.
+                    break
+                met_in_flight = met_in_flight or self.met_in_flight()
+                books = self.working_set.books
+                self.left_out.update(name for name in self.ledger.entries if name in books and books[name].is_ready)
+                is_cut_off = ladder.is_full and bool(ladder.givers)
+                goes_on = not keeps and is_cut_off and len(self.left_out) < MOST_LEFT
+                self.working_set.forget()
+        if met_in_flight:
+            # Settle the completed and expired leases: the next call services their queues.
+            self.session.settler.release_dead(wait=False, only_tokens=True)
+        return self.result
 
     @contextmanager
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
@@ -162,7 +139,7 @@ class Service:
                 self._load(unit, locked)
                 self.has_begun = True
                 yield
-            self._save(last=True)
+            self.save(last=True)
         except BaseException:
             self._stop()
             raise
@@ -177,22 +154,20 @@ class Service:
         if self.patterns is not None or self.left_out:
             working_set.only(self.patterns, None, but=self.left_out)
 
-    def run(self, seed: bytes | None) -> None:
-        """Walk the ring in its order."""
-        walks, ladder = Walks(self.ledger, seed), self._ladder()
+    def _walk(self) -> Ladder:
+        """Walk the ring in its order; return the last ladder."""
+        walks, ladder = Walks(self.ledger, self.seed), self._ladder()
         walks.walk(ladder, self.working_set, self._took)
         while walks.goes_on and self.is_first:
-            locked, before = self._save(), self.working_set
+            locked, before = self.save(), self.working_set
             self._load(before.unit, before.locked_after(locked))
             before.forget()
             ladder = self._ladder()
             walks.walk(ladder, self.working_set, self._took)
-        if self.server is not None:
-            self.ledger.head = {"server": self.server}
-            warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
-        self.result.weight = self.meter.consumed
-        self.result.origins = len(self.ledger.entries)
-        self.is_cut_off = ladder.is_full and bool(ladder.givers)
+        self.ledger.head = {"server": self.server}
+        self.result.origins += len(self.ledger.entries)
+        warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
+        return ladder
 
     def _ladder(self) -> Ladder:
         working_set = self.working_set
@@ -214,11 +189,6 @@ class Service:
     def _took(self) -> bool:
         """Return whether this part of the call tried a message."""
         return any(entry.messages or entry.reason == "yielded" for entry in self.ledger.entries.values())
-
-    def unfinished(self) -> Iterator[str]:
-        """Yield the visited queues that are still ready."""
-        books = self.working_set.books
-        return (name for name in self.ledger.entries if name in books and books[name].is_ready)
 
     def met_in_flight(self) -> bool:
         """Return whether messages of a queue were in flight when it was read."""
@@ -246,43 +216,39 @@ class Service:
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
         """Return whether to commit before `more` messages, which are expected to take so long."""
-        if self._tried and (
-            self._tried + more > self.slice_messages
-            or self._is_long(milliseconds)
-            or time.monotonic() - self._slice_began > self.slice_seconds
+        return self.tried > 0 and (
+            self.tried + more > self.slice_messages
+            or self.is_long(milliseconds)
+            or time.monotonic() > self.until
             or self.cache.fetched > HELD
-        ):
-            return True
-        self._tried += more
-        return False
+        )
 
-    def reserve(self, most: int, milliseconds: int) -> tuple[int, float]:
-        """Reserve room in the slice for messages, as `is_full` does for one; return how many, and until when."""
-        if self._is_long(milliseconds) or self.cache.fetched > HELD:
-            return 0, 0.0
-        count = max(min(most, self.slice_messages - self._tried), 0)
-        self._tried += count
-        return count, self._slice_began + self.slice_seconds
-
-    def _is_long(self, milliseconds: int) -> bool:
+    def is_long(self, milliseconds: int) -> bool:
         """Return whether messages that are expected to take so long follow a commit."""
         return milliseconds >= self.slice_seconds * 1_000
 
-    def unreserve(self, count: int) -> None:
-        """Give back the room of messages that were not tried."""
-        self._tried -= count
+    @property
+    def room(self) -> int:
+        """How many messages may be tried before the next commit."""
+        return 0 if self.cache.fetched > HELD else self.slice_messages - self.tried
+
+    @property
+    def until(self) -> float:
+        """When the next commit is due, on the monotonic clock."""
+        return self._slice_began + self.slice_seconds
 
     def checkpoint(self, more: int, milliseconds: int = 0) -> None:
-        """Between two messages: commit the outcomes if the slice is full."""
-        if self.is_full(more, milliseconds) or not more:
-            self._save()
-            self._tried = more or 1
+        """Commit the outcomes if the slice is full; `more` messages follow, which are expected to take so long."""
+        if self.is_full(more, milliseconds):
+            self.save()
+        self.tried += more
 
-    def _save(self, last: bool = False) -> Locked:
+    def save(self, last: bool = False) -> Locked:
         """Commit the slice, in one short transaction; return the ring that it locked."""
         session = self.session
         with self.lease.transaction() as (unit, locked):
             self._count()
+            self.result.weight = self.meter.consumed
             self.working_set.save_in(unit, locked)
             self.working_set.loader.keep_payloads(HELD, self.current)
             if last:
@@ -294,12 +260,12 @@ class Service:
         if locked.state.ends:
             self._apply_ends(last)
         session.store.rest()
-        self._tried, self._slice_began = 0, time.monotonic()
+        self.tried, self._slice_began = 0, time.monotonic()
         session.committed(self.working_set)
         if self.progress:
             # What this callback sends is not sent by the processor that ran last.
             with outside(session.place):
-                self.progress(self.result)
+                self.progress(replace(self.result))
         if last:
             session.forget_old()
         return locked
@@ -336,7 +302,7 @@ class Service:
         """
         if self.at_rest:
             try:
-                self._save(last=True)
+                self.save(last=True)
                 return
             except MessageQueueError:
                 log.exception("could not commit the last outcomes of an interrupted service")

@@ -12,7 +12,7 @@ from ..rules.errors import Busy, CommitInDoubt, MessageQueueError, StoreBusy, St
 from ..rules.weight import ZERO
 from .holding import Lease
 from .inspect.inspect import Inspect
-from .service import service_lease
+from .service import Service, service_lease
 from .session import RingSession
 from .values import Serviced
 
@@ -28,12 +28,12 @@ ACTIVE = 0.3
 class Worker:
     """A loop of service calls that sleeps while nothing waits.
 
-    :param service: services the ring once
+    :param service: makes a call that services the ring with this lease
     :param stop: ends the loop after the call under way
     """
 
     def __init__(
-        self, session: RingSession, inspect: Inspect, service: Callable[[Lease], Serviced], stop: threading.Event
+        self, session: RingSession, inspect: Inspect, service: Callable[[Lease], Service], stop: threading.Event
     ) -> None:
         self.session, self.inspect, self.service, self.stop = session, inspect, service, stop
         self.lease = service_lease(session, keeps=True)
@@ -71,7 +71,7 @@ class Worker:
         """Service the ring if there may be messages; return whether anything came of it."""
         if not self._has_messages():
             return False
-        done = self.service(self.lease)
+        done = self.service(self.lease).run()
         self.total = self.total.plus(done)
         return done.moved > 0
 

@@ -16,7 +16,7 @@ import pytest
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.engine.queue import Delivery, Serviced, holding
 from airflow_mq.engine.queue.holding import Hold, Lease, LockedRing, holder_name
-from airflow_mq.engine.queue.service import service_lease, service_ring
+from airflow_mq.engine.queue.service import Service, service_lease
 from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
 from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.store.rings import Rings
@@ -258,7 +258,7 @@ def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
 
         def service() -> None:
             assert lease.has_messages()
-            service_ring(queue.session, lambda each: seen.append(each.origin), None, lease)
+            Service(queue.session, lambda each: seen.append(each.origin), None, lease).run()
 
         queue.enqueue_message("first", b"1")
         service()

@@ -24,8 +24,7 @@ from ...rules.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
 from ..calls import processor_of
-from ..holding import Lease
-from ..service import Service, service_lease
+from ..service import Service
 from ..session import RingSession
 from ..values import Delivery, OpenPage
 from ..walk import walk_ring
@@ -57,10 +56,9 @@ class _StaysQueued(Exception):
 def execute_inline(session: RingSession, inline: Inline, book: str, payload: bytes) -> bool:
     """Execute the message that was just enqueued, if no other one waits; return whether it is settled."""
     try:
-        with service_lease(session) as lease:
-            once = _Once(session, inline, lease)
-            with once.holding_ring(patience=0.0):
-                once.execute(book, payload)
+        once = _Once(session, inline.processor, inline.weight, slice_messages=1, slice_seconds=60.0)
+        with once.lease, once.holding_ring(patience=0.0):
+            once.execute(book, payload)
     except _StaysQueued:
         return False
     except (Refused, StoreError) as reason:
@@ -74,9 +72,8 @@ def execute_inline(session: RingSession, inline: Inline, book: str, payload: byt
 class _Once(Service):
     """A call of servicing that tries one message."""
 
-    def __init__(self, session: RingSession, inline: Inline, lease: Lease) -> None:
-        super().__init__(session, inline.processor, Meter(inline.weight), 1, 60.0, None, lease)
-        self.inline, self.tried = inline, False
+    #: Whether the message was executed.
+    is_done = False
 
     def execute(self, book: str, payload: bytes) -> None:
         """Execute the waiting message, if it is this one and the only one."""
@@ -86,7 +83,7 @@ class _Once(Service):
         attempt = OneByOne(self._try, self.scales, self._begin_visit)
         ladder = Ladder(self.working_set, self.meter, overweight_limit(self.working_set, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, self.working_set.config.order, None, self.working_set)
-        if not self.tried:
+        if not self.is_done:
             raise _StaysQueued
 
     def _is_alone(self, name: str, payload: bytes) -> bool:
@@ -108,7 +105,7 @@ class _Once(Service):
                     yield page, item
 
     def _try(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
-        if self.tried:
+        if self.is_done:
             # A message that the processor sent waits for its turn.
             return Overweight(ZERO)
         weight = self.scales.weight(book.origin, page, item)
@@ -116,8 +113,9 @@ class _Once(Service):
             raise _StaysQueued
         payload = self.working_set.payloads(book.origin, page)[item]
         opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
-        outcome = deliver(self.inline.processor, Delivery(opened, payload, item), self.working_set)
+        assert not isinstance(self.processor, BatchProcessor)
+        outcome = deliver(self.processor, Delivery(opened, payload, item), self.working_set)
         if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
             raise _StaysQueued
-        self.tried = True
+        self.is_done = True
         return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from airflow_mq import Batch, Delivery, Outcome, Overweight, Weight, batch_processor
-from airflow_mq.engine.queue.service import service_lease, service_ring
+from airflow_mq.engine.queue.service import Service, service_lease
 from airflow_mq.engine.rules.outcome import DONE
 
 from ..scheduler import Process
@@ -57,7 +57,8 @@ def work(world: World, process: Process, random: Random) -> object:
             if lease.has_messages():
                 world.met["kept leases"] += lease.ring is not None
                 slice_messages = random.choice((1, 2, 5, 50))
-                done += service_ring(queue.session, processor, None, lease, slice_messages=slice_messages).processed
+                service = Service(queue.session, processor, None, lease, slice_messages=slice_messages)
+                done += service.run().processed
             stall(world, process, random)
     return done
 

@@ -48,7 +48,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "set-aside message executed in place beside a block", "engine/queue/execution.py",
-        "                refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
+        "            refuse_claimed_by_hand(unit, session.ring_id, address)\n", "",
     ),
     _bug(
         "message executed that was processed", "engine/rules/overweight.py",
