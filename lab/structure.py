@@ -265,7 +265,7 @@ def _count_signature_any(function: Function) -> int:
 
 def command_figures(sources: Sources) -> Figures:
     """Count the commands and groups at the top of the command line."""
-    tree = sources.modules.get(f"{PACKAGE}.cli.tree")
+    tree = sources.modules.get(f"{PACKAGE}.cli.parser")
     entries = 0
     for node in tree.tree.body if tree else []:
         target = node.target if isinstance(node, ast.AnnAssign) else None

@@ -17,7 +17,7 @@ SOURCES = {
         "-- name: insert_inbox_row\nINSERT INTO {s}inbox\n-- name: insert_inbox_row (postgres)\nINSERT INTO {s}inbox\n"
         "-- name: inbox_rows\nSELECT 1 FROM {s}inbox m\n-- name: move\nINSERT INTO {s}inbox\nSELECT 1 FROM {s}page\n"
     ),
-    "cli/tree.py": "TREE = 1\n",
+    "cli/parser.py": "TREE = 1\n",
 }
 
 

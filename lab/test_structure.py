@@ -26,7 +26,7 @@ SOURCES = {
     ),
     "engine/queue/reading.py": "class Base: ...\nclass Reading(Base):\n    def read(self) -> None: ...\n",
     "cli/__init__.py": "from ..engine.queue import MessageQueue\n",
-    "cli/tree.py": "TREE: tuple[int, ...] = (1, 2, 3)\n",
+    "cli/parser.py": "TREE: tuple[int, ...] = (1, 2, 3)\n",
     "engine/store/__init__.py": "def run(unit):\n    unit.run('ready_books')\n",
     "engine/store/sql/book.sql": "-- name: ready_books\nSELECT 1\n",
 }

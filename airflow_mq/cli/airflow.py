@@ -11,7 +11,7 @@ from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 from .arguments import COMMON
 from .command import Command, Entry, Group, example_text
 from .completion import completer_of
-from .tree import TREE
+from .parser import TREE
 
 #: The connection that is used where neither a store nor a connection is named.
 DEFAULT_CONN_ID = "airflow_mq_default"

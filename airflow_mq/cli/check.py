@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from ..engine.rules.priority import told
 from ..words import many
-from .command import command, option
-from .errors import UsageError
+from .command import UsageError, command, option
 from .session import Session
 
 

@@ -26,6 +26,10 @@ exit codes:
   130  interrupted by Ctrl-C"""
 
 
+class UsageError(Exception):
+    """An invalid command line."""
+
+
 @dataclass(frozen=True)
 class Option:
     """An argument, as `add_argument` takes it."""

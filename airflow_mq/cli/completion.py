@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..engine.rules.errors import MessageQueueError
-from .command import PROGRAM_NAME, command, option
-from .errors import UsageError
+from .command import PROGRAM_NAME, UsageError, command, option
 from .session import Session
 
 SHELLS = ("bash", "zsh", "fish")

@@ -12,8 +12,7 @@ from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import check_origin
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT
-from .command import command, option
-from .errors import UsageError
+from .command import UsageError, command, option
 from .ndjson import Lines
 from .payload import enqueue_files
 from .progress import Tell

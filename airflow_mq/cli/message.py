@@ -14,8 +14,7 @@ from ..engine.rules.blob import extent
 from ..engine.rules.events import NAMES, Event
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, ORIGIN, WEIGHT, limit
-from .command import Group, command, option
-from .errors import UsageError
+from .command import Group, UsageError, command, option
 from .near import meant
 from .output import Columns, shown
 from .serialisation import address_fields, payload_fields, record

@@ -11,7 +11,7 @@ from ..engine.rules.errors import InvalidInput, InvalidMessage
 from ..engine.rules.message import Message, check_origin
 from ..engine.rules.priority import check_priority
 from ..engine.rules.weight import Weight
-from .errors import UsageError
+from .command import UsageError
 
 _KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers", "priority"}
 

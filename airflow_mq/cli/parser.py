@@ -1,4 +1,4 @@
-"""The commands, for argparse."""
+"""All commands, and their parsers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,56 @@ from typing import NoReturn
 
 from ..engine.rules.nearest import nearest, suggestion
 from .arguments import COMMON
-from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, example_text
-from .errors import UsageError
+from .block import BLOCK
+from .check import check
+from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, UsageError, example_text
+from .completion import completion
+from .dev import demo, dev
+from .doctor import doctor
+from .enqueue import enqueue
+from .explain import explain
+from .message import MESSAGE
 from .near import question
 from .output import without_passwords
+from .payload import PAYLOAD
+from .queue import QUEUE
+from .report import REPORT
+from .ring import RING
+from .service import service
 from .session import Session
-from .tree import ABOUT, TREE
+from .set_aside import SET_ASIDE
+from .store import STORE
+from .top import top
+
+ABOUT = """\
+A fair, durable, weight-bounded message queue in your own database.
+
+A first look:
+  export AIRFLOW_MQ_STORE=sqlite:///queue.db
+  airflow-mq store upgrade
+  airflow-mq enqueue acme "an order" "another order"
+  airflow-mq queue footprint
+  airflow-mq service --processor builtins:print"""
+
+TREE: tuple[Entry, ...] = (
+    enqueue,
+    service,
+    top,
+    explain,
+    check,
+    doctor,
+    demo,
+    dev,
+    QUEUE,
+    MESSAGE,
+    SET_ASIDE,
+    BLOCK,
+    PAYLOAD,
+    RING,
+    REPORT,
+    STORE,
+    completion,
+)
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):

@@ -12,8 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..words import span
 from .arguments import limit
-from .command import Group, command, option
-from .errors import UsageError
+from .command import Group, UsageError, command, option
 from .output import Columns
 from .progress import Tell
 from .session import Session

@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from ..loading import load_named
-from .errors import UsageError
+from .command import UsageError
 from .session import Session
 
 

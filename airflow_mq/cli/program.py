@@ -13,9 +13,8 @@ from urllib.parse import quote
 
 from .. import failures
 from ..engine.rules.errors import InvalidInput, MessageQueueError, StoreError
-from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE
+from .command import INTERRUPTED, NO, OK, PROGRAM, REFUSED, STORE, USAGE, UsageError
 from .completion import add_completers
-from .errors import UsageError
 from .output import error_line, shown, without_passwords
 from .parser import make_parser, parse_line
 from .session import VARIABLE, Session

@@ -9,8 +9,7 @@ from ..engine.rules.message import Footprint
 from ..engine.rules.nearest import nearest
 from ..engine.rules.priority import HIGH, PRIORITIES, REGULAR, queue_name
 from .arguments import ORIGIN, PRIORITY, limit, why
-from .command import Group, command, option
-from .errors import UsageError
+from .command import Group, UsageError, command, option
 from .near import meant, naming_near, question
 from .output import Columns
 from .serialisation import changes_of, in_words, record

@@ -14,11 +14,9 @@ from ..engine.rules.nearest import suggestion
 from ..engine.rules.priority import PRIORITIES, REGULAR
 from ..words import many
 from .arguments import limit
-from .command import Group, command, option
-from .errors import UsageError
+from .command import Group, UsageError, command, option
 from .serialisation import in_words, record
-from .session import Session
-from .signals import at_sigterm
+from .session import Session, at_sigterm
 from .values import hexadecimal, json_object, positive, setting, weight, words
 from .weights import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 

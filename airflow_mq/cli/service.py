@@ -14,8 +14,7 @@ from .arguments import PROCESSOR, TRACEBACK
 from .command import command, option
 from .processors import load, load_callable, stdout_kept_clean
 from .progress import Tell
-from .session import Session
-from .signals import at_sigterm
+from .session import Session, at_sigterm
 from .values import positive, weight
 
 if TYPE_CHECKING:

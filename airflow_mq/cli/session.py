@@ -1,17 +1,20 @@
-"""The store and the ring of a command line, and the place for results."""
+"""The store and the ring of a command line, the place for results, and the end of a command by a signal."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
 from argparse import Namespace
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ..engine.rules.errors import AddressRefused, MessageQueueError
-from .errors import UsageError
+from .command import UsageError
 from .output import Output
 
 if TYPE_CHECKING:
@@ -110,3 +113,23 @@ def store_now(queue: MessageQueue) -> datetime:
 
     with queue.store.loose() as unit:
         return moment(unit.now())
+
+
+@contextmanager
+def at_sigterm(act: Callable[[], object]) -> Iterator[None]:
+    """Act at SIGTERM; restore the handlers of SIGTERM and SIGINT at the end. Only a main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGTERM, lambda *_: act())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interrupt() -> NoReturn:
+    """End a command as Ctrl-C does."""
+    raise KeyboardInterrupt

@@ -9,8 +9,7 @@ from ..engine.rules.judging import REASONS
 from ..engine.rules.weight import UNLIMITED
 from ..words import many, span
 from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
-from .command import Group, command, option
-from .errors import UsageError
+from .command import Group, UsageError, command, option
 from .near import meant, naming_near
 from .output import Columns
 from .processors import load_callable, stdout_kept_clean

@@ -17,8 +17,7 @@ from .block import block_fields
 from .command import command, option
 from .output import shown, without_passwords
 from .serialisation import picked, record
-from .session import Session
-from .signals import at_sigterm, interrupt
+from .session import Session, at_sigterm, interrupt
 from .values import age
 
 if TYPE_CHECKING:

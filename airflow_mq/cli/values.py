@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address
 from ..engine.rules.weight import Weight
-from .errors import UsageError
+from .command import UsageError
 
 _CENTURY = 100 * 366 * 86400
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

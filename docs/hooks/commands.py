@@ -9,7 +9,7 @@ from functools import partial
 
 from airflow_mq.cli.arguments import COMMON
 from airflow_mq.cli.command import EXIT_CODES, Command, Entry, Option
-from airflow_mq.cli.tree import TREE
+from airflow_mq.cli.parser import TREE
 
 INTRODUCTION = """\
 # Commands

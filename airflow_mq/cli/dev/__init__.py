@@ -18,11 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..command import NO, command, option
-from ..errors import UsageError
+from ..command import NO, UsageError, command, option
 from ..output import error_line, shown
-from ..session import VARIABLE, Session
-from ..signals import at_sigterm, interrupt
+from ..session import VARIABLE, Session, at_sigterm, interrupt
 from ..values import positive
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_mq.cli import values
-from airflow_mq.cli.errors import UsageError
+from airflow_mq.cli.command import UsageError
 from airflow_mq.codecs import json_codec
 from airflow_mq.engine.queue import RingConfig
 from airflow_mq.engine.queue.values import microseconds

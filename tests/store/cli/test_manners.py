@@ -13,7 +13,7 @@ import pytest
 from airflow_mq import __version__
 from airflow_mq.cli import main
 from airflow_mq.cli.command import Command, Entry, Group
-from airflow_mq.cli.tree import TREE
+from airflow_mq.cli.parser import TREE
 from tests.store.cli.conftest import Terminal
 
 CANARY = "s3cret-Canary"
@@ -257,7 +257,7 @@ def test_it_is_a_program(mq: Terminal, tmp_path: Path) -> None:
 
 def test_declaring_commands_loads_no_driver_and_no_airflow() -> None:
     code = (
-        "import sys; import airflow_mq.cli.tree; "
+        "import sys; import airflow_mq.cli.parser; "
         "print(*[name for name in ('psycopg', 'sqlite3', 'rich', 'airflow') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,7 +1,0 @@
-"""Errors of the command line."""
-
-from __future__ import annotations
-
-
-class UsageError(Exception):
-    """An invalid command line."""
