@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
@@ -73,19 +73,19 @@ def enqueue(session: Session, args: Namespace) -> None:
         if args.blob:
             done = enqueue_files(queue, args.origin, args.blob, args.key, common, told)
         elif args.ndjson is not None:
-            files = _Files([args.ndjson])
-            lines = Lines(files.read(stack.enter_context(_opened(args.ndjson))), args.origin)
+            file = stack.enter_context(_opened(args.ndjson))
+            lines = Lines(file, args.origin)
             try:
-                done = queue.enqueue_messages(_counted(lines.pairs(), told, files.part), **common)
+                done = queue.enqueue_messages(_counted(lines.pairs(), told, [file]), **common)
             except InvalidInput as error:
                 raise lines.named(error) from None
         else:
-            files = _Files(args.file or ())
+            files: list[IO[bytes]] = []
             payloads = _payloads(args, files)
             if args.key:
                 done = queue.enqueue_message(args.origin, next(payloads), key=args.key, **common)
             else:
-                done = queue.enqueue_messages(args.origin, _counted(payloads, told, files.part), **common)
+                done = queue.enqueue_messages(args.origin, _counted(payloads, told, files), **common)
     _report(session, done)
 
 
@@ -112,14 +112,15 @@ def _check(args: Namespace) -> None:
         raise UsageError("standard input can be read once")
 
 
-def _payloads(args: Namespace, files: _Files) -> Iterator[bytes]:
+def _payloads(args: Namespace, files: list[IO[bytes]]) -> Iterator[bytes]:
+    """Yield the payloads of arguments and files; `files` holds the file that is being read."""
     for word in args.message or args.file:
         if args.message and word != "-":
             # The very bytes that were typed, whatever their encoding.
             yield os.fsencode(word)
             continue
         with _opened(word) as file:
-            files.read(file)
+            files[:] = [file]
             if args.lines:
                 yield from (line.rstrip(b"\r\n") for line in file if line.strip(b"\r\n"))
             else:
@@ -134,38 +135,18 @@ def _opened(name: str) -> IO[bytes]:
         raise UsageError(f"{name!r} cannot be read: {error.strerror}") from None
 
 
-def _counted(messages: Iterator[Any], told: Tell, part: Callable[[], float | None]) -> Iterator[Any]:
+def _counted(messages: Iterator[Any], told: Tell, files: Sequence[IO[bytes]]) -> Iterator[Any]:
     for count, message in enumerate(messages, start=1):
         if count % _STEP == 0:
-            told(f"{count:,} messages read", part())
+            told(f"{count:,} messages read", next(map(_part, files), None))
         yield message
     told("storing")
 
 
-class _Files:
-    """The part of files that is read, if their sizes are known."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._before = 0
-        self._open: IO[bytes] | None = None
-        try:
-            self._size = 0 if "-" in names else sum(os.stat(name).st_size for name in names)
-        except OSError:
-            self._size = 0
-
-    def read(self, file: IO[bytes]) -> IO[bytes]:
-        """Continue with the next file."""
-        if self._size and self._open is not None:
-            self._before += os.stat(self._open.name).st_size
-        self._open = file
-        return file
-
-    def part(self) -> float | None:
-        """Return the part that is read, from 0 to 1, if it is known."""
-        file = self._open
-        if not self._size or file is None or file.closed:
-            return None
-        return (self._before + file.tell()) / self._size
+def _part(file: IO[bytes]) -> float | None:
+    """Return the part of a file that is read, from 0 to 1; None of a pipe."""
+    size = 0 if file.closed else os.fstat(file.fileno()).st_size
+    return file.tell() / size if size else None
 
 
 def _report(session: Session, done: Enqueued) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
+from ..engine.rules.weigher import PER, LinearWeigher
 from ..words import many, percent
 from .arguments import limit
 from .command import Group, command, option
@@ -15,10 +16,10 @@ from .output import Columns
 from .serialisation import as_percent, picked, record
 from .session import Session
 from .values import count, positive, words
-from .weights import FITS, NOTHING, WHICH, fit_fields, formula, is_off, read_fits, warn_of_drift
 
 if TYPE_CHECKING:
-    from ..engine.queue import LedgerBlock
+    from ..engine.queue import LedgerBlock, MessageQueue
+    from ..engine.queue.blocks.measures import Fit
     from ..engine.rules.orders import Entry
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
@@ -132,6 +133,15 @@ _LEDGER: Columns = (
 )
 
 
+#: The largest drift without a warning.
+DRIFT = 0.25
+WHICH = (
+    option("--processor NAME", "only what this processor used", words),
+    option("--origin ORIGIN", "only what this origin used", words),
+)
+NOTHING = "nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))"
+
+
 @command(*WHICH, example="$ report weights")
 def weights(session: Session, args: Namespace) -> bool:
     """Compare measured weights with the ring's weigher.
@@ -144,10 +154,62 @@ def weights(session: Session, args: Namespace) -> bool:
     fits = {"fits": [fit_fields(one) for one in found], "together": fit_fields(together)}
     session.out.fields({"the ring's weigher": formula(weigher)}, {"weigher": weigher.to_json(), **fits})
     if not session.out.as_json:
-        everything = [*found, together] if together is not None and len(found) > 1 else found
-        session.out.items(everything, FITS, NOTHING)
-    warn_of_drift(session, together)
-    return not is_off(together)
+        session.out.items([*found, together] if together is not None and len(found) > 1 else found, _FITS, NOTHING)
+    return not warn_of_drift(session, together)
+
+
+class Measured(NamedTuple):
+    """A fit, and by which part messages used more time than the ring's weigher predicts: 0.3 is 30 % more."""
+
+    fit: Fit
+    drift: float | None
+
+
+def read_fits(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
+    """Return the measured weights by processor and origin, and all together."""
+    from ..engine.queue.blocks.measures import together
+
+    def measured(fit: Fit) -> Measured:
+        weigher = queue.config.weigher
+        predicted = weigher.base.time * fit.count + weigher.per_byte.time * fit.sums["length"] / PER
+        return Measured(fit, fit.sums["time"] / predicted - 1 if predicted else None)
+
+    fits = [fit for fit in queue.inspect.fits(processor) if origin in (None, fit.origin)]
+    return list(map(measured, fits)), measured(together(fits)) if fits else None
+
+
+def warn_of_drift(session: Session, one: Measured | None) -> bool:
+    """Warn if the ring's weigher is far from what was measured; return whether it is."""
+    drift = (one and one.drift) or 0.0
+    if abs(drift) > DRIFT:
+        session.out.warn(
+            f"messages used {abs(drift):.0%} {'more' if drift > 0 else 'less'} time than the ring's weigher predicts; "
+            "`airflow-mq ring fit-weigher --store-it` replaces it by the fitted one"
+        )
+    return abs(drift) > DRIFT
+
+
+def fit_fields(one: Measured | None) -> dict[str, object] | None:
+    """Return a measured weight as JSON shows it."""
+    if one is None:
+        return None
+    fit = one.fit
+    return picked(fit, "processor count", origin=fit.origin or None, weigher=fit.weigher.to_json(), drift=one.drift)
+
+
+def formula(weigher: LinearWeigher) -> str:
+    """Return a weigher as a formula."""
+    base, per_byte = weigher.base, weigher.per_byte
+    return f"{base} + {per_byte.time / 1000:g}/{per_byte.size / 1000:g} per byte"
+
+
+_FITS: Columns = (
+    ("processor", lambda one: one.fit.processor or "-"),
+    ("origin", lambda one: one.fit.origin or "all"),
+    ("messages>", "fit.count"),
+    ("fitted weigher", lambda one: formula(one.fit.weigher)),
+    ("drift>", lambda one: None if one.drift is None else f"{one.drift:+.0%}"),
+)
 
 
 REPORT = Group(

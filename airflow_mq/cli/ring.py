@@ -15,10 +15,10 @@ from ..engine.rules.priority import PRIORITIES, REGULAR
 from ..words import many
 from .arguments import limit
 from .command import Group, UsageError, command, option
+from .report import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 from .serialisation import in_words, record
 from .session import Session, at_sigterm
 from .values import hexadecimal, json_object, positive, setting, weight, words
-from .weights import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 
 #: The units of a ring's times, and their number in a millisecond.
 _UNITS = {"ms": 1, "us": 1000}
