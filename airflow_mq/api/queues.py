@@ -13,7 +13,7 @@ from fastapi import APIRouter, HTTPException, Query
 from airflow_mq.engine.queue import MessageQueue, Paused, QueueDepth, QueueState
 from airflow_mq.engine.queue.inspect.fairness import RecentShare
 from airflow_mq.engine.queue.inspect.queues import RECENT
-from airflow_mq.engine.queue.inspect.servicing import Servicing
+from airflow_mq.engine.queue.inspect.servicing import IsPaused, Servicing
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.words import capitalised, when
@@ -244,24 +244,14 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         empty = QueueState(origin, priority, share=settings.share)
         shares, servicing = _received(conn_id, opened_queue), opened_queue.inspect.servicing(paused_by(user))
         (row,) = _rows(opened_queue, states or [empty], shares, servicing)
-        explained = _explained(opened_queue, origin, priority, servicing, states)
+        explained = _explained(opened_queue, origin, priority, servicing.is_paused)
     shown = [QueuePage.of(page, remaining=page.messages, remaining_bytes=page.size) for page in pages]
     return QueueDetail.of(
         row, explain=explained, pages=shown, settings=Settings.of(settings, ordered=bool(settings.ordered))
     )
 
 
-def _explained(
-    queue: MessageQueue, origin: str, priority: str, servicing: Servicing, states: Sequence[QueueState]
-) -> Explained:
-    overdue = next(iter(servicing.of_queues(states)), None)
-    before, changes = (f"{overdue.sentence} ", [overdue.remedy]) if overdue else ("", [])
-    if queue.inspect.has_many_newcomers():
-        sentence = f"{before}Many queues of this ring are new; the reason is known after the next block."
-        return Explained(reason="new", sentence=sentence, block=None, changes=changes)
-    if queue.config.service_weight is None and not any(server.limit for server in servicing.servers):
-        sentence = f"{before}This ring has no service weight: each block sets its own limit, so there is no forecast."
-        return Explained(reason="turn", sentence=sentence, block=None, changes=changes)
-    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=servicing.is_paused)
+def _explained(queue: MessageQueue, origin: str, priority: str, is_paused: IsPaused) -> Explained:
+    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=is_paused)
     sentence = capitalised(explanation.sentence, origin, *names_above(origin))
     return Explained.of(explanation, sentence=sentence, changes=list(explanation.remedies))

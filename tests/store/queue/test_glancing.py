@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
-from airflow_mq.engine.queue.inspect import queues
+from airflow_mq.engine.queue.inspect import explain, queues
 from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.store import books, parse, upgrade
 
@@ -149,13 +149,29 @@ def test_fairness_reads_at_most_the_requested_origins(busy: MessageQueue) -> Non
     }
 
 
-def test_many_newcomers_are_detected(store_uri: str) -> None:
+def test_many_newcomers_of_paths_are_not_forecast(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgrade(parse(store_uri))
+    monkeypatch.setattr(explain, "MOST_NEWCOMERS", 20)
+    with MessageQueue(store_uri) as queue:
+        queue.admin.change_ring(service_weight=Weight(1 << 30, 1 << 30))
+        queue.enqueue_messages((f"q/{number}", b"x") for number in range(30))
+        assert queue.inspect.explain("q/7").reason == "next"
+        queue.admin.change_ring(paths=True)
+        assert queue.inspect.explain("q/7").reason == "new"
+        assert "No block has ever serviced this ring." in queue.inspect.explain("q/7").sentence
+        queue.blocks.release(queue.blocks.plan())
+        assert queue.inspect.explain("q/7").reason == "next"
+
+
+def test_a_ring_without_a_limit_has_no_forecast(store_uri: str) -> None:
     upgrade(parse(store_uri))
     with MessageQueue(store_uri) as queue:
-        queue.enqueue_messages((f"q{number}", b"x") for number in range(30))
-        assert queue.inspect.has_many_newcomers(20) and not queue.inspect.has_many_newcomers(40)
-        queue.blocks.plan(limit=Weight(1 << 30, 1 << 30))
-        assert not queue.inspect.has_many_newcomers(20)
+        queue.admin.change_ring(service_weight=None)
+        queue.enqueue_message("acme", b"x")
+        explanation = queue.inspect.explain("acme")
+        assert (explanation.reason, explanation.block) == ("turn", None)
+        assert "each block sets its own limit" in explanation.sentence and explanation.remedies
+        assert queue.inspect.explain("acme", limit=Weight(10, 10)).reason == "next"
 
 
 def test_a_page_of_queues_goes_on_behind_queues_of_which_only_lent_rows_are_left(store_uri: str) -> None:

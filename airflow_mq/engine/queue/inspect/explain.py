@@ -19,7 +19,7 @@ from ...rules.message import Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ...rules.service import overweight_limit
-from ...rules.weight import LARGEST, ZERO, Weight, max_message_weight
+from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
 from ...store.unit import Unit
@@ -39,6 +39,8 @@ AHEAD = 100
 #: Visits (`ForecastBlock.visits`) after which an explanation forecasts no further block, and those of the forecasts
 #: that look for remedies, all together: about half a second of CPU each.
 MOST_VISITS, MOST_REMEDY_VISITS = 3_000, 2_000
+#: New queues with which a ring with paths has too many for a forecast: a block meets all of them.
+MOST_NEWCOMERS = 500
 #: Latest events of a queue that are searched for the last error of a message.
 LOOKED_AT = 1_000
 #: Reasons for which a message is set aside that a higher limit would change.
@@ -162,18 +164,26 @@ class _Question:
     def __init__(self, asked: Explainer, name: str) -> None:
         self.session, self.unit, self.name = asked.session, asked.unit, name
         self.ahead, self.is_paused, conditions = asked.ahead, asked.is_paused, asked.conditions
-        #: The message, and the words for it.
+        #: The message, its page if it is there, and the words for it.
         self.address: Address | None = None
+        self.page: Page | None = None
         self.subject = ""
         #: Visits that forecasts of remedies may still make.
         self.spare_visits = MOST_REMEDY_VISITS
         self.origin = origin_of(name)
-        self.is_known = conditions.seed is not None or asked.config().order != "shuffle"
+        config = asked.config()
+        self.is_known = conditions.seed is not None or config.order != "shuffle"
         #: All servers of the ring, and those that take this origin; none if the caller sets a limit.
         self.all_servers = servers_of(self.unit, self.session.ring_id) if conditions.limit is None else []
         self.servers = [server for server in self.all_servers if server.takes(self.origin)]
         conditions = conditions if self.is_known else replace(conditions, seed=b"unknown")
-        self._assume(conditions, next(iter(self.servers), None))
+        server = next(iter(self.servers), None)
+        #: Whether the weight of the next blocks is known.
+        self.is_limited = any((config.service_weight, conditions.limit, server and server.limit))
+        if self.is_limited:
+            self._assume(conditions, server)
+        else:
+            self._assume(replace(conditions, limit=UNLIMITED), None)
         self.now, self.working_set = self.future.overlay.now, self.future.working_set()
         self.book = self.working_set.book(name)
         self.held = list(self._held([name]))
@@ -184,11 +194,15 @@ class _Question:
         self.server, self.conditions = server, conditions if server is None else conditions.of(server)
         self.future = Foresight(self.session, self.unit, self.conditions)
 
+    def _ask(self, address: Address, subject: str) -> None:
+        """Ask about a message."""
+        page = page_at(self.working_set, address)
+        self.address, self.subject = address, subject
+        self.page = page if page is not None and address.index < len(page.lengths) else None
+
     def _answer(self, case: str, block: int | None = None, **facts: object) -> Explanation:
-        address, attempts = self.address, 0
-        page = None if address is None else self.working_set.page(self.name, address.page)
-        if page is not None and address is not None and address.index < len(page.lengths):
-            attempts = page.note(address.index).attempts
+        address = self.address
+        attempts = 0 if address is None or self.page is None else self.page.note(address.index).attempts
         facts |= {"origin": self.origin, "address": address, "subject": self.subject}
         reason, sentence, remedies = CASES[case]
         helpful = [remedy.format(**facts) for remedy in remedies]
@@ -206,15 +220,14 @@ class _Question:
 
     def of_message(self, address: Address) -> Explanation:
         """Return why a message waits."""
-        self.address, self.subject = address, str(address)
+        self._ask(address, str(address))
         for block, claim in self.held:
             run = claim.run_of(address)
             if run is not None:
                 return self._is_held(address, block, run)
-        page = page_at(self.working_set, address)
-        if page is None or address.index >= len(page.lengths):
+        if self.page is None:
             return self._is_not_there(address)
-        mark = page.marks[address.index]
+        mark = self.page.marks[address.index]
         if mark == PROCESSED:
             return self._is_gone(address)
         if mark == ASIDE or address.page < self.book.begin:
@@ -223,9 +236,10 @@ class _Question:
 
     def _ask_first(self) -> Address | None:
         """Ask about the first message that waits; return it."""
-        self.address = self._first_waiting()
-        self.subject = f"the first message of {self.origin}, {self.address},"
-        return self.address
+        first = self._first_waiting()
+        if first is not None:
+            self._ask(first, f"the first message of {self.origin}, {first},")
+        return first
 
     # Messages that no block takes.
 
@@ -242,8 +256,7 @@ class _Question:
         if decision is not None and decision.verdict is Verdict.EXPIRED:
             case = "to be dropped"
         elif decision is not None:
-            case = "to be set aside"
-            why = in_words(decision.reason, decision.weight, decision.limit, self._extent(address))
+            case, why = "to be set aside", in_words(decision.reason, decision.weight, decision.limit, self._extent())
         elif (address.page, address.index) in in_flight(self.unit, self.working_set, self.name)[1]:
             case = "reported"
         return self._answer(case, held_by=_named(block), number=block.number, why=why)
@@ -260,19 +273,18 @@ class _Question:
         if address.page < self.book.end and self.working_set.page(self.name, address.page) is None:
             return self._is_gone(address)
         later = self._delayed()[0]
-        more = f"; {_messages(later)} not due yet, and have no address" if later else ""
-        return self._answer("nowhere", later=more)
+        return self._answer("nowhere", later=f"; {_messages(later)} not due yet, and have no address" if later else "")
 
     def _is_set_aside(self, address: Address) -> Explanation:
         rows = self.unit.set_aside.of_pages(self.session.ring_id, [(self.name, address.page)])
         row = next((row for row in rows if row.item == address.index), None)
         if row is None:
-            why = in_words(SWEPT if address.page < self.book.begin else ATTEMPTS, None, None, 0)
-        else:
-            weight, limit = codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit)
-            why = in_words(row.reason, weight, limit, self._extent(address))
-        case = "set aside by a limit" if row is not None and row.reason in _LIMITS else "set aside"
-        return self._answer(case, why=why)
+            return self._answer(
+                "set aside", why=in_words(SWEPT if address.page < self.book.begin else ATTEMPTS, None, None, 0)
+            )
+        weight, limit = codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit)
+        case = "set aside by a limit" if row.reason in _LIMITS else "set aside"
+        return self._answer(case, why=in_words(row.reason, weight, limit, self._extent()))
 
     # Messages that wait for a block.
 
@@ -297,6 +309,10 @@ class _Question:
             return hindered
         if not self.is_known:
             return self._answer("chance")
+        if not self.is_limited:
+            return self._answer("unlimited")
+        if self.future.config.paths and self._has_many_newcomers():
+            return self._answer("new")
         first: ForecastBlock | None = None
         visits, blocks, note = 0, self.ahead, ""
         for block in self.future.blocks(self.ahead):
@@ -312,6 +328,10 @@ class _Question:
         sentence = f"{self.subject} is not tried in the next {many(blocks, 'block')}: {found.sentence}{note}."
         return replace(found, sentence=sentence, remedies=self._remedies(address, found.reason, blocks, first))
 
+    def _has_many_newcomers(self) -> bool:
+        """Return whether many queues have messages that no block has loaded yet; a block with paths loads them all."""
+        return len(set(self.session.rows_not_looked_at(self.unit, 10 * MOST_NEWCOMERS))) > MOST_NEWCOMERS
+
     def _hindered(self, address: Address) -> Explanation | None:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
         if self.servers or not self.all_servers:
@@ -322,12 +342,13 @@ class _Question:
 
     def _stuck(self, address: Address) -> Explanation | None:
         first, config, limit = self._first_waiting(), self.future.config, self.future.limit
-        weight = self._weight(first) if first is not None else None
-        room = max_message_weight(limit, config.costs) or ZERO
-        if first is None or weight is None or not weight.exceeds(room):
+        page = None if first is None else self.working_set.page(self.name, first.page)
+        if first is None or page is None:
             return None
+        weight = Scales(self.working_set).weight(self.name, page, first.index)
+        room = max_message_weight(limit, config.costs) or ZERO
         bounds = bounds_of(config, overweight_limit(self.working_set, limit)).of(self.book.settings.most)
-        if bounds.exceeded(weight, self._extent(first)):
+        if not weight.exceeds(room) or bounds.exceeded(weight, page.extent(first.index)):
             return None
         for server in self.servers:
             other = server.room_in(config)
@@ -375,8 +396,7 @@ class _Question:
 
     def _lacks(self, address: Address) -> str:
         """Return that the external payload of a message is missing; nothing if it is not."""
-        page = self.working_set.page(self.name, address.page)
-        if page is None or not page.note(address.index).blob:
+        if self.page is None or not self.page.note(address.index).blob:
             return ""
         working_set = self.session.fresh_working_set(self.unit, [self.name])
         page = page_at(working_set, address)
@@ -388,7 +408,7 @@ class _Question:
     def _is_too_much(self, address: Address, when: str, block: ForecastBlock) -> Explanation:
         decision = block.decision(address)
         assert decision is not None
-        reason, weight, size = decision.reason, decision.weight, self._extent(address)
+        reason, weight, size = decision.reason, decision.weight, self._extent()
         why = in_words(reason, weight, decision.limit, size).removeprefix("it ")
         # Servicing itself costs as much in a block with a higher limit.
         wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, decision.limit)))
@@ -397,7 +417,8 @@ class _Question:
 
     def _later(self, address: Address, first: ForecastBlock | None) -> Explanation:
         """Return why no earlier block takes a message, as a clause."""
-        behind, weight = self._behind(address), self._weight(address)
+        assert self.page is not None
+        weight, behind = Scales(self.working_set).weight(self.name, self.page, address.index), self._behind(address)
         reason = first.queue(self.origin, priority_of(self.name)).reason if first else ""
         if behind:
             case = "behind"
@@ -476,30 +497,22 @@ class _Question:
         return sum(place < (address.page, address.index) for place in places)
 
     def _sent_at(self, address: Address) -> datetime | None:
-        page = self.working_set.page(self.name, address.page)
-        if page is None:
-            return None
-        row_id = page.row_id_of(address.index)
-        rows = self.unit.inbox.facts(self.session.ring_id, {self.name: [row_id]})
+        row_ids = [] if self.page is None else [self.page.row_id_of(address.index)]
+        rows = self.unit.inbox.facts(self.session.ring_id, {self.name: row_ids})
         return moment(rows[0].sent_at) if rows else None
 
-    def _extent(self, address: Address) -> int:
-        page = self.working_set.page(self.name, address.page)
-        return page.extent(address.index) if page is not None else 0
-
-    def _weight(self, address: Address) -> Weight | None:
-        page = self.working_set.page(self.name, address.page)
-        return None if page is None else Scales(self.working_set).weight(self.name, page, address.index)
+    def _extent(self) -> int:
+        return 0 if self.page is None or self.address is None else self.page.extent(self.address.index)
 
 
 def _times(weight: Weight, factor: int) -> Weight:
     return Weight(*(min(factor * part, LARGEST) for part in weight))
 
 
-def _is_full(block: ForecastBlock, weight: Weight | None) -> bool:
+def _is_full(block: ForecastBlock, weight: Weight) -> bool:
     """Return whether a block has nothing left of what a message needs."""
     left = [block.limit[part] - block.planned[part] - block.overhead[part] for part in (0, 1)]
-    return weight is not None and any(weight[part] and not left[part] for part in (0, 1))
+    return any(weight[part] and not left[part] for part in (0, 1))
 
 
 def _named(block: BlockRow) -> str:

@@ -186,11 +186,6 @@ class Inspect:
             is_due = due is not None and due <= working_set.now
             return Pulse(tuple(ready), is_due, newest, set_aside)
 
-    def has_many_newcomers(self, most: int = 500) -> bool:
-        """Return whether more than so many queues have messages that no block has loaded yet."""
-        with self._store.loose() as unit:
-            return len(set(self._session.rows_not_looked_at(unit, 10 * most))) > most
-
     # Messages.
 
     def peek(

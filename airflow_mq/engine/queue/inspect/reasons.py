@@ -17,9 +17,9 @@ class Explanation:
     #: The message; of a queue, the first one that waits.
     address: Address | None
     #: `next` (the next block takes it), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`, `paused`,
-    #: `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, `stuck` (its
-    #: queue waits behind a message that is heavier than any block that services it), or `unserved` (no DAG or program
-    #: that services the ring takes this origin).
+    #: `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, `new` (a ring
+    #: with paths has many new queues), `stuck` (its queue waits behind a message that is heavier than any block that
+    #: services it), or `unserved` (no DAG or program that services the ring takes this origin).
     reason: str
     #: The reason as a sentence.
     sentence: str
@@ -34,7 +34,7 @@ class Explanation:
 
 
 #: Reasons for which a message waits for a block.
-WAITS_FOR_A_BLOCK = ("next", "turn", "limit", "spent", "behind", "overweight", "expired", "chance", "backoff")
+WAITS_FOR_A_BLOCK = ("next", "turn", "limit", "spent", "behind", "overweight", "expired", "chance", "backoff", "new")
 ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
 _SETTLE = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
 _SHORTER = "a shorter backoff of the ring, for what goes back from then on"
@@ -88,6 +88,15 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     "chance": (
         "chance", "{subject} waits for its turn, which is drawn anew for each block, as this ring shuffles.",
         ["specify the seed of the next blocks to get an answer"],
+    ),
+    "unlimited": (
+        "turn", "{subject} waits for its turn; this ring has no service weight, so each block sets its own limit, and "
+        "there is no forecast.",
+        ["specify the limit of the next blocks to get an answer"],
+    ),
+    "new": (
+        "new", "{subject} waits for its turn; many queues of this ring are new, and the next block gives them turns.",
+        [],
     ),
     "next": ("next", "{subject} runs in {when}{lacks}.", []),
     "expired": ("expired", "{address} has expired: {when} drops it.", ["that it is sent again, to expire later"]),
