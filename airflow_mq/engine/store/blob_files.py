@@ -6,13 +6,13 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from ..rules.errors import ConfigRefused, StoreError, StoreFull, StoreUnreachable
+from ..rules.errors import ConfigRefused, StoreFull, StoreUnreachable
 
 _NAMED = re.compile(r"^((?:s3a?|gs|gcs)://)[^/@]*@")
 
@@ -67,7 +67,7 @@ class BlobFile:
 
     def begin(self) -> None:
         """Open the file for writing, under a temporary name on a local disk."""
-        try:
+        with self._reached():
             if self._is_local:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
                 self._stream = open(f"{self.path}.part", "xb", opener=_private)  # noqa: SIM115 - closed by finish or drop
@@ -75,21 +75,17 @@ class BlobFile:
                 # Object stores show only complete files.
                 files, place = self._filesystem_of(self.path)
                 self._stream = files.open(place, "wb")
-        except OSError as error:
-            raise _unreachable(self.path, error) from error
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
         assert self._stream is not None
-        try:
+        with self._reached():
             self._stream.write(data)
-        except OSError as error:
-            raise _unreachable(self.path, error) from error
 
     def finish(self) -> None:
         """Complete the file; it survives a power failure from now on."""
         assert self._stream is not None
-        try:
+        with self._reached():
             if self._is_local:
                 self._stream.flush()
                 os.fsync(self._stream.fileno())
@@ -98,8 +94,6 @@ class BlobFile:
             if self._is_local:
                 os.replace(f"{self.path}.part", self.path)
                 _sync_folder(Path(self.path).parent)
-        except OSError as error:
-            raise _unreachable(self.path, error) from error
 
     def drop(self) -> None:
         """Abandon the file."""
@@ -110,42 +104,49 @@ class BlobFile:
 
     def open(self) -> IO[bytes]:
         """Open the file for reading; raise `FileNotFoundError` if it does not exist."""
-        try:
+        with self._reached(FileNotFoundError):
             if self._is_local:
                 return open(self.path, "rb")
             files, place = self._filesystem_of(self.path)
             stream: IO[bytes] = files.open(place, "rb")
             return stream
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise _unreachable(self.path, error) from error
 
     def size(self) -> int | None:
         """Return the size of the file, or `None` if it does not exist."""
-        try:
+        with suppress(FileNotFoundError), self._reached(FileNotFoundError):
             if self._is_local:
                 return os.stat(self.path).st_size
             files, place = self._filesystem_of(self.path)
             return int(files.size(place))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unreachable(self.path, error) from error
+        return None
 
     def remove(self) -> None:
         """Delete the file, complete or not, if it exists."""
-        try:
+        with self._reached():
             if self._is_local:
                 for name in (self.path, f"{self.path}.part"):
-                    with suppress(FileNotFoundError):
-                        os.unlink(name)
+                    Path(name).unlink(missing_ok=True)
                 return
             files, place = self._filesystem_of(self.path)
             with suppress(FileNotFoundError):
                 files.rm_file(place)
+
+    @contextmanager
+    def _reached(self, *passes: type[OSError]) -> Iterator[None]:
+        """Raise errors of the file system as errors of the store, except some."""
+        try:
+            yield
+        except passes:
+            raise
         except OSError as error:
-            raise _unreachable(self.path, error) from error
+            folder = self.path.rpartition("/")[0]
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFull(
+                    f"the disk of the folder of external payloads, {folder}, is full: nothing was enqueued; "
+                    "free space, then retry"
+                ) from error
+            reason = error.strerror or type(error).__name__
+            raise StoreUnreachable(f"the folder of external payloads, {folder}, cannot be used: {reason}") from error
 
 
 def _private(path: str, flags: int) -> int:
@@ -158,14 +159,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _unreachable(path: str, error: OSError) -> StoreError:
-    folder = path.rpartition("/")[0]
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(
-            f"the disk of the folder of external payloads, {folder}, is full: nothing was enqueued; "
-            "free space, then retry"
-        )
-    reason = error.strerror or type(error).__name__
-    return StoreUnreachable(f"the folder of external payloads, {folder}, cannot be used: {reason}")

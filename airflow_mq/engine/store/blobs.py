@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from typing import IO, Any
@@ -75,16 +75,13 @@ class Upload:
         self._digest.update(data)
         self._held += data
         while len(self._held) >= CHUNK * TOGETHER:
-            with memoryview(self._held) as view:
-                chunks = [bytes(view[at * CHUNK : (at + 1) * CHUNK]) for at in range(TOGETHER)]
-            del self._held[: CHUNK * TOGETHER]
-            self._write(chunks)
+            self._write(self._next_chunks())
 
     def finish(self) -> tuple[Reference, int]:
         """Complete the blob; return its reference, and the hold that keeps it until a message refers to it."""
         if not self.size:
             raise EmptyMessage()
-        rest = [bytes(self._held[at : at + CHUNK]) for at in range(0, len(self._held), CHUNK)]
+        rest = self._next_chunks()
         if self._file is not None:
             self._write(rest)
             with self.store.writing() as unit:
@@ -92,12 +89,18 @@ class Upload:
             self._file.finish()
             rest = []
         reference = Reference.of(self._digest.digest(), self.size)
+        name = reference.hash.hex()
         with self.store.writing() as unit:
-            now = self._touch(unit)
-            self._insert(unit, rest)
-            won, hold = self._become_blob(unit, reference, now)
+            id_, now = self._touch(unit)
+            self._insert(unit, id_, rest)
+            hold, payloads = unit.fresh_ids(1)[0], unit.payloads
+            won = payloads.insert(name, self.size, id_, now)
+            # A sweep may delete the earlier blob of this hash after it prevented the insert.
+            while not payloads.hold(hold, name, now + self.keep):
+                won = payloads.insert(name, self.size, id_, now)
+            payloads.end_upload(id_, kept=won)
         if not won:
-            remove_upload(self.store, self._id or 0, self._path)
+            remove_upload(self.store, id_, self._path)
         return reference, hold
 
     def drop(self) -> None:
@@ -109,22 +112,17 @@ class Upload:
                 unit.payloads.end_upload(self._id, kept=False)
             remove_upload(self.store, self._id, self._path)
 
-    def _become_blob(self, unit: Unit, reference: Reference, now: int) -> tuple[bool, int]:
-        assert self._id is not None
-        name, payloads = reference.hash.hex(), unit.payloads
-        hold = unit.fresh_ids(1)[0]
-        won = payloads.insert(name, self.size, self._id, now)
-        # A sweep may delete the earlier blob of this hash after it prevented the insert.
-        while not payloads.hold(hold, name, now + self.keep):
-            won = payloads.insert(name, self.size, self._id, now)
-        payloads.end_upload(self._id, kept=won)
-        return won, hold
+    def _next_chunks(self) -> list[bytes]:
+        """Take the chunks of one transaction from the bytes that are not written yet."""
+        with memoryview(self._held)[: CHUNK * TOGETHER] as view:
+            chunks = [bytes(view[at : at + CHUNK]) for at in range(0, len(view), CHUNK)]
+        del self._held[: CHUNK * TOGETHER]
+        return chunks
 
     def _write(self, chunks: list[bytes]) -> None:
         if self._file is None:
             with self.store.writing() as unit:
-                self._touch(unit)
-                self._insert(unit, chunks)
+                self._insert(unit, self._touch(unit)[0], chunks)
             return
         if self._id is None or self.size - self._touched > CHUNK * REMOVED:
             # The row is written before the file, so that the sweep knows of every file.
@@ -136,20 +134,19 @@ class Upload:
         for chunk in chunks:
             self._file.write(chunk)
 
-    def _insert(self, unit: Unit, chunks: list[bytes]) -> None:
-        if chunks:
-            assert self._id is not None
-            unit.payloads.insert_chunks(self._id, self._seq, chunks)
-            self._seq += len(chunks)
+    def _insert(self, unit: Unit, id_: int, chunks: list[bytes]) -> None:
+        unit.payloads.insert_chunks(id_, self._seq, chunks)
+        self._seq += len(chunks)
 
-    def _touch(self, unit: Unit) -> int:
+    def _touch(self, unit: Unit) -> tuple[int, int]:
+        """Begin or extend the upload; return its id and the time."""
         now = unit.now()
         if self._id is None:
             self._id = unit.fresh_ids(1)[0]
             unit.payloads.begin_upload(self._id, now + self.keep, self._path)
         elif not unit.payloads.renew_upload(self._id, now + self.keep, now):
             raise UploadGivenUp()
-        return now
+        return self._id, now
 
 
 def hold(store: AnyStore, reference: Reference, keep: float) -> int | None:
@@ -173,14 +170,24 @@ def release(store: AnyStore, hold: int) -> None:
 class BlobReader(io.RawIOBase):
     """A file of an external payload; reading it from the first byte to the last verifies its hash."""
 
-    def __init__(self, reference: Reference, fetch: Callable[[int], bytes], close: Callable[[], None]) -> None:
+    def __init__(self, store: AnyStore, reference: Reference) -> None:
         super().__init__()
-        self.reference = reference
-        self._fetch, self._close = fetch, close
+        self.store, self.reference = store, reference
+        self._file: IO[bytes] | None = None
         self._place = 0
         self._chunk: tuple[int, bytes] = (-1, b"")
         self._digest = blake2b(digest_size=32)
         self._hashed = 0
+        with store.loose() as unit:
+            blob = unit.payloads.blob(reference.hash.hex())
+            if blob is None or blob[0] != reference.size:
+                raise BlobMissing(reference.hash)
+            _, self._upload, path = blob
+            stored = stored_file(store, unit, path) if path else None
+        try:
+            self._file = stored.open() if stored else None
+        except FileNotFoundError:
+            raise BlobMissing(reference.hash) from None
 
     def readable(self) -> bool:
         """Return `True`."""
@@ -208,7 +215,7 @@ class BlobReader(io.RawIOBase):
         if self._place >= self.reference.size:
             return 0
         if self._chunk[0] != seq:
-            self._chunk = seq, self._checked(seq, self._fetch(seq))
+            self._chunk = seq, self._checked(seq, self._read(seq))
         piece = memoryview(self._chunk[1])[at : at + len(buffer)]
         buffer[: len(piece)] = piece
         self._place += len(piece)
@@ -216,9 +223,20 @@ class BlobReader(io.RawIOBase):
 
     def close(self) -> None:
         """Close the underlying file."""
-        if not self.closed:
-            self._close()
+        if not self.closed and self._file is not None:
+            self._file.close()
         super().close()
+
+    def _read(self, seq: int) -> bytes:
+        """Return a chunk, as it is stored."""
+        if self._file is not None:
+            self._file.seek(seq * CHUNK)
+            return self._file.read(CHUNK)
+        with self.store.loose() as unit:
+            chunk = unit.payloads.chunk(self._upload, seq)
+        if chunk is None:
+            raise BlobMissing(self.reference.hash)
+        return chunk
 
     def _checked(self, seq: int, data: bytes) -> bytes:
         name, size = self.reference.hash.hex(), self.reference.size
@@ -234,14 +252,7 @@ class BlobReader(io.RawIOBase):
 
 def open_blob(store: AnyStore, reference: Reference) -> IO[bytes]:
     """Open an external payload for reading; raise `BlobMissing` if it does not exist."""
-    with store.loose() as unit:
-        blob = unit.payloads.blob(reference.hash.hex())
-        if blob is None or blob[0] != reference.size:
-            raise BlobMissing(reference.hash)
-        _, upload, path = blob
-        file = stored_file(store, unit, path) if path else None
-    reader = _file_reader(reference, file) if file else _chunk_reader(store, reference, upload)
-    return io.BufferedReader(reader, CHUNK)
+    return io.BufferedReader(BlobReader(store, reference), CHUNK)
 
 
 def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
@@ -256,30 +267,6 @@ def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
         return stored_file(store, unit, path).size() is not None
     except MessageQueueError:
         return True
-
-
-def _chunk_reader(store: AnyStore, reference: Reference, upload: int) -> BlobReader:
-    def fetch(seq: int) -> bytes:
-        with store.loose() as unit:
-            chunk = unit.payloads.chunk(upload, seq)
-        if chunk is None:
-            raise BlobMissing(reference.hash)
-        return chunk
-
-    return BlobReader(reference, fetch, lambda: None)
-
-
-def _file_reader(reference: Reference, stored: BlobFile) -> BlobReader:
-    try:
-        file = stored.open()
-    except FileNotFoundError:
-        raise BlobMissing(reference.hash) from None
-
-    def fetch(seq: int) -> bytes:
-        file.seek(seq * CHUNK)
-        return file.read(CHUNK)
-
-    return BlobReader(reference, fetch, file.close)
 
 
 def stored_file(store: AnyStore, unit: Unit, path: str) -> BlobFile:
@@ -316,9 +303,7 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
     :param most: abandoned uploads to delete: a sender does not wait for those of all others
     """
     deleted = 0
-    more = True
-    while more:
-        more, count = _delete_unused(store)
+    while (count := _delete_unused(store)) is not None:
         deleted += count
     with store.loose() as unit:
         past = unit.payloads.past_uploads(unit.now(), most)
@@ -329,21 +314,19 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
     return deleted
 
 
-def _delete_unused(store: AnyStore) -> tuple[bool, int]:
-    """Delete some unused blobs; return whether there may be more, and the number deleted."""
+def _delete_unused(store: AnyStore) -> int | None:
+    """Delete some unused blobs; return their number, or `None` if there are no more that can be deleted now."""
     with store.loose() as unit:
         hashes = unit.payloads.past_uses(unit.now(), SWEPT)
     if not hashes:
-        return False, 0
+        return None
     with store.writing() as unit:
         locked = unit.payloads.locked(hashes)
-        if not locked:
-            return False, 0
         # Read uses only after locking the blobs, so that new uses count.
         uploads = unit.payloads.delete_unused(locked, unit.now())
         for upload in uploads:
             unit.payloads.end_upload(upload, kept=False)
-    return True, len(uploads)
+    return len(uploads) if locked else None
 
 
 def remove_upload(store: AnyStore, upload: int, path: str) -> None:
