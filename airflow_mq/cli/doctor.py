@@ -24,7 +24,7 @@ from .session import Session, store_now
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
     from ..engine.store import SchemaStatus, Store
-    from ..engine.store.server import Right, SenderRole, Server
+    from ..engine.store.unit import Unit
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
 #: Seconds by which two clocks may differ without a note, and without a problem.
@@ -56,6 +56,15 @@ SETTINGS = {
 #: Tables of PostgreSQL that decide about rights and versions, and what a role that may write them can do.
 DECIDING = {"migration": "may write the table of applied migrations", "sender": "may grant rights to send"}
 WRITING = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
+
+
+class Right(NamedTuple):
+    """A privilege of a role on a table, or on one of its columns; the role's name is quoted."""
+
+    table: str
+    column: str
+    kind: str
+    role: str
 
 
 class Finding(NamedTuple):
@@ -113,7 +122,7 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
             yield from _checked(check.format(name), look(ring), fine)
     with store.loose() as unit:
         for check, look_at, fine in _SQLITE if store.address.driver == "sqlite" else _POSTGRES:
-            yield from _checked(check, look_at(store, unit.server), fine)
+            yield from _checked(check, look_at(store, unit), fine)
 
 
 def _schema(status: SchemaStatus) -> Iterator[Finding]:
@@ -229,8 +238,8 @@ def _path(store: Store[Any]) -> Path:
     return store.address.path
 
 
-def _journal(store: Store[Any], server: Server) -> Iterator[Finding]:
-    mode, *_ = server.file()
+def _journal(store: Store[Any], unit: Unit) -> Iterator[Finding]:
+    mode = unit.rows("file")[0][0]
     if mode != "wal":
         yield Finding(
             WRONG,
@@ -240,7 +249,7 @@ def _journal(store: Store[Any], server: Server) -> Iterator[Finding]:
         )
 
 
-def _log(store: Store[Any], server: Server) -> Iterator[Finding]:
+def _log(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     log = Path(f"{_path(store)}-wal")
     size = log.stat().st_size if log.exists() else 0
     if size > LARGE_LOG:
@@ -251,8 +260,8 @@ def _log(store: Store[Any], server: Server) -> Iterator[Finding]:
         )
 
 
-def _empty(store: Store[Any], server: Server) -> Iterator[Finding]:
-    _, pages, free, page_size = server.file()
+def _empty(store: Store[Any], unit: Unit) -> Iterator[Finding]:
+    _, pages, free, page_size = unit.rows("file")[0]
     if free * page_size >= FREE_BYTES and free >= FREE_PART * pages:
         yield Finding(
             WRONG,
@@ -262,7 +271,7 @@ def _empty(store: Store[Any], server: Server) -> Iterator[Finding]:
         )
 
 
-def _file_rights(store: Store[Any], server: Server) -> Iterator[Finding]:
+def _file_rights(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     path = _path(store)
     files = [Path(f"{path}{kind}") for kind in ("", "-wal", "-shm")]
     public = [str(file) for file in files if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)]
@@ -274,7 +283,7 @@ def _file_rights(store: Store[Any], server: Server) -> Iterator[Finding]:
         )
 
 
-def _disk(store: Store[Any], server: Server) -> Iterator[Finding]:
+def _disk(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     free = shutil.disk_usage(_path(store).parent).free
     level, do = (OK, "") if free >= LITTLE_ROOM else (WRONG, "make room before enqueuing fails")
     yield Finding(level, f"{words.size(free)} are free on the disk of the store", do)
@@ -283,18 +292,18 @@ def _disk(store: Store[Any], server: Server) -> Iterator[Finding]:
 # A server of PostgreSQL.
 
 
-def _server_settings(store: Store[Any], server: Server) -> Iterator[Finding]:
-    known = server.settings(SETTINGS)
+def _server_settings(store: Store[Any], unit: Unit) -> Iterator[Finding]:
+    known = dict(unit.rows("server_settings", names=list(SETTINGS)))
     for name, (what, do) in SETTINGS.items():
         if known.get(name) == "off":
             yield Finding(WRONG, f"{name} is off: {what}", do)
 
 
-def _dead_rows(store: Store[Any], server: Server) -> Iterator[Finding]:
+def _dead_rows(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     from ..engine.queue.values import moment
 
     schema = store.address.schema
-    for table, live, dead, vacuumed in server.dead_rows(schema):
+    for table, live, dead, vacuumed in unit.rows("dead_rows", schema=schema):
         if dead >= DEAD_ROWS and dead >= DEAD_PER_LIVE * live:
             last = "never" if vacuumed is None else f"last on {moment(vacuumed):%Y-%m-%d %H:%M}"
             yield Finding(
@@ -305,8 +314,8 @@ def _dead_rows(store: Store[Any], server: Server) -> Iterator[Finding]:
             )
 
 
-def _transactions(store: Store[Any], server: Server) -> Iterator[Finding]:
-    for pid, user, program, database, state, opened, idle in server.open_transactions():
+def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
+    for pid, user, program, database, state, opened, idle in unit.rows("open_transactions"):
         is_idle = state.startswith("idle in transaction") and idle >= IDLE
         if opened < OPEN and not is_idle:
             continue
@@ -317,7 +326,7 @@ def _transactions(store: Store[Any], server: Server) -> Iterator[Finding]:
             f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
             f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
         )
-    for name, age in server.prepared_transactions():
+    for name, age in unit.rows("prepared_transactions"):
         if age >= IDLE:
             yield Finding(
                 WRONG,
@@ -326,8 +335,8 @@ def _transactions(store: Store[Any], server: Server) -> Iterator[Finding]:
             )
 
 
-def _slots(store: Store[Any], server: Server) -> Iterator[Finding]:
-    for name, age, active in server.replication_slots():
+def _slots(store: Store[Any], unit: Unit) -> Iterator[Finding]:
+    for name, age, active in unit.rows("replication_slots"):
         if not active:
             what = f"slot {name!r} has no reader and holds back clearing away {age:,} transactions"
             yield Finding(WRONG, what, f"start its reader, or SELECT pg_drop_replication_slot('{name}')")
@@ -335,10 +344,10 @@ def _slots(store: Store[Any], server: Server) -> Iterator[Finding]:
             yield Finding(NOTE, f"the reader of slot {name!r} is {age:,} transactions behind", "look at that reader")
 
 
-def _running_code(store: Store[Any], server: Server) -> Iterator[Finding]:
+def _running_code(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     """Yield grants by which other roles run code with the rights of the store's users, or fake its version."""
     schema = store.address.schema
-    for kind, table, role, quoted in server.rights_to_run_code(schema, DECIDING):
+    for kind, table, role, quoted in unit.rows("rights_to_run_code", schema=schema, deciding=list(DECIDING)):
         name = f"{schema}.{table}" if table else f"SCHEMA {schema}"
         level, what = WRONG, f"{role} may create tables and functions in the schema of the store"
         if kind == "TRIGGER":
@@ -348,37 +357,42 @@ def _running_code(store: Store[Any], server: Server) -> Iterator[Finding]:
         yield Finding(level, what, f"REVOKE {kind} ON {name} FROM {quoted}")
 
 
-def _grants(store: Store[Any], server: Server) -> Iterator[Finding]:
+def _grants(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     """Yield the roles with more rights on the tables than their kind needs."""
     from ..engine.store.roles import is_secret
 
-    schema, by_role = store.address.schema, defaultdict[str, set["Right"]](set)
-    for right in server.rights_on_tables(schema):
+    schema, by_role = store.address.schema, defaultdict[str, set[Right]](set)
+    for right in map(Right._make, unit.rows("rights_on_tables", schema=schema)):
         # The check of rights to run code reports the others.
         if right.kind != "TRIGGER" and not (right.table in DECIDING and right.kind in WRITING):
             by_role[right.role].add(right)
     public = by_role.pop("PUBLIC", ())
     if public:
         yield Finding(WRONG, f"every role may use {_tables(schema, public)}", _revoke(schema, public, "PUBLIC"))
-    functions = ", ".join(f"{schema}.{name}" for name in server.public_functions(schema))
+    functions = ", ".join(f"{schema}.{name}" for (name,) in unit.rows("public_functions", schema=schema))
     if functions:
         do = f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC"
         yield Finding(WRONG, f"every role may execute {functions}", do)
-    senders = server.sender_roles(schema)
-    for sender in senders:
-        yield from _sender(schema, sender, by_role[sender.role or ""])
-    for role in sorted(by_role.keys() - {sender.role or "" for sender in senders}):
+    senders = unit.rows("sender_roles", schema=schema) if unit.rows("may_read", table="sender")[0][0] else []
+    for number, sender, groups in senders:
+        yield from _sender(schema, number, sender, groups, by_role[sender or ""])
+    for role in sorted(by_role.keys() - {sender or "" for _, sender, _ in senders}):
         secret = [one for one in by_role[role] if one.kind == "SELECT" and is_secret(one.table, one.column)]
         if secret and not any(one.table == "inbox" and one.kind in WRITING for one in by_role[role]):
             what = f"{role} may read payloads in {_tables(schema, secret)} and not write: a reader needs no payloads"
             yield Finding(NOTE, what, f"{_revoke(schema, secret, role)}, then airflow-mq store grant reader {role}")
 
 
-def _sender(schema: str, sender: SenderRole, rights: Collection[Right]) -> Iterator[Finding]:
-    """Yield what is wrong with a role that has a grant to send."""
+def _sender(
+    schema: str, number: int, role: str | None, groups: list[str] | None, rights: Collection[Right]
+) -> Iterator[Finding]:
+    """Yield what is wrong with a role that has a grant to send.
+
+    :param role: its quoted name; None if it was dropped
+    :param groups: the roles with rights on tables that it is a member of
+    """
     from ..engine.store.roles import SENT
 
-    number, role, groups = sender
     if role is None:
         what = f"a grant to send is left of a dropped role ({number})"
         yield Finding(NOTE, what, f"airflow-mq store revoke {number}")
@@ -410,14 +424,14 @@ _RING: tuple[tuple[str, Callable[[MessageQueue], Iterable[Finding]], str], ...] 
     ("servers of {}", _servers, ""),
     ("hold on {}", _hold, ""),
 )
-_SQLITE: tuple[tuple[str, Callable[[Store[Any], Server], Iterable[Finding]], str], ...] = (
+_SQLITE: tuple[tuple[str, Callable[[Store[Any], Unit], Iterable[Finding]], str], ...] = (
     ("settings", _journal, "the write-ahead log is on"),
     ("log", _log, "the write-ahead log is small"),
     ("bloat", _empty, "little of the file is empty"),
     ("rights", _file_rights, "only the owner can read the file"),
     ("disk", _disk, ""),
 )
-_POSTGRES: tuple[tuple[str, Callable[[Store[Any], Server], Iterable[Finding]], str], ...] = (
+_POSTGRES: tuple[tuple[str, Callable[[Store[Any], Unit], Iterable[Finding]], str], ...] = (
     ("settings", _server_settings, "none that hurt"),
     ("rights", _running_code, "no other role may create anything in the schema of the store"),
     ("grants", _grants, "no role has more rights on the tables than its kind needs"),

@@ -11,7 +11,7 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain
 from operator import sub
@@ -24,7 +24,6 @@ from ..rules.events import EventRun, Fate
 from ..rules.judging import OVERWEIGHT
 from ..rules.orders import Entry
 from ..rules.outcome import (
-    BEGUN,
     DONE,
     BadFormat,
     Begun,
@@ -36,6 +35,7 @@ from ..rules.outcome import (
     Overweight,
     StackLimitReached,
     Transferred,
+    Unreadable,
     Unsupported,
     Yield,
 )
@@ -299,37 +299,30 @@ def unpack_claim(origin: str, data: bytes) -> Claim:
     return Claim(origin, runs, Weight(*plain["planned"]), plain["ordered"], Weight(*most) if most else None)
 
 
-_CODES: dict[str, type[BadFormat] | type[Corrupt] | type[Unsupported] | type[StackLimitReached]] = {
-    "bad": BadFormat,
-    "corrupt": Corrupt,
-    "unsupported": Unsupported,
-    "stack": StackLimitReached,
+_KINDS: dict[str, Callable[..., Outcome | Mark]] = {
+    "done": Done, "overweight": Overweight, "yield": Yield, "transferred": Transferred, "bad": BadFormat,
+    "corrupt": Corrupt, "unsupported": Unsupported, "stack": StackLimitReached, "begun": Begun, "not begun": NotBegun,
+}  # fmt: skip
+_CODES: dict[object, str] = {**{kind: code for code, kind in _KINDS.items()}, Unreadable: "yield"}
+#: Readers of the values of an outcome that are not stored as they are.
+_READERS: dict[str, Callable[[Any], object]] = {
+    "id": bytes.fromhex,
+    "used": lambda plain: Weight(*plain),
+    "weight": lambda plain: Weight(*plain),
+    "enqueue": lambda plain: tuple(_sent_of(*entry) for entry in plain),
 }
-_NAMES = {kind: code for code, kind in _CODES.items()}
 
 
 def plain_outcome(outcome: Outcome | Mark) -> list[object]:
     """Return an outcome or a mark as a JSON value, without default values."""
-    if isinstance(outcome, (Begun, NotBegun)):
-        return ["begun"] if isinstance(outcome, Begun) else ["not begun", {"error": outcome.error}]
-    if isinstance(outcome, Done):
-        values: dict[str, object] = {}
-        if not outcome.success:
-            values["success"] = False
-        if outcome.id is not None:
-            values["id"] = outcome.id.hex()
-        if outcome.used is not None:
-            values["used"] = outcome.used
-        if outcome.enqueue:
-            values["enqueue"] = [_plain_sent(*sent) for sent in outcome.enqueue]
-        return ["done", values] if values else ["done"]
-    if isinstance(outcome, Overweight):
-        return ["overweight", {"weight": outcome.weight, "id": outcome.id.hex() if outcome.id else None}]
-    if isinstance(outcome, Yield):
-        return ["yield", {"reason": outcome.reason}]
-    if isinstance(outcome, Transferred):
-        return ["transferred", {"to": outcome.to, "id": outcome.id.hex() if outcome.id else None}]
-    return [_NAMES[type(outcome)], {"id": outcome.id.hex()}] if outcome.id else [_NAMES[type(outcome)]]
+    values: dict[str, object] = {}
+    for name, value in vars(outcome).items():
+        if name == "enqueue" and value:
+            values[name] = [_plain_sent(*sent) for sent in value]
+        elif value is False or (value and value is not True):
+            values[name] = value.hex() if isinstance(value, bytes) else value
+    code = _CODES[type(outcome)]
+    return [code, values] if values else [code]
 
 
 #: Outcome of messages whose ids are stored beside the report.
@@ -374,26 +367,10 @@ def _sent_of(origin: str, payload: str, kind: str = "", headers: Mapping[str, st
 def outcome_of(plain: Sequence[Any]) -> Outcome | Mark:
     """Return the outcome or mark of `plain_outcome`."""
     code, values = plain[0], dict(plain[1]) if len(plain) > 1 else {}
-    if code == "begun":
-        return BEGUN
-    if code == "not begun":
-        return NotBegun(str(values["error"]))
-    id_ = bytes.fromhex(values["id"]) if values.get("id") else None
-    if code == "done":
-        if not values:
-            return DONE
-        used = Weight(*values["used"]) if values.get("used") else None
-        enqueue = tuple(_sent_of(*entry) for entry in values.get("enqueue", ()))
-        return Done(values.get("success", True), id_, used, enqueue)
-    if code == "overweight":
-        return Overweight(Weight(*values["weight"]), id_)
-    if code == "yield":
-        return Yield(values.get("reason", ""))
-    if code == "transferred":
-        return Transferred(values["to"], id_)
-    if code not in _CODES:
+    if code not in _KINDS:
         raise StoreCorrupt(f"there is no outcome called {code!r}")
-    return _CODES[code](id_)
+    read = {name: _READERS[name](value) if name in _READERS else value for name, value in values.items()}
+    return _KINDS[code](**read) if read or code != "done" else DONE
 
 
 def pack_ledger(

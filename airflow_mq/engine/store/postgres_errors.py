@@ -9,7 +9,6 @@ for a password.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import psycopg
 from psycopg import errors
@@ -30,89 +29,76 @@ from ..rules.errors import (
 _NO_WAY = "the PostgreSQL store cannot be reached: "
 _SILENT = "the PostgreSQL store does not answer: "
 
-
-class Cause(NamedTuple):
-    """A class of ours and its text."""
-
-    kind: type[MessageQueueError]
-    text: str
-
-
-def _unreachable(text: str) -> Cause:
-    return Cause(StoreUnreachable, text)
-
-
-def _refused(text: str) -> Cause:
-    return Cause(LoginRefused, text)
-
-
-LOGIN = _refused(f"{_NO_WAY}the server refused the user or the password; correct login and password")
-NO_PASSWORD = _refused(f"{_NO_WAY}the server wants a password and none was given; add it to address or connection")
-NO_RULE = _refused(
+# Errors of which copies are raised.
+LOGIN = LoginRefused(f"{_NO_WAY}the server refused the user or the password; correct login and password")
+NO_PASSWORD = LoginRefused(f"{_NO_WAY}the server wants a password and none was given; add it to address or connection")
+NO_RULE = LoginRefused(
     f"{_NO_WAY}the server has no rule that lets this user in from this host; add a line to its pg_hba.conf, "
     "or set sslmode=require if the rule asks for TLS"
 )
-METHOD = _refused(
+METHOD = LoginRefused(
     f"{_NO_WAY}the server asked for another kind of login than is permitted here; let it ask for a password "
     "(scram-sha-256 in pg_hba.conf)"
 )
-DATABASE = _refused(f"{_NO_WAY}the server has no database of this name; correct the name, or create the database")
-NOT_INTO_DATABASE = _refused(f"{_NO_WAY}this user may not connect to this database; GRANT CONNECT ON DATABASE … TO …")
-TLS = _unreachable(
+DATABASE = LoginRefused(f"{_NO_WAY}the server has no database of this name; correct the name, or create the database")
+NOT_INTO_DATABASE = LoginRefused(
+    f"{_NO_WAY}this user may not connect to this database; GRANT CONNECT ON DATABASE … TO …"
+)
+TLS = StoreUnreachable(
     f"{_NO_WAY}TLS failed; compare sslmode and PGSSLROOTCERT here with the certificate and settings of the server"
 )
-HOST = _unreachable(f"{_NO_WAY}no host of this name was found; correct the host, or the name server's entry")
-REFUSED = _unreachable(f"{_NO_WAY}nothing listens at this host and port; correct host and port, or start the server")
-NETWORK = _unreachable(f"{_NO_WAY}there is no route to this host; check network and firewall")
-NO_CONNECTION = _unreachable(f"{_SILENT}no connection was made in time; check host, port and firewall")
-TOO_MANY = _unreachable(f"{_NO_WAY}the server has no connection left; close unused ones, or raise its max_connections")
-STARTING = _unreachable(f"{_NO_WAY}the server is starting or stopping; try again in a few seconds")
-NO_REPLY = _unreachable(
+HOST = StoreUnreachable(f"{_NO_WAY}no host of this name was found; correct the host, or the name server's entry")
+REFUSED = StoreUnreachable(
+    f"{_NO_WAY}nothing listens at this host and port; correct host and port, or start the server"
+)
+NETWORK = StoreUnreachable(f"{_NO_WAY}there is no route to this host; check network and firewall")
+NO_CONNECTION = StoreUnreachable(f"{_SILENT}no connection was made in time; check host, port and firewall")
+TOO_MANY = StoreUnreachable(
+    f"{_NO_WAY}the server has no connection left; close unused ones, or raise its max_connections"
+)
+STARTING = StoreUnreachable(f"{_NO_WAY}the server is starting or stopping; try again in a few seconds")
+NO_REPLY = StoreUnreachable(
     f"{_SILENT}no reply came in time, so the connection was closed; nothing was changed; look at the server and at "
     "the network to it, then try again"
 )
-LOST = _unreachable(f"{_SILENT}the connection was lost; nothing was changed; try again")
-ENDED = _unreachable(
+LOST = StoreUnreachable(f"{_SILENT}the connection was lost; nothing was changed; try again")
+ENDED = StoreUnreachable(
     f"{_SILENT}the server ended the connection (restart, failover or an administrator); nothing was changed; try again"
 )
-IDLE_TRANSACTION = _unreachable(
+IDLE_TRANSACTION = StoreUnreachable(
     "the server ended a transaction in which this process sent nothing for longer than "
     "idle_in_transaction_session_timeout; nothing was changed; repeat the call, and raise that time-out unless the "
     "process was stopped or cut off"
 )
-LONG_TRANSACTION = _unreachable(
+LONG_TRANSACTION = StoreUnreachable(
     "the server ended a transaction that lasted longer than its transaction_timeout; nothing was changed; raise that "
     "time-out for this user, or send less in one call"
 )
-NO_RESOURCES = _unreachable(
+NO_RESOURCES = StoreUnreachable(
     "the PostgreSQL server is out of memory or another resource; nothing was changed; give it more, then try again"
 )
-SERVER_FILES = _unreachable(
+SERVER_FILES = StoreUnreachable(
     "the PostgreSQL server cannot read or write its own files; nothing was changed; look at the server's log and disk"
 )
-FULL = Cause(StoreFull, str(StoreFull()))
-CANCELLED = Cause(
-    StoreBusy,
+FULL = StoreFull()
+CANCELLED = StoreBusy(
     "the server cancelled a statement: it took longer than statement_timeout, or an administrator cancelled it; "
     "nothing was changed; try again, or raise statement_timeout",
 )
-GAVE_WAY = Cause(StoreBusy, "the database gave way to another transaction; nothing was changed; try again")
-LOCKED = Cause(
-    Busy,
+GAVE_WAY = StoreBusy("the database gave way to another transaction; nothing was changed; try again")
+LOCKED = Busy(
     "another transaction held the ring, or a row that this call needs, for longer than the busy timeout; "
     "nothing was changed; try again",
 )
-READ_ONLY = Cause(
-    StoreReadOnly,
+READ_ONLY = StoreReadOnly(
     "the PostgreSQL server is read-only (a standby, or default_transaction_read_only is on); nothing was changed; "
     "use the address of the primary, or let the server be written",
 )
-NO_RIGHTS = Cause(
-    StoreReadOnly,
+NO_RIGHTS = StoreReadOnly(
     "the user of this address may not read or write a table of the queue, so nothing was written; grant the rights "
     "listed under “Roles in PostgreSQL” in the security page",
 )
-NO_SCHEMA = Cause(SchemaMissing, str(SchemaMissing()))
+NO_SCHEMA = SchemaMissing()
 
 #: By SQLSTATE, else by its first two characters.
 _STATES = {
@@ -151,7 +137,7 @@ def named(error: psycopg.Error) -> MessageQueueError:
         return InvalidInput(f"a value of this call cannot be stored: {error.diag.message_primary or error}")
     cause = _cause(error)
     if cause is not None:
-        return cause.kind(cause.text)
+        return _copy(cause)
     detail = error.diag.message_primary
     return StoreCorrupt(f"PostgreSQL refuses what should be possible: {detail or type(error).__name__}")
 
@@ -160,11 +146,15 @@ def named_on_connecting(error: psycopg.Error | UnicodeError) -> MessageQueueErro
     """Return our error for a connection that could not be made."""
     if isinstance(error, UnicodeError):
         # The host has a label that no name server could know.
-        return HOST.kind(HOST.text)
+        return _copy(HOST)
     cause = NOT_INTO_DATABASE if error.sqlstate == "42501" else _cause(error)
     if cause in (None, LOST) and _asked_for_password(error):
         cause = LOGIN
-    return StoreUnreachable(LOST.text) if cause is None else cause.kind(cause.text)
+    return _copy(LOST if cause is None else cause)
+
+
+def _copy(error: MessageQueueError) -> MessageQueueError:
+    return type(error)(str(error))
 
 
 def is_own_text(text: str) -> bool:
@@ -183,7 +173,7 @@ def is_in_doubt(error: BaseException | None) -> bool:
     return error.diag.severity_nonlocalized in ("FATAL", "PANIC") or error.sqlstate[:3] in ("57P", "08")
 
 
-def _cause(error: psycopg.Error) -> Cause | None:
+def _cause(error: psycopg.Error) -> MessageQueueError | None:
     if isinstance(error, NoReply):
         return NO_REPLY
     if isinstance(error, errors.ConnectionTimeout):
@@ -201,6 +191,4 @@ def _asked_for_password(error: psycopg.Error) -> bool:
     return connection is not None and bool(connection.needs_password or connection.used_password)
 
 
-_TEXTS = frozenset(
-    cause.text for cause in (*_STATES.values(), *(cause for cause, _ in _WORDS), LOST, NO_REPLY, NOT_INTO_DATABASE)
-)
+_TEXTS = frozenset(map(str, (*_STATES.values(), *(cause for cause, _ in _WORDS), LOST, NO_REPLY, NOT_INTO_DATABASE)))

@@ -48,7 +48,7 @@ def stopped_planner(uri: str, at: str) -> Iterator[None]:
             stop_at(queue, at)
             with pytest.raises(StoreUnreachable) as caught:
                 queue.blocks.plan(limit=PLENTY)
-            assert str(caught.value) == known.IDLE_TRANSACTION.text
+            assert str(caught.value) == str(known.IDLE_TRANSACTION)
 
     child = start_child(plan)
     try:
@@ -95,7 +95,7 @@ def test_statement_is_cancelled_after_its_timeout(pg_uri: str) -> None:
         other.execute(b"LOCK TABLE airflow_mq.ring_state IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreBusy) as caught:
             queue.blocks.plan(limit=PLENTY)
-        assert str(caught.value) == known.CANCELLED.text
+        assert str(caught.value) == str(known.CANCELLED)
         other.rollback()
         assert queue.check() == []
 
@@ -141,11 +141,11 @@ def test_server_silent_after_connecting_raises_store_unreachable(wire: Proxy) ->
     wire.fall_silent(b"search_path")
     with soon(), pytest.raises(StoreUnreachable) as caught:
         MessageQueue(wire.uri)
-    assert str(caught.value) == known.NO_REPLY.text
+    assert str(caught.value) == str(known.NO_REPLY)
     # The server still accepts connections, but does not ask for a password.
     with soon(), pytest.raises(StoreUnreachable) as refused:
         MessageQueue(wire.uri)
-    assert str(refused.value) == known.NO_CONNECTION.text
+    assert str(refused.value) == str(known.NO_CONNECTION)
 
 
 @pytest.mark.parametrize("midway", [False, True], ids=["before the answer", "in mid-row"])
@@ -161,7 +161,7 @@ def test_server_silent_during_a_call_raises_store_unreachable(wire: Proxy, opera
         wire.fall_silent(word, midway=midway)
         with soon(), pytest.raises(StoreUnreachable) as caught:
             call()
-        assert wire.is_silent.is_set() and str(caught.value) == known.NO_REPLY.text
+        assert wire.is_silent.is_set() and str(caught.value) == str(known.NO_REPLY)
 
 
 def test_server_silent_at_a_commit_raises_commit_in_doubt(wire: Proxy, pg_uri: str) -> None:
@@ -215,4 +215,4 @@ def test_command_line_exits_on_a_silent_server(wire: Proxy, capsys: pytest.Captu
     wire.fall_silent(b"SELECT")
     with soon():
         assert main(["--store", wire.uri, "queue", "footprint"]) == 4
-    assert known.NO_REPLY.text in capsys.readouterr().err
+    assert str(known.NO_REPLY) in capsys.readouterr().err
