@@ -204,7 +204,7 @@ def give_back(session: Session, args: Namespace) -> None:
     """
     with session.queue(_ring_of(args.token)) as queue:
         for token in args.token:
-            queue.leases.give_back(token)
+            queue.leases.token(token).give_back()
     _report(session, "given back", len(args.token))
 
 

@@ -15,7 +15,7 @@ from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim, ClaimRun
 from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
 from ..engine.rules.judging import bounds_of
-from ..engine.rules.outcome import Unsupported
+from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import ZERO, max_message_weight
 from ..processors import Part, Processor, Processors
@@ -81,7 +81,7 @@ class StoreSide:
         self.queue, self.token, self.share, self._owned, self.epoch = queue, token, share, owned, epoch
 
     def begin(self) -> None:
-        patiently(lambda: self.queue.blocks.mark_begun(self.token, self.share, self.epoch))
+        patiently(lambda: self.queue.blocks.mark(self.token, self.share, BEGUN, self.epoch))
 
     def batches(self) -> Iterable[Batch]:
         return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
@@ -120,7 +120,7 @@ def _report_not_begun(queue: MessageQueue, token: str, processors: Processors, p
     quotes = any(answered[claim.origin].any_begun for claim in claims if claim.origin in answered)
     first_line = "" if quotes else str(error).strip().partition("\n")[0]
     text = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
-    queue.blocks.mark_not_begun(token, claims, text)
+    queue.blocks.mark(token, claims, NotBegun(text))
 
 
 def with_payloads(

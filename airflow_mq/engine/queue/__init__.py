@@ -98,7 +98,7 @@ class MessageQueue:
         self._sender = Sender(session)
         self.blocks = Blocks(session)
         self.set_aside = SetAsides(session)
-        self.leases = Leases(session, self.blocks)
+        self.leases = Leases(session)
         self.admin = Admin(session, self.set_aside)
         self.inspect = Inspect(session, self.blocks)
         self.payloads = Payloads(session, self._sender)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ..rules.claims import Claim, Claiming, Scales
-from ..rules.errors import Busy, TokenRefused, UnknownBlock
+from ..rules.errors import Busy
 from ..rules.message import check_origin, check_seconds
-from ..rules.outcome import DONE, Outcome, check_outcome
-from ..rules.page import Page
+from ..rules.outcome import DONE, Outcome
 from ..rules.priority import books_of
 from ..rules.service import Credit, Ladder, overweight_limit
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
-from ..store.rows import PLANNED, RELEASED
+from ..store.rows import RELEASED
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .blocks.block import VIEWED
-from .blocks.blocks import Blocks
 from .blocks.plan import new_block
-from .blocks.settlement import GONE, refusal
+from .blocks.settlement import GONE
 from .inspect.queues import footprint, footprints
 from .sending.commands import Commands
 from .session import RingSession
-from .tokens import GivenTokens, ReferenceToken, address_of, complete_in, only_address, read_tokens
+from .tokens import GivenTokens, ReferenceToken, address_of, complete_all, read_tokens
 from .values import Enqueued, moment
 
 #: Footprints that one snapshot adds up.
@@ -140,7 +137,7 @@ class View:
         row = new_block(session, unit, None, lease, working_set.now, [claim], claim.planned, ZERO, {"order": VIEWED})
         address = address_of([claim])
         assert address is not None
-        return ReferenceToken(session.ring, bytes(row.token).hex(), address, moment(row.deadline), self._leases)
+        return ReferenceToken(session.ring, bytes(row.token).hex(), address, moment(row.deadline), session)
 
 
 class _One(Credit):
@@ -172,9 +169,8 @@ def _move_to_the_end(working_set: StoredSet, name: str) -> None:
 class Leases:
     """Messages taken one at a time: each is leased to the holder of its token."""
 
-    def __init__(self, session: RingSession, blocks: Blocks) -> None:
-        self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        self._blocks = blocks
+    def __init__(self, session: RingSession) -> None:
+        self.session = session
 
     def view(self, origin: str | None = None, *, lease: float | None = None) -> View:
         """Return a view of one origin, or of the ring; its `try_next()` never waits.
@@ -199,51 +195,12 @@ class Leases:
 
     def token(self, token: str | ReferenceToken) -> ReferenceToken:
         """Return a token that another process wrote as `str(token)`, ready for use."""
-        return read_tokens(self.session.ring, token, self)[0]
-
-    def fetch(self, token: str | ReferenceToken) -> bytes:
-        """Return the message that a token leases."""
-        with self._leased(token, "fetch a message by") as (working_set, page, mine):
-            return working_set.loader.payloads.one(mine.address.book, page, mine.address.index)
-
-    def fetch_headers(self, token: str | ReferenceToken) -> Mapping[str, str]:
-        """Return the headers of the message that a token leases."""
-        with self._leased(token, "read the headers of a message by") as (working_set, page, mine):
-            index = mine.address.index
-            return dict(working_set.loader.facts(mine.address.book, page, index, index + 1).headers.get(index, {}))
-
-    @contextmanager
-    def _leased(self, token: str | ReferenceToken, action: str) -> Iterator[tuple[StoredSet, Page, ReferenceToken]]:
-        mine = self.token(token)
-        with self.session.snapshot(names=[mine.address.book]) as (unit, working_set):
-            self._refuse_lost(unit, mine, action)
-            page = working_set.page(mine.address.book, mine.address.page)
-            assert page is not None, "a claimed message is stored"
-            yield working_set, page, mine
-
-    def give_back(self, token: str | ReferenceToken) -> None:
-        """Return the message that a token leases to its place."""
-        mine = self.token(token)
-        with self.store.reading() as unit:
-            self._refuse_lost(unit, mine, "give back")
-        self._blocks.release(mine.secret)
-
-    def renew(self, token: str | ReferenceToken, lease: float | None = None) -> datetime:
-        """Lease a message for longer, by the seconds of its lease unless others are given; return the deadline."""
-        return self._blocks.renew(self.token(token).secret, lease)
+        return read_tokens(self.session, token)[0]
 
     def complete(self, tokens: GivenTokens, outcome: Outcome = DONE) -> int:
         """Complete the messages of tokens, all or none, in a transaction of its own; return their number."""
-        self.session.refuse_nested()
-        mine, config = read_tokens(self.session.ring, tokens), self.session.config
-        checked = check_outcome(outcome, config.max_message_len, most_headers=config.max_headers)
-        with self.store.writing() as unit:
-            for token in mine:
-                complete_in(unit, self.ring_id, token, checked)
-        for token in mine:
-            # If the ring is in use, the next plan, view or housekeeping settles the message.
-            with suppress(*GONE):
-                self.session.settler.end(bytes.fromhex(token.secret), RELEASED, dead=True, wait=False)
+        mine = read_tokens(self.session, tokens)
+        complete_all(self.session, mine, outcome)
         return len(mine)
 
     def transfer(
@@ -252,21 +209,7 @@ class Leases:
         """Transfer messages to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
         self.session.refuse_nested()
         push = Commands(self.session, None).transfer(tokens, to, ring=ring, weight=weight)
-        with self.store.writing() as unit:
+        with self.session.store.writing() as unit:
             done = push.apply(unit)
         self.session.settler.release_dead(wait=False)
         return done
-
-    def _refuse_lost(self, unit: Unit, token: ReferenceToken, action: str) -> None:
-        secret = bytes.fromhex(token.secret)
-        row = unit.blocks.by_token(self.ring_id, secret)
-        if row is None:
-            raise UnknownBlock(
-                f"unknown token: not in ring {self.session.ring!r} (completed, expired, or from another ring)"
-            )
-        if row.state != PLANNED or row.deadline <= unit.now():
-            raise refusal(unit, self.ring_id, secret, action)
-        if only_address(unit, row) != token.address:
-            raise TokenRefused(
-                f"changed token: it is not that of message {token.address}; use the token as the view returned it"
-            )

@@ -22,6 +22,7 @@ from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
 from ..store.payloads import ALL
+from .context import delivery_at
 from .sending.sender import Sender, SendOptions, Terms
 from .session import RingSession
 from .values import Delivery, Enqueued, Peeked, moment
@@ -155,7 +156,7 @@ class Payloads:
             sent = self._sender.enqueue_messages([(origin, blob.message(key))], None, terms)
         finally:
             # The message of a processor exists when its delivery is done; until then the upload holds the payload.
-            if self.session.delivery() is None:
+            if delivery_at(self.session.place) is None:
                 blob.release()
         return replace(sent, size=blob.size if sent.count else 0)
 

@@ -30,9 +30,8 @@ from ..store.rows import Locked, RingRow, StateRow
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions, Overlay, Source, StoredSet
 from .blocks.settlement import BlockSettler
-from .context import delivery_at, is_inside, outside, place_of
+from .context import is_inside, outside, place_of
 from .holding import Hold
-from .values import Delivery
 
 log = logging.getLogger("airflow_mq.session")
 
@@ -81,7 +80,7 @@ class RingSession:
         self.actor = check_text(actor or _user(), "the actor")
         #: Whether sent messages carry the active trace.
         self.traces = traces_wanted(traces)
-        self._config: tuple[PlainConfig, RingConfig] | None = None
+        self._plain_config: PlainConfig | None = None
         self._config_read_at = 0.0
         self._forgot_at = -FORGET_EVERY
         #: Until when rows of each kind were deleted.
@@ -96,12 +95,6 @@ class RingSession:
             raise
         self.ring_id = row.id
         self.hold, self.settler = Hold(self), BlockSettler(self)
-
-    @property
-    def config(self) -> RingConfig:
-        """The settings of the ring, as last read."""
-        assert self._config is not None
-        return self._config[1]
 
     def check_sender(self, origin: object) -> str:
         """Return an origin that this connection permits as a sender, or raise the reason why not.
@@ -130,9 +123,11 @@ class RingSession:
     def remember_config(self, plain: PlainConfig) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
         self._config_read_at = time.monotonic()
-        if self._config is None or self._config[0] != plain:
-            self._config = plain, config_of(plain)
-        return self._config[1]
+        if self._plain_config != plain:
+            self._plain_config = plain
+            #: The settings of the ring, as last read.
+            self.config = config_of(plain)
+        return self.config
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:
         """Return the working set of an operation that holds the ring.
@@ -260,10 +255,6 @@ class RingSession:
         """Raise `RecursiveDisallowed` inside a processor of this ring."""
         if is_inside(self.place):
             raise RecursiveDisallowed()
-
-    def delivery(self) -> Delivery | None:
-        """Return the delivery whose processor runs here, if its message is of this ring."""
-        return delivery_at(self.place)
 
 
 def limit_of(config: RingConfig, limit: Weight | None) -> Weight:

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, unquote
 
 from ..rules.claims import Claim
-from ..rules.errors import InvalidInput
+from ..rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..rules.message import Address
-from ..rules.outcome import DONE, Outcome
+from ..rules.outcome import DONE, Outcome, check_outcome
+from ..rules.page import Page
 from ..store import codec
-from ..store.rows import BlockRow
+from ..store.rows import PLANNED, RELEASED, BlockRow
 from ..store.unit import Unit
-from .blocks.settlement import refusal
-
-
-class Holder(Protocol):
-    """Leases of a queue, as a token uses them."""
-
-    def fetch(self, token: ReferenceToken) -> bytes:
-        """Return the payload."""
-
-    def fetch_headers(self, token: ReferenceToken) -> Mapping[str, str]:
-        """Return the headers."""
-
-    def renew(self, token: ReferenceToken, lease: float | None = None) -> datetime:
-        """Extend the lease."""
-
-    def give_back(self, token: ReferenceToken) -> None:
-        """End the lease."""
-
-    def complete(self, tokens: ReferenceToken, outcome: Outcome = DONE) -> int:
-        """Complete the message."""
+from ..store.working_set import StoredSet
+from .blocks.block import claims_of
+from .blocks.blocks import Blocks
+from .blocks.settlement import GONE, refusal
+from .session import RingSession
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class ReferenceToken:
     address: Address
     #: End of the lease, as far as this token knows.
     deadline: datetime | None = field(default=None, compare=False)
-    _leases: Holder | None = field(default=None, repr=False, compare=False)
+    _session: RingSession | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.ring}/{self.secret}/{quote(str(self.address), safe=':')}"
@@ -66,43 +53,68 @@ class ReferenceToken:
 
     def fetch(self) -> bytes:
         """Return the payload of the message, or raise `TokenRefused` if the lease is lost."""
-        return self._bound.fetch(self)
+        with self._leased("fetch a message by") as (working_set, page):
+            return working_set.loader.payloads.one(self.address.book, page, self.address.index)
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the message."""
-        return self._bound.fetch_headers(self)
+        index = self.address.index
+        with self._leased("read the headers of a message by") as (working_set, page):
+            return dict(working_set.loader.facts(self.address.book, page, index, index + 1).headers.get(index, {}))
 
     def renew(self, lease: float | None = None) -> datetime:
         """Lease the message for longer, by the seconds of its lease unless others are given; return the deadline."""
-        return self._bound.renew(self, lease)
+        return Blocks(self._bound).renew(self.secret, lease)
 
     def give_back(self) -> None:
         """Return the message to its place, unprocessed; that counts as an attempt."""
-        self._bound.give_back(self)
+        session = self._bound
+        with session.store.reading() as unit:
+            self._refuse_lost(unit, "give back")
+        session.settler.end(bytes.fromhex(self.secret), RELEASED)
 
     def complete(self, outcome: Outcome = DONE) -> None:
         """Complete the message with this outcome, in a transaction of its own.
 
         To complete it in a transaction of yours, see `MessageQueue.commands`.
         """
-        self._bound.complete(self, outcome)
+        complete_all(self._bound, [self], outcome)
 
     @property
-    def _bound(self) -> Holder:
-        if self._leases is None:
+    def _bound(self) -> RingSession:
+        if self._session is None:
             raise InvalidInput("this token was read without a queue: use queue.leases.token(text)")
-        return self._leases
+        return self._session
+
+    @contextmanager
+    def _leased(self, action: str) -> Iterator[tuple[StoredSet, Page]]:
+        """Yield a snapshot with the page of the message, while the lease lives."""
+        with self._bound.snapshot(names=[self.address.book]) as (unit, working_set):
+            self._refuse_lost(unit, action)
+            page = working_set.page(self.address.book, self.address.page)
+            assert page is not None, "a claimed message is stored"
+            yield working_set, page
+
+    def _refuse_lost(self, unit: Unit, action: str) -> None:
+        ring, secret = self._bound.ring_id, bytes.fromhex(self.secret)
+        row = unit.blocks.by_token(ring, secret)
+        if row is None:
+            raise UnknownBlock(f"unknown token: not in ring {self.ring!r} (completed, expired, or from another ring)")
+        if row.state != PLANNED or row.deadline <= unit.now():
+            raise refusal(unit, ring, secret, action)
+        if only_address(unit, row) != self.address:
+            raise TokenRefused(
+                f"changed token: it is not that of message {self.address}; use the token as the view returned it"
+            )
 
 
 GivenTokens: TypeAlias = "str | ReferenceToken | Iterable[str | ReferenceToken]"
 
 
-def read_tokens(ring: str, given: GivenTokens, leases: Holder | None = None) -> list[ReferenceToken]:
-    """Return one or many tokens of a ring, read from their texts.
-
-    :param leases: the leases that the tokens use.
-    """
+def read_tokens(session: RingSession, given: GivenTokens) -> list[ReferenceToken]:
+    """Return one or many tokens of a ring, read from their texts and ready for use."""
+    ring = session.ring
     if not isinstance(given, (str, ReferenceToken, Iterable)):
         raise InvalidInput(f"invalid token ({type(given).__name__}): expected text, or a token that a view returned")
     found = []
@@ -110,10 +122,24 @@ def read_tokens(ring: str, given: GivenTokens, leases: Holder | None = None) -> 
         read = token if isinstance(token, ReferenceToken) else ReferenceToken.parse(token)
         if read.ring != ring:
             raise InvalidInput(f"token of ring {read.ring[:80]!r}: expected a token of ring {ring!r}; open that ring")
-        found.append(replace(read, _leases=leases))
+        found.append(replace(read, _session=session))
     if len({token.secret for token in found}) < len(found):
         raise InvalidInput("duplicate token: a message is completed once; remove the duplicate")
     return found
+
+
+def complete_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome) -> None:
+    """Complete the messages of tokens, all or none, in a transaction of its own."""
+    session.refuse_nested()
+    config = session.config
+    checked = check_outcome(outcome, config.max_message_len, most_headers=config.max_headers)
+    with session.store.writing() as unit:
+        for token in tokens:
+            complete_in(unit, session.ring_id, token, checked)
+    for token in tokens:
+        # If the ring is in use, the next plan, view or housekeeping settles the message.
+        with suppress(*GONE):
+            session.settler.end(bytes.fromhex(token.secret), RELEASED, dead=True, wait=False)
 
 
 def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) -> None:
@@ -133,7 +159,7 @@ def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) 
 
 def only_address(unit: Unit, row: BlockRow) -> Address | None:
     """Return the message of a block that has only one."""
-    return address_of([claimed.claim for claimed in unit.blocks.claims(row.id)])
+    return address_of(claims_of(unit, row))
 
 
 def address_of(claims: Sequence[Claim]) -> Address | None:

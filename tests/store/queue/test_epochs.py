@@ -61,7 +61,7 @@ def test_an_epoch_settles_with_its_own_outcomes(make_queue: Maker) -> None:
     queue.enqueue_messages("acme", [b"1", b"2", b"3"])
     block = queue.blocks.plan()
     queue.blocks.report(block, [Report("acme", 0, 0, 2)])
-    queue.blocks.mark_begun(block, block.claims, epoch=2)
+    queue.blocks.mark(block, block.claims, epoch=2)
     queue.blocks.report(block, [Report("acme", 0, 0, 0, epoch=2), Report("acme", 0, 1, 2, epoch=1)])
     assert queue.footprint("acme").count == 2, "for every reader at once"
     settled = queue.blocks.settle(block)

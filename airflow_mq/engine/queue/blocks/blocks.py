@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
 
 from ...rules.characters import shown
-from ...rules.claims import Claim, ClaimRun, Decision, Scales
+from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
 from ...rules.message import Address, check_address, check_key, check_number, check_seconds
 from ...rules.orders import Entry
-from ...rules.outcome import BEGUN, Mark, NotBegun, is_tried_alone
+from ...rules.outcome import BEGUN, Mark, is_tried_alone
 from ...rules.overweight import find_set_aside
 from ...rules.settle import Answers
 from ...rules.taking import OriginPatterns
@@ -149,35 +149,11 @@ class Blocks:
             if not unit.blocks.report(self.ring_id, raw, data, unit.now()):
                 raise refusal(unit, self.ring_id, raw, "report to")
 
-    def mark_begun(self, token: BlockRef, claims: Iterable[Claim], epoch: int = 0) -> None:
-        """Record that a worker begins the messages of some of a block's claims.
+    def mark(self, token: BlockRef, claims: Iterable[Claim], mark: Mark = BEGUN, epoch: int = 0) -> None:
+        """Record that a worker begins the messages of some of a block's claims, or why none began them.
 
         :param epoch: number of an attempt that replaces the outcomes of earlier ones (`Report.epoch`)
         """
-        self._mark(token, claims, BEGUN, epoch)
-
-    def begun_batches(self, block: Block, claims: Sequence[Claim]) -> Iterator[Batch]:
-        """Yield the messages of claims, and record that a worker begins them: all at once, or with the ring's
-        `max_attempts` each batch when it is yielded, with a message of an earlier attempt alone.
-        """
-        most = self.session.config.max_attempts
-        if most is None:
-            with suppress(TokenRefused, UnknownBlock):
-                self.mark_begun(block, claims)
-            yield from self.batches(claims, block.id)
-            return
-        for batch in self.batches(claims, block.id):
-            for piece in cut(batch, lambda attempt: is_tried_alone(attempt, most)):
-                last = piece.first + len(piece) - 1
-                with suppress(TokenRefused, UnknownBlock):
-                    self.report(block, [Report(piece.origin, piece.page, piece.first, last, BEGUN, piece.priority)])
-                yield piece
-
-    def mark_not_begun(self, token: BlockRef, claims: Iterable[Claim], error: str) -> None:
-        """Record the reason for which no worker began the messages of some of a block's claims."""
-        self._mark(token, claims, NotBegun(error))
-
-    def _mark(self, token: BlockRef, claims: Iterable[Claim], mark: Mark, epoch: int = 0) -> None:
         runs = [(claim, run) for claim in claims for run in claim.runs if run.count]
         self.report(
             token,
@@ -186,6 +162,23 @@ class Blocks:
                 for claim, run in runs
             ],
         )
+
+    def begun_batches(self, block: Block, claims: Sequence[Claim]) -> Iterator[Batch]:
+        """Yield the messages of claims, and record that a worker begins them: all at once, or with the ring's
+        `max_attempts` each batch when it is yielded, with a message of an earlier attempt alone.
+        """
+        most = self.session.config.max_attempts
+        if most is None:
+            with suppress(TokenRefused, UnknownBlock):
+                self.mark(block, claims)
+            yield from self.batches(claims, block.id)
+            return
+        for batch in self.batches(claims, block.id):
+            for piece in cut(batch, lambda attempt: is_tried_alone(attempt, most)):
+                last = piece.first + len(piece) - 1
+                with suppress(TokenRefused, UnknownBlock):
+                    self.report(block, [Report(piece.origin, piece.page, piece.first, last, BEGUN, piece.priority)])
+                yield piece
 
     def reported(self, token: BlockRef) -> dict[str, Answers]:
         """Return the reported outcomes of a live block by book: a worker that continues need not repeat them."""
@@ -230,7 +223,8 @@ class Blocks:
         limit = Weight.of(limit)
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
         if key is not None:
-            self._release_dead(key)
+            # A repeated execution begins anew.
+            self.release_dead()
         with self.session.hold.transaction() as (unit, working_set):
             known = planned_under(unit, self.ring_id, key)
             if known is not None:
@@ -243,16 +237,6 @@ class Blocks:
             )
             row = new_block(self.session, unit, key, seconds, working_set.now, [claim], limit, by_hand=True)
             return self._block(row, [claim])
-
-    def _release_dead(self, key: str) -> None:
-        """Release the block with this key if it is past its deadline: a repeated execution begins anew."""
-        with self.store.loose() as unit:
-            row = unit.blocks.by_key(self.ring_id, key)
-            is_dead = row is not None and row.deadline <= unit.now()
-        if row is not None and is_dead:
-            # Its holder may have settled or renewed it meanwhile.
-            with suppress(TokenRefused, UnknownBlock):
-                self.session.settler.end(bytes(row.token), RELEASED, dead=True)
 
     def _token(self, block: BlockRef) -> bytes:
         """Return the token of a block, which a caller names by that, by its number, or as an object."""
@@ -318,15 +302,8 @@ def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
 
 def _stretches(run: ClaimRun) -> Iterator[range]:
     """Yield the ranges of a run that a processor gets."""
-    if run.count and not run.decisions:
-        yield range(run.first, run.first + run.count)
-        return
-    start: int | None = None
-    decisions: Mapping[int, Decision] = run.decisions
-    for item in range(run.first, run.first + run.count + 1):
-        inside = item < run.first + run.count and item not in decisions
-        if inside and start is None:
-            start = item
-        elif not inside and start is not None:
+    start = run.first
+    for item in [*sorted(run.decisions), run.first + run.count]:
+        if start < item:
             yield range(start, item)
-            start = None
+        start = item + 1

@@ -31,8 +31,7 @@ from ...store.unit import Unit
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens
 from ..values import Enqueued
-from .limits import refuse_new_origins
-from .sender import Sender, SendOptions, Terms, times_of
+from .sender import Sender, SendOptions, Terms, refuse_new_origins, times_of
 
 Result = TypeVar("Result")
 log = logging.getLogger("airflow_mq.commands")
@@ -287,7 +286,7 @@ class Commands:
 
     def complete(self, tokens: GivenTokens) -> TransferToken:
         """Complete the messages of these tokens, or push the result to another queue instead."""
-        return TransferToken(self, read_tokens(self.session.ring, tokens))
+        return TransferToken(self, read_tokens(self.session, tokens))
 
     def transfer(self, tokens: GivenTokens, to: str, *, ring: str | None = None, weight: Weight | None = None) -> Push:
         """Transfer messages to another queue: `push(to, complete(tokens))`.

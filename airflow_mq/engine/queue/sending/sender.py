@@ -16,19 +16,30 @@ from typing import Any, NamedTuple, TypedDict
 from ....observe import traces
 from ...rules.characters import shown
 from ...rules.config import HEADER_SIZE
-from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError
-from ...rules.message import BatchesFootprints, BatchFootprint, Message, check_headers, check_origin, check_payload
-from ...rules.priority import REGULAR, book_name, check_priority
+from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError, TooManyOrigins
+from ...rules.message import (
+    BatchesFootprints,
+    BatchFootprint,
+    Message,
+    check_headers,
+    check_origin,
+    check_payload,
+    group_of,
+)
+from ...rules.priority import LAST, MARK, PAST_HIGH, REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.rows import InboxRow
 from ...store.unit import Unit
+from ..context import delivery_at
 from ..session import RingSession
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
-from .limits import refuse_new_origins
 from .packing import KeyedRow, PackedCall, Pairs
 
 log = logging.getLogger("airflow_mq.sending")
+
+#: Right after a group's own name, and after all names below it: `0` comes next to `/`.
+_ABOVE, _BELOW = "\x01", "0"
 
 
 class SendOptions(TypedDict, total=False):
@@ -151,6 +162,55 @@ def _refused_keys(session: RingSession, unit: Unit, keys: Mapping[int, KeyedRow]
     return refused
 
 
+def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str]) -> None:
+    """Raise `TooManyOrigins` if these origins exceed a limit of the ring; the answer holds until the transaction ends.
+
+    An origin counts while any of its messages is stored: waiting, in flight, set aside, or due later. A call without
+    new origins reads once. Calls with new origins read one after the other, so that together they keep the limit. One
+    origin for each such call may exceed it, if its queue runs empty while a message is sent to it. Messages that a
+    processor enqueues are not limited: an outcome has to settle.
+    """
+    if not session.config.limits_origins:
+        return
+    ring, wanted = session.ring_id, sorted(set(map(origin_of, origins)))
+    if not _unknown(unit, ring, wanted):
+        return
+    config = session.remember_config(unit.rings.held_config(ring))
+    fresh = _unknown(unit, ring, wanted)
+    if config.max_origins is not None:
+        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)
+        _refuse(fresh, room, config.max_origins, "max_origins", "the ring")
+    if config.max_origins_per_group is not None:
+        most = config.max_origins_per_group
+        members: dict[str, list[str]] = {}
+        for origin in fresh:
+            members.setdefault(group_of(origin), []).append(origin)
+        for group, mine in sorted(members.items()):
+            there = _count(unit, ring, [(group, group + _ABOVE), (f"{group}/", group + _BELOW)], most)
+            _refuse(mine, most - there, most, "max_origins_per_group", f"the group {group!r}")
+
+
+def _unknown(unit: Unit, ring: int, origins: Sequence[str]) -> list[str]:
+    names = [name for origin in origins for name in books_of(origin)]
+    known = set(map(origin_of, unit.books.known(ring, names)))
+    return [origin for origin in origins if origin not in known]
+
+
+def _count(unit: Unit, ring: int, ranges: Sequence[tuple[str, str]], most: int) -> int:
+    found: set[str] = set()
+    for first, below in (*ranges, *((MARK + first, MARK + below) for first, below in ranges)):
+        found.update(map(origin_of, unit.books.names(ring, "", first, below, most + 1, delayed=True)))
+    return len(found)
+
+
+def _refuse(fresh: Sequence[str], room: int, most: int, setting: str, whose: str) -> None:
+    if len(fresh) > max(room, 0):
+        raise TooManyOrigins(
+            f"{whose} has reached its limit of {most:,} origins: {fresh[max(room, 0)][:80]!r} would be one more, and "
+            f"nothing of this call was stored; wait until other queues are empty, use fewer origins, or raise {setting}"
+        )
+
+
 class Sender:
     """Sends messages to the queues of a ring, in any state."""
 
@@ -180,7 +240,7 @@ class Sender:
         session, config = self.session, self.session.config
         if type(payload) is not bytes or not 0 < len(payload) <= config.max_message_len:
             return None
-        if config.limits_origins or session.traces or session.listeners or session.delivery() is not None:
+        if config.limits_origins or session.traces or session.listeners or delivery_at(session.place) is not None:
             return None
         return InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
 
@@ -188,7 +248,7 @@ class Sender:
         if not isinstance(inline, Inline):
             raise InvalidInput(f"invalid inline ({type(inline).__name__}): expected Inline(processor, weight)")
         sent = self.enqueue_message(origin, payload, key, terms)
-        if terms.not_before is not None or self.session.delivery() is not None or not sent.count:
+        if terms.not_before is not None or delivery_at(self.session.place) is not None or not sent.count:
             return sent
         is_executed = execute_inline(self.session, inline, book_name(origin, terms.priority or REGULAR), payload)
         return replace(sent, executed=int(is_executed))
@@ -217,7 +277,7 @@ class Sender:
 
     def _send(self, pairs: Pairs, terms: Terms, first: Callable[[Unit], None] | None = None) -> Enqueued:
         """Send messages by the processor that runs here, or in a transaction of their own."""
-        session, delivery = self.session, self.session.delivery()
+        session, delivery = self.session, delivery_at(self.session.place)
         session.refresh_config()
         if terms != PLAIN:
             terms = terms.checked(session)

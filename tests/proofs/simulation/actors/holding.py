@@ -73,7 +73,7 @@ def complete(world: World, process: Process, random: Random) -> object:
     text, leases = _pick(world, random), world.queue(process).leases
     if text is None:
         return None
-    payload = leases.fetch(text)
+    payload = leases.token(text).fetch()
     _ask(world, text)
     return leases.complete(text, done(payload))
 
@@ -81,7 +81,7 @@ def complete(world: World, process: Process, random: Random) -> object:
 def complete_in_transaction(world: World, process: Process, random: Random) -> object:
     """Complete a message within a transaction of the caller; commit, or roll back."""
     text, queue = _pick(world, random), world.queue(process)
-    if text is None or is_parent(queue.leases.fetch(text)):
+    if text is None or is_parent(queue.leases.token(text).fetch()):
         return None
     _ask(world, text)
     return _within(world, process, random, lambda connection: queue.commands(connection).complete(text).execute())
@@ -119,10 +119,10 @@ def give_back(world: World, process: Process, random: Random) -> object:
     """Return a message to its queue."""
     text = _pick(world, random)
     _ask(world, text or "")
-    return text and world.queue(process).leases.give_back(text)
+    return text and world.queue(process).leases.token(text).give_back()
 
 
 def renew_token(world: World, process: Process, random: Random) -> object:
     """Extend the lease of a message."""
     text = _pick(world, random)
-    return text and world.queue(process).leases.renew(text, 90.0)
+    return text and world.queue(process).leases.token(text).renew(90.0)

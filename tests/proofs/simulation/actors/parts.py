@@ -86,7 +86,7 @@ def repeat_part(world: World, process: Process, random: Random) -> object:
     late: list[Report] = []
     for epoch in range(first, last + 1):
         if epoch:
-            queue.blocks.mark_begun(block, block.claims, epoch)
+            queue.blocks.mark(block, block.claims, epoch=epoch)
         reports = _reports(random, batches, epoch)
         middle = random.randint(0, len(reports)) if epoch < last else len(reports)
         queue.blocks.report(block, [*late, *reports[:middle]])
