@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -46,22 +46,12 @@ class HookedQueue(MessageQueue):
         return sent
 
     def enqueue_messages(self, origin: Any, messages: Any = None, **options: Any) -> Enqueued:
-        if messages is not None or isinstance(origin, (str, bytes)):
-            sent = super().enqueue_messages(origin, messages, **options)
-            self._sent({origin: sent.count + sent.repeated})
-            return sent
         origins: Counter[str] = Counter()
-
-        def noting() -> Iterator[Any]:
-            for pair in origin:
-                # A row of a driver is a pair as well. The queue refuses all else.
-                with suppress(TypeError, ValueError):
-                    name, _ = pair
-                    if isinstance(name, str):
-                        origins[name] += 1
-                yield pair
-
-        sent = super().enqueue_messages(noting(), **options)
+        if messages is None and not isinstance(origin, (str, bytes)):
+            sent = super().enqueue_messages(_counting(origin, origins), **options)
+        else:
+            sent = super().enqueue_messages(origin, messages, **options)
+            origins[origin] = sent.count + sent.repeated
         self._sent(origins)
         return sent
 
@@ -83,6 +73,17 @@ class HookedQueue(MessageQueue):
     def _collect(self, how: str, origin: str | None) -> None:
         named = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "origin": origin}
         getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=_SCHEME, asset_kwargs=named)
+
+
+def _counting(pairs: Iterable[Any], origins: Counter[str]) -> Iterator[Any]:
+    """Yield pairs of origin and message, and count their origins."""
+    for pair in pairs:
+        # A row of a driver is a pair as well. The queue refuses all else.
+        with suppress(TypeError, ValueError):
+            name, _ = pair
+            if isinstance(name, str):
+                origins[name] += 1
+        yield pair
 
 
 def carries_traces() -> bool | None:

@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from airflow_mq import settings
-from airflow_mq.engine.rules.tally import FATES
 
 if TYPE_CHECKING:
     from airflow_mq.engine.queue import Backlog, Block, MessageQueue, Serviced
     from airflow_mq.engine.rules.weight import Weight
 
 log = logging.getLogger("airflow_mq.metrics")
+P = ParamSpec("P")
 
 #: Prefix of all names, after Airflow's own prefix.
 PREFIX = "mq"
@@ -57,8 +57,8 @@ class Metric:
         return self.name.startswith("origin.")
 
 
-_ALL = (
-    # When a block is planned, when one is settled, and by the triggerer.
+#: Of the waiting messages: when a block is planned, when one is settled, and by the triggerer.
+BACKLOG = (
     Metric("depth.messages", GAUGE, "messages", "waiting or in flight"),
     Metric("depth.bytes", GAUGE, "bytes", "waiting or in flight"),
     Metric("depth.queues", GAUGE, "queues", "with messages that wait or are in flight"),
@@ -68,13 +68,17 @@ _ALL = (
     Metric("backlog.time", GAUGE, "weight", "time part of the waiting messages, by the ring's weigher"),
     Metric("backlog.size", GAUGE, "weight", "size part of the waiting messages, by the ring's weigher"),
     Metric("backlog.blocks", GAUGE, "blocks", "that the waiting messages would fill; absent without a service weight"),
-    # When a block is planned.
+)
+#: When a block is planned.
+PLANNED = (
     Metric("blocks.planned", COUNTER, "blocks", "planned"),
     Metric("plan.duration", TIMER, "milliseconds", "spent on planning"),
     Metric("plan.messages", GAUGE, "messages", "claimed by the latest block"),
     Metric("plan.time", GAUGE, "weight", "planned time of the latest block"),
     Metric("plan.size", GAUGE, "weight", "planned size of the latest block"),
-    # When a block is settled, or a task has serviced queues in place.
+)
+#: When a block is settled, or a task has serviced queues in place.
+SETTLED = (
     Metric("blocks.settled", COUNTER, "blocks", "settled, or serviced in place by one task"),
     Metric("block.duration", TIMER, "milliseconds", "from the plan of a block to its end, or of a service in place"),
     Metric("block.time", GAUGE, "weight", "used time of the latest block"),
@@ -85,26 +89,27 @@ _ALL = (
     Metric("messages.set_aside", COUNTER, "messages", "set aside by blocks"),
     Metric("messages.went_back", COUNTER, "messages", "requeued by blocks"),
     Metric("messages.expired", COUNTER, "messages", "expired before they were processed"),
+)
+FAIRNESS = (
     Metric("fairness.share_error", GAUGE, "part", "largest deviation of a share, in either direction; 0.05 is 5 %"),
     Metric("fairness.longest_wait", GAUGE, "blocks", "most consecutive blocks that skipped a queue with messages"),
     Metric("fairness.late", GAUGE, "blocks", "most blocks by which a backlog was processed later than promised"),
     Metric("fairness.jain", GAUGE, "index", "Jain's index over received and promised shares; 1 is fair"),
-    # Of single origins, as many as are asked for.
+)
+#: Of single origins, as many as are asked for.
+ORIGIN_BACKLOG = (
     Metric("origin.depth.messages", GAUGE, "messages", "of one origin, waiting or in flight"),
     Metric("origin.depth.bytes", GAUGE, "bytes", "of one origin, waiting or in flight"),
     Metric("origin.oldest_age", GAUGE, "seconds", "since the oldest message of the origin was sent"),
+)
+ORIGIN_FAIRNESS = (
     Metric("origin.share_error", GAUGE, "part", "deviation of the origin's share; below 0 it received too little"),
     Metric("origin.longest_wait", GAUGE, "blocks", "consecutive blocks that skipped the origin while it had messages"),
 )
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
-
-
-class Sample(NamedTuple):
-    """One value of a metric."""
-
-    name: str
-    value: float
-    origin: str | None = None
+ALL = (*BACKLOG, *PLANNED, *SETTLED, *FAIRNESS, *ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in ALL}
+#: Values of metrics, in their order; None for one without a value.
+Values = Iterable[float | None]
 
 
 def is_on() -> bool:
@@ -115,94 +120,59 @@ def is_on() -> bool:
     )
 
 
+def _if_on(report: Callable[Concatenate[MessageQueue, P], None]) -> Callable[Concatenate[MessageQueue, P], None]:
+    """Return a report that is made if metrics are on, and whose errors are logged."""
+
+    def attempt(queue: MessageQueue, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            if is_on():
+                report(queue, *args, **kwargs)
+        except Exception as error:
+            log.warning("cannot send the metrics of ring %r (%s)", queue.ring, type(error).__name__)
+
+    return attempt
+
+
+@_if_on
 def watched(queue: MessageQueue) -> None:
     """Send metrics of the backlog."""
-    _attempt(queue, _standing)
+    _backlog(queue)
 
 
+@_if_on
 def planned(queue: MessageQueue, block: Block, seconds: float) -> None:
     """Send metrics of a planned block and the backlog."""
-
-    def samples(queue: MessageQueue) -> Iterator[Sample]:
-        yield Sample("blocks.planned", 1)
-        yield Sample("plan.duration", seconds)
-        yield Sample("plan.messages", block.messages)
-        weight = block.predicted
-        yield Sample("plan.time", weight.time)
-        yield Sample("plan.size", weight.size)
-        yield from _standing(queue)
-
-    _attempt(queue, samples)
+    send(queue.ring, PLANNED, (1, seconds, block.messages, *block.predicted))
+    _backlog(queue)
 
 
+@_if_on
 def settled(queue: MessageQueue, result: Serviced, limit: Weight, seconds: float | None) -> None:
     """Send metrics of a settled block or of a service, the fairness of the latest blocks, and the backlog."""
-
-    def samples(queue: MessageQueue) -> Iterator[Sample]:
-        yield Sample("blocks.settled", 1)
-        if seconds is not None:
-            yield Sample("block.duration", seconds)
-        yield Sample("block.time", result.weight.time)
-        yield Sample("block.size", result.weight.size)
-        yield Sample("block.used", result.weight.part_of(limit))
-        for fate, count in zip(FATES, result.counts):
-            yield Sample(f"messages.{fate}", count)
-        found = queue.inspect.backlog(origins_told())
-        yield from _of_backlog(found)
-        if found.queues <= FEW_QUEUES:
-            yield from _fairness(queue)
-
-    _attempt(queue, samples)
+    used = result.weight.part_of(limit)
+    send(queue.ring, SETTLED, (1, seconds, *result.weight, used, *result.counts))
+    if _backlog(queue).queues <= FEW_QUEUES:
+        _fairness(queue)
 
 
-def _attempt(queue: MessageQueue, samples: Callable[[MessageQueue], Iterator[Sample]]) -> None:
-    try:
-        if is_on():
-            send(queue.ring, samples(queue))
-    except Exception as error:
-        log.warning("cannot send the metrics of ring %r (%s)", queue.ring, type(error).__name__)
+def _backlog(queue: MessageQueue) -> Backlog:
+    found = queue.inspect.backlog(origins_told())
+    counts = (found.messages, found.size, found.queues, found.age or 0.0, found.delayed, found.set_aside)
+    send(queue.ring, BACKLOG, (*counts, *found.weight, found.blocks))
+    for origin in found.deepest:
+        send(queue.ring, ORIGIN_BACKLOG, (origin.messages, origin.size, origin.age or 0.0), origin.name)
+    return found
 
 
-def _standing(queue: MessageQueue) -> Iterator[Sample]:
-    yield from _of_backlog(queue.inspect.backlog(origins_told()))
-
-
-def _of_backlog(found: Backlog) -> Iterator[Sample]:
-    yield from _of_ring(found)
-    for queue in found.deepest:
-        yield Sample("origin.depth.messages", queue.messages, queue.name)
-        yield Sample("origin.depth.bytes", queue.size, queue.name)
-        yield Sample("origin.oldest_age", queue.age or 0.0, queue.name)
-
-
-def _of_ring(found: Backlog) -> Iterator[Sample]:
-    yield Sample("depth.messages", found.messages)
-    yield Sample("depth.bytes", found.size)
-    yield Sample("depth.queues", found.queues)
-    yield Sample("oldest_age", found.age or 0.0)
-    yield Sample("delayed", found.delayed)
-    yield Sample("set_aside", found.set_aside)
-    yield Sample("backlog.time", found.weight.time)
-    yield Sample("backlog.size", found.weight.size)
-    if found.blocks is not None:
-        yield Sample("backlog.blocks", found.blocks)
-
-
-def _fairness(queue: MessageQueue) -> Iterator[Sample]:
+def _fairness(queue: MessageQueue) -> None:
     blocks = settings.number("metrics_blocks", BLOCKS)
     if blocks < 1:
         return
     figures = queue.inspect.fairness(blocks)
-    yield Sample("fairness.share_error", figures.most_error)
-    yield Sample("fairness.longest_wait", figures.longest_wait)
-    yield Sample("fairness.late", figures.most_late)
-    if figures.jain is not None:
-        yield Sample("fairness.jain", figures.jain)
+    send(queue.ring, FAIRNESS, (figures.most_error, figures.longest_wait, figures.most_late, figures.jain))
     worst = sorted(figures.origins, key=lambda origin: (-origin.longest_wait, -abs(origin.error or 0.0), origin.name))
     for origin in worst[: origins_told()]:
-        yield Sample("origin.longest_wait", origin.longest_wait, origin.name)
-        if origin.error is not None:
-            yield Sample("origin.share_error", origin.error, origin.name)
+        send(queue.ring, ORIGIN_FAIRNESS, (origin.error, origin.longest_wait), origin.name)
 
 
 def origins_told() -> int:
@@ -211,21 +181,21 @@ def origins_told() -> int:
     return min(max(settings.number("metrics_origins", 0), 0), 1_000)
 
 
-def send(ring: str, samples: Iterator[Sample]) -> None:
-    """Send values to Airflow."""
+def send(ring: str, metrics: Sequence[Metric], values: Values, origin: str | None = None) -> None:
+    """Send the values of some metrics to Airflow."""
     stats, tagged = backend(), has_tags()
-    for name, value, origin in samples:
-        metric = METRICS[name]
-        tags = {"ring": ring} if origin is None else {"ring": ring, "origin": origin}
-        how = {"tags": {tag: _tag(text) for tag, text in tags.items()}} if tagged else {}
-        stat = f"{PREFIX}.{name}" if tagged else untagged(name, ring, origin)
-        if metric.kind == COUNTER:
-            if value:
-                stats.incr(stat, int(value), **how)
-        elif metric.kind == TIMER:
+    tags = {"ring": _tag(ring)} if origin is None else {"ring": _tag(ring), "origin": _tag(origin)}
+    how = {"tags": tags} if tagged else {}
+    for metric, value in zip(metrics, values, strict=True):
+        stat = f"{PREFIX}.{metric.name}" if tagged else untagged(metric.name, ring, origin)
+        if value is None:
+            continue
+        if metric.kind == TIMER:
             stats.timing(stat, timedelta(seconds=value), **how)
-        else:
+        elif metric.kind == GAUGE:
             stats.gauge(stat, value, **how)
+        elif value:
+            stats.incr(stat, int(value), **how)
 
 
 def backend() -> Any:
