@@ -29,7 +29,7 @@ from airflow_mq.engine.queue.calls import KNOWN, processor_of
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.base import open_queue
 from airflow_mq.operators.blocks.service import Servicing, serviced_as_xcom
-from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of, refuse_ended
+from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of
 from airflow_mq.processors import Part, Processors
 
 if TYPE_CHECKING:
@@ -87,20 +87,14 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
     def _process_part(self, context: Context, given: Part, fixed: Mapping[str, object]) -> dict[str, object]:
         if self.processors is None:
             raise ValueError("missing processors: a part is processed by rules: @task.message_processor(processors=…)")
-        from airflow_mq.spark.store_side import reporting_failure
-
         processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
-        part, token = checked_part(given, processors), str(block["token"])
-        with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
-            refuse_ended(queue, token)
-            process = self._processor(fixed)
+        part, process = checked_part(given, processors), self._processor(fixed)
 
-            def function(payload: bytes, origin: str, message: Delivery) -> Answer:
-                return process(message)
+        def function(payload: bytes, origin: str, message: Delivery) -> Answer:
+            return process(message)
 
-            self.observe(queue).claimed(token, part, processors)
-            with reporting_failure(queue, token, processors, part):
-                tally = self.process_here(queue, token, processors, part, function=function)
+        with self.processing(context, processors, part, block) as (queue, _):
+            tally = self.process_here(queue, block["token"], processors, part, function=function)
         return {"done": tally.processed, "failed": tally.failed, "back": tally.went_back}
 
 

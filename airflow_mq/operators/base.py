@@ -35,11 +35,12 @@ class TaskStopped(BaseException):
     """The end of a task that was processing messages in its own process."""
 
 
-class Starting:
-    """Lineage of a task that starts: what is known without the store."""
+class Observed:
+    """Lineage of a task: when it starts, what is known without the store; when it ends, what it touched."""
 
     mq_conn_id: str
     ring: str | None
+    _observer: TaskObserver | None = None
 
     def datasets(self) -> list[lineage.Source]:
         """Return the sources from which the task receives messages."""
@@ -48,6 +49,12 @@ class Starting:
     def only_origin(self) -> str | None:
         """Return the queue to which the task sends, if it is known before."""
         return None
+
+    def observe(self, queue: MessageQueue) -> TaskObserver:
+        """Return the observer of this task and its open queue."""
+        if self._observer is None or self._observer.queue is not queue:
+            self._observer = TaskObserver(queue)
+        return self._observer
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         sources, origin = self.datasets(), self.only_origin()
@@ -60,23 +67,13 @@ class Starting:
             return None
         return lineage.begun(address, ring, sources, origin)
 
-
-class Observed(Starting):
-    """Lineage of a task that sends or takes messages: when it ends, it reports what it touched."""
-
-    _observer: TaskObserver | None = None
-
-    def observe(self, queue: MessageQueue) -> TaskObserver:
-        """Return the observer of this task and its open queue."""
-        if self._observer is None or self._observer.queue is not queue:
-            self._observer = TaskObserver(queue)
-        return self._observer
-
     def get_openlineage_facets_on_complete(self, ti: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
-        return None if self._observer is None else self._observer.lineage(self.datasets())
+        if self._observer is None:
+            return self.get_openlineage_facets_on_start()
+        return self._observer.lineage(self.datasets())
 
 
-class QueueOperator(Starting, BaseOperator):
+class QueueOperator(Observed, BaseOperator):
     """Base of the operators that open a queue.
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)

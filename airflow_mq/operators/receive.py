@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
@@ -11,7 +12,7 @@ from airflow_mq.adapters import BATCH, Received, receive
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.observe import lineage
-from airflow_mq.operators.base import Observed, QueueOperator, weight_of, whole_of
+from airflow_mq.operators.base import QueueOperator, weight_of, whole_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_mq.operators.base import GivenWeight
 
 
-class ReceiveMessagesOperator(Observed, QueueOperator):
+class ReceiveMessagesOperator(QueueOperator):
     """Enqueue what another transport holds now, each message once. ::
 
         ReceiveMessagesOperator(task_id="receive", adapter=lambda: MySource("…"))
@@ -75,12 +76,7 @@ class ReceiveMessagesOperator(Observed, QueueOperator):
             self.log.info("Ring %r: %s.", queue.ring, received)
         if received.refused and self.fail_on_refused:
             raise AirflowFailException(f"{received}; the log lists what was refused, and why")
-        return {
-            "count": received.count,
-            "size": received.size,
-            "repeated": received.repeated,
-            "refused": received.refused,
-        }
+        return asdict(received)
 
     def _receive(self, queue: MessageQueue, most: int | None) -> Received:
         try:

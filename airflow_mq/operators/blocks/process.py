@@ -14,7 +14,7 @@ from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.observe import traces
-from airflow_mq.operators.base import number_of, open_queue
+from airflow_mq.operators.base import number_of
 from airflow_mq.operators.blocks.service import Servicing
 from airflow_mq.operators.blocks.xcoms import (
     PlannedBlock,
@@ -22,7 +22,6 @@ from airflow_mq.operators.blocks.xcoms import (
     exchange_at,
     planned_block,
     processors_of,
-    refuse_ended,
 )
 from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
 from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
@@ -121,18 +120,13 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         """Process a part of a block in the way that its processors ask for."""
         # The provider's operator stored it before it was rendered.
         self._conn_id = self.spark_conn_id
-        from airflow_mq.spark.store_side import reporting_failure
-
-        with open_queue(self.mq_conn_id, str(block["ring"]), context) as queue:
-            token = str(block["token"])
-            refuse_ended(queue, token)
-            observed = self.observe(queue).processing(block, part, processors)
-            with reporting_failure(queue, token, processors, part), observed as carrier:
-                self._trace = traces.environment(carrier)
-                if part["where"] == "in place":
-                    self.process_here(queue, token, processors, part, number_of(self.lease, "lease"))
-                else:
-                    self._on_spark(context, queue, processors, part, token)
+        token = block["token"]
+        with self.processing(context, processors, part, block) as (queue, carrier):
+            self._trace = traces.environment(carrier)
+            if part["where"] == "in place":
+                self.process_here(queue, token, processors, part, number_of(self.lease, "lease"))
+            else:
+                self._on_spark(context, queue, processors, part, token)
 
     def _on_spark(self, context: Context, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         self._options = self._rendered_options(context, processors[part["processors"][0]])

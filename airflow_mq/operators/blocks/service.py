@@ -11,7 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
-from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, server_name, weight_of
+from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
+from airflow_mq.operators.blocks.xcoms import refuse_ended
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
     from airflow_mq import Delivery, MessageQueue, Serviced
     from airflow_mq.engine.queue.attempts import Answer, Processor
+    from airflow_mq.observe.traces import Carrier
     from airflow_mq.operators.base import GivenWeight
+    from airflow_mq.operators.blocks.xcoms import PlannedBlock
     from airflow_mq.processors import Part, Processors
     from airflow_mq.spark.attempts import Function
     from airflow_mq.spark.share import Reported
@@ -31,6 +34,23 @@ class Servicing(Observed):
 
     log: Logger
     _is_processing = False
+
+    @contextmanager
+    def processing(
+        self, context: Context, processors: Processors, part: Part, block: PlannedBlock
+    ) -> Iterator[tuple[MessageQueue, Carrier]]:
+        """Open the queue of a block while a part of it is processed; yield it with the trace of the processing.
+
+        An error that keeps the part from its processors is reported: its messages go back without an attempt.
+        """
+        from airflow_mq.spark.store_side import reporting_failure
+
+        token = block["token"]
+        with open_queue(self.mq_conn_id, block["ring"], context) as queue:
+            refuse_ended(queue, token)
+            observed = self.observe(queue).processing(block, part, processors)
+            with reporting_failure(queue, token, processors, part), observed as carrier:
+                yield queue, carrier
 
     def service(self, queue: MessageQueue, context: Context, process: Processor, given: GivenWeight) -> Serviced:
         """Service the queues within a weight."""

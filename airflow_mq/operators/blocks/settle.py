@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
-from airflow_mq.operators.base import Observed, QueueOperator, key_of, server_name
+from airflow_mq.operators.base import QueueOperator, key_of, server_name
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at, processors_of
 from airflow_mq.words import many
 
@@ -26,7 +26,7 @@ Notifier: TypeAlias = "Callable[[Context], object]"
 SETTLED = "settled"
 
 
-class SettleBlockOperator(Observed, QueueOperator):
+class SettleBlockOperator(QueueOperator):
     """Settle a block: give each message its outcome, whatever the states of the jobs.
 
     Runs after any states of the jobs (`all_done`). It is skipped if the plan was, as in a group that was branched over.

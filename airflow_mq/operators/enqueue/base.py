@@ -17,7 +17,7 @@ from airflow_mq.engine.rules.groups import SEPARATOR
 from airflow_mq.engine.rules.message import Message
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
-from airflow_mq.operators.base import Observed, QueueOperator, number_of, weight_of
+from airflow_mq.operators.base import QueueOperator, number_of, weight_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Sourced(NamedTuple):
     fields: Mapping[str, Any] = {}
 
 
-class EnqueueOperator(Observed, QueueOperator):
+class EnqueueOperator(QueueOperator):
     """Base of the operators that enqueue.
 
     :param origin: origin of all messages, or a function of the message (templated, if it is text)
