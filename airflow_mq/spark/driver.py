@@ -130,12 +130,12 @@ class Spark(ABC):
 
     def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Reported:
         try:
-            return _sum(self.scatter(tasks, Executor(channel, terms, again, False)))
+            return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, again, False)))
         except Exception as error:
             if self.cancelled or not self.alive:
                 raise
             log.warning("a process that tried messages died (%s); continuing carefully", type(error).__name__)
-            return _sum(self.scatter(tasks, Executor(channel, terms, True, True)))
+            return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, True, True)))
 
 
 def spark_for(part: Part) -> Spark:
@@ -219,11 +219,10 @@ class RemoteSpark(Spark):
         return PIECES * int(parallelism or os.cpu_count() or 2)
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Reported]:
-        from .frames import TALLY, Numbered
+        from .frames import TALLY, Numbered, tallies_in
 
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
-        rows = numbers.mapInArrow(Numbered(tasks, call), TALLY).collect()
-        return [Reported(**row.asDict()) for row in rows]
+        return tallies_in(numbers.mapInArrow(Numbered(tasks, call), TALLY).collect())
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -239,13 +238,6 @@ def print_application(id_: str | None, url: str | None) -> None:
     """Print the application's id and URL before any line that may quote a message."""
     if id_:
         print_line(f"Spark application {id_}, at {url}" if url else f"Spark application {id_}")
-
-
-def _sum(tallies: Iterable[Reported]) -> Reported:
-    total = Reported()
-    for tally in tallies:
-        total.add(tally)
-    return total
 
 
 def _quietly(what: str, act: Callable[[], object]) -> None:

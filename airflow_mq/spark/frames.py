@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from array import array
@@ -25,13 +26,11 @@ log = logging.getLogger("airflow_mq.spark")
 
 #: Bits by chance in the number of an attempt.
 _CHANCE = 20
-#: A tally as a row.
-TALLY = "processed BIGINT, failed BIGINT, went_back BIGINT, before BIGINT, refused STRING"
-_NUMBERS = ("processed", "failed", "went_back", "before")
-_TALLY = pa.schema({**dict.fromkeys(_NUMBERS, pa.int64()), "refused": pa.string()})
+#: The column of a tally, as JSON.
+TALLY = "tally STRING"
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     FrameFunction = Callable[[DataFrame], DataFrame | None]
 
@@ -73,10 +72,7 @@ def _run_frame(session: SparkSession, name: str, function: FrameFunction, shares
             f"the function of processor {name!r} returns a DataFrame of outcomes or nothing, "
             f"not {type(outcomes).__name__}"
         )
-    total = Reported()
-    for row in answers.collect():
-        total.add(Reported(**row.asDict()))
-    return total
+    return Reported.sum_of(tallies_in(answers.collect()))
 
 
 class Shares:
@@ -151,12 +147,12 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def _tally_row(tally: Reported) -> pa.RecordBatch:
+    text = json.dumps(vars(tally)).encode()
     # `pa.array` imports pandas, which takes longer than a small share.
-    numbers = [_column(pa.int64(), array("q", [getattr(tally, name)])) for name in _NUMBERS]
-    text = (tally.refused or "").encode()
-    refused = _column(pa.string(), array("i", [0, len(text)]), text) if tally.refused else pa.nulls(1, pa.string())
-    return pa.RecordBatch.from_arrays([*numbers, refused], schema=_TALLY)
+    buffers = [None, pa.py_buffer(array("i", [0, len(text)])), pa.py_buffer(text)]
+    return pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.string(), 1, buffers)], ["tally"])
 
 
-def _column(kind: pa.DataType, *buffers: array[int] | bytes) -> pa.Array:
-    return pa.Array.from_buffers(kind, 1, [None, *map(pa.py_buffer, buffers)])
+def tallies_in(rows: Iterable[Row]) -> Iterator[Reported]:
+    """Yield the tallies that executors returned as rows."""
+    return (Reported(**json.loads(row.tally)) for row in rows)

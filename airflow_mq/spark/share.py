@@ -91,6 +91,14 @@ class Reported(Tally):
         self.before += other.before
         self.refused = self.refused or other.refused
 
+    @classmethod
+    def sum_of(cls, tallies: Iterable[Reported]) -> Reported:
+        """Return the sum of the tallies of several shares."""
+        total = cls()
+        for tally in tallies:
+            total.add(tally)
+        return total
+
     def __str__(self) -> str:
         text = f"{self.processed:,} done, {self.failed:,} failed, {self.went_back:,} yielded"
         return f"{text}, {self.before:,} reported before" if self.before else text
