@@ -158,37 +158,28 @@ def receive(
 
 def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
     """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after."""
-    total, fit = Received(), []
-    for item in arrived:
-        why = _unfit(queue, item)
-        if why is None:
-            fit.append(item)
-            continue
-        total += _send(queue, adapter, fit, enqueue)
-        fit = []
-        total += _refuse(adapter, item, why)
-    return total + _send(queue, adapter, fit, enqueue)
+    total, ready = Received(), []
+    with ExitStack() as held:
+        for item in arrived:
+            why = _unfit(queue, item)
+            if why is None:
+                try:
+                    ready.append((item, _message(queue, item, held)))
+                except Changed:
+                    log.info("%s changed while it was read; it is left for the next run", ascii(item.place))
+                except PermissionError as error:
+                    why = f"it cannot be read: {error}"
+            if why is not None:
+                total += _enqueue(adapter, ready, enqueue)
+                ready = []
+                total += _refuse(adapter, item, why)
+        return total + _enqueue(adapter, ready, enqueue)
 
 
 def _refuse(adapter: Adapter, item: Arrived, why: str) -> Received:
     log.warning("%s cannot be a message: %s", ascii(item.place), why)
     adapter.refuse(item, why)
     return Received(refused=1)
-
-
-def _send(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
-    total, ready = Received(), []
-    with ExitStack() as held:
-        for item in arrived:
-            try:
-                ready.append((item, _message(queue, item, held)))
-            except Changed:
-                log.info("%s changed while it was read; it is left for the next run", ascii(item.place))
-            except PermissionError as error:
-                total += _enqueue(adapter, ready, enqueue)
-                ready = []
-                total += _refuse(adapter, item, f"it cannot be read: {error}")
-        return total + _enqueue(adapter, ready, enqueue)
 
 
 def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue) -> Received:

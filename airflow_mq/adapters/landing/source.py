@@ -7,19 +7,21 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from operator import attrgetter
 from typing import IO, TypedDict, cast
 
 from ...engine.rules.errors import InvalidInput, MessageQueueError
 from ...engine.rules.message import check_seconds
 from .. import BATCH_BYTES, Arrived, Changed, key_for, log
 from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
-from .listing import Listing
 from .names import text_of
 from .place import RECEIVED, REFUSED, Found, Place
 
 MOVE, DELETE, KEEP = AFTER = "move", "delete", "keep"
 #: An origin's turn ends after this many messages or bytes if other origins wait.
 TURN, TURN_BYTES = 500, 4 << 20
+#: Number of files in one listing; an origin's further files come with the next listing.
+MOST_FILES = 100_000
 _TOKENS = re.compile(r"(\{origin\*?\}|\*\*|\*|\?)")
 _MEANS = {"{origin}": "(?P<origin>[^/]+)", "{origin*}": "(?P<origin>.+)", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
@@ -306,3 +308,41 @@ class Landing:
         return Arrived(
             key, reading.origin, line.data, place, headers, content, line.length, line.unfit, replaceable=True
         )
+
+
+class Listing:
+    """The files of a place by origin: of each the first by name, together at most `MOST_FILES`."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, list[Found]] = {}
+        #: The first path of an origin that this listing does not hold.
+        self._until: dict[str, str] = {}
+        self._count = 0
+        self.is_partial = False
+
+    def add(self, origin: str, found: Found) -> None:
+        """Add a file, unless files of its origin were removed before it or there is no room."""
+        until = self._until.get(origin)
+        full = origin not in self._files and len(self._files) >= MOST_FILES
+        if full or (until is not None and found.path >= until):
+            self.is_partial = True
+            return
+        self._files.setdefault(origin, []).append(found)
+        self._count += 1
+        if self._count > MOST_FILES:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Remove the last files of the origins that have the most; each keeps at least one."""
+        most = max(1, MOST_FILES // (2 * len(self._files)))
+        for origin, files in self._files.items():
+            if len(files) > most:
+                files.sort(key=attrgetter("path"))
+                self._until[origin] = files[most].path
+                self._count -= len(files) - most
+                del files[most:]
+                self.is_partial = True
+
+    def by_origin(self) -> list[tuple[str, list[Found]]]:
+        """Return the origins by name, with their files by name."""
+        return [(origin, sorted(self._files[origin], key=attrgetter("path"))) for origin in sorted(self._files)]

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.adapters import BATCH_BYTES, Changed, Received, receive
-from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, NotMoved, listing, source
+from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, NotMoved, source
 from airflow_mq.adapters.landing.folder import LocalPlace
 from tests.store.adapters.conftest import contents
 from tests.store.adapters.memory import MemoryVersions
@@ -193,7 +193,7 @@ def test_origins_take_turns(quick: MessageQueue, ground: Ground, lines: bool, mo
 
 
 def test_a_look_holds_so_many_files(quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_FILES", 8)
+    monkeypatch.setattr(source, "MOST_FILES", 8)
     for origin, count in (("acme", 30), ("birch", 5), *((f"o{number}", 1) for number in range(10))):
         for number in range(count):
             ground.drop(f"{origin}/{number:02}", b"%02d" % number)
