@@ -244,13 +244,13 @@ def measure_costs(session: Session, args: Namespace) -> None:
     removes it again; no other ring is touched. Medians are rounded up. Measure on an idle machine; `ring change --file`
     reads what --json prints. Rejected if a block of the ring could not pay for one message with these costs.
     """
-    from .. import measuring
+    from ..testing import weights
 
     per_millisecond = _UNITS[args.unit]
     leave = partial(sys.exit, 128 + signal.SIGTERM)
     with session.queue() as queue, at_sigterm(leave), session.out.progress("measuring") as tell:
-        found = measuring.measure(queue.store.address, args.repeats, tell)
-        costs = measuring.costs_of(found, per_millisecond)
+        found = weights.measure(queue.store.address, args.repeats, tell)
+        costs = weights.costs_of(found, per_millisecond)
         # Checked whether it is applied or not: what is printed can be used.
         config = queue.config.changed(costs=costs)
         if args.apply:

@@ -25,6 +25,8 @@ from ..engine.rules.errors import MessageQueueError
 
 LEAST_VERSION = 17
 MODULE = "--add-modules=jdk.incubator.vector"
+#: Options for a driver that lives for seconds: quick compilation, and a collector with one thread.
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 _SCRIPT = """\
 #!/bin/sh
@@ -80,6 +82,24 @@ def spark_environment(environment: Mapping[str, str] | None = None, *, loopback:
     if loopback:
         added["SPARK_LOCAL_IP"] = "127.0.0.1"
     return added
+
+
+def local_conf(*, small: bool = True) -> dict[str, str]:
+    """Return the settings (`--conf`) of a job on this machine alone.
+
+    A small block takes a second or two; starting a JVM with Spark takes ten times that. Fewer compilations and a simple
+    collector shorten the start (`lab/benchmarks/report/spark.md`).
+
+    :param small: for jobs of seconds; jobs of minutes need the full compiler and collector
+    """
+    conf = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    }
+    return {**conf, "spark.driver.extraJavaOptions": QUICK_JAVA} if small else conf
 
 
 def spark_home() -> Path:

@@ -8,7 +8,9 @@ Every field of every step is compared. It also tests other implementations of a 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import lzma
 import random
 import sys
 import time
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
+from typing import IO, Any, TypeAlias, TypedDict
 
 from ..engine.queue import MessageQueue, Report
 from ..engine.queue.admin import insert_ring
@@ -31,7 +34,6 @@ from ..engine.store.rows import LATEST
 from ..engine.store.store import Store
 from .processor import RecordingProcessor, Script
 from .scratch import scratch_store
-from .traces import Run, Step, read_runs
 
 #: Events of the pallet; further events of this package are not compared.
 CONTRACT = {"Processed", "ProcessingFailed", "OverweightEnqueued", "PageReaped"}
@@ -40,6 +42,28 @@ SINGLE = 0.3
 #: Seconds to wait for a locked store.
 BUSY = 10.0
 NOTHING = Footprint(0, 0, 0, 0)
+
+
+#: A recorded call and its observations, as in JSON.
+Step: TypeAlias = "dict[str, Any]"
+
+
+class Config(TypedDict):
+    """Settings of the ring of a trace."""
+
+    origins: int
+    heap_size: int
+    max_stale: int
+    service_weight: list[int] | None
+    costs: dict[str, list[int]]
+
+
+class Run(TypedDict):
+    """A recorded run."""
+
+    seed: int
+    config: Config
+    steps: list[Step]
 
 
 class Difference(Exception):
@@ -318,6 +342,15 @@ def _narrow(path: str, expected: object, found: object) -> tuple[str, object, ob
 def _show(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 400 else text[:397] + "..."
+
+
+def read_runs(path: Path) -> Iterator[Run]:
+    """Yield the runs of a trace file: JSON lines, plain or compressed."""
+    openers: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
+    with openers.get(path.suffix, open)(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
 
 
 def replay_files(

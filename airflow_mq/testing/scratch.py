@@ -1,17 +1,111 @@
-"""Temporary stores for tests, and assertions about a queue."""
+"""Temporary stores for tests and measurements, and assertions about a queue.
+
+A store beside another one is removed after its use. A killed process leaves it behind; the next one removes stores that
+no process holds.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
+from psycopg import errors, sql
+
 from ..engine.queue import MessageQueue
 from ..engine.rules.config import RingConfig
-from ..engine.store import parse, upgrade
-from ..measuring.scratch import beside
+from ..engine.rules.errors import Refused
+from ..engine.rules.message import MOST_PID, read_number
+from ..engine.store import StoreAddress, parse, upgrade
+from ..engine.store.postgres import connect, translated
+from ..engine.store.sqlite import translated as translated_sqlite
+
+_SCHEMA = "airflow_mq_scratch_"
+_FILE = ".measure-"
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+@contextmanager
+def beside(address: StoreAddress) -> Iterator[StoreAddress]:
+    """Open an empty store in the same place as this one."""
+    make = _sqlite_beside if address.driver == "sqlite" else _postgres_beside
+    with make(address) as made:
+        yield made
+
+
+@contextmanager
+def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
+    assert address.path is not None
+    folder, name = address.path.parent, f"{address.path.name}{_FILE}"
+    for left in folder.glob(f"{_escaped(name)}*"):
+        pid = read_number(left.name.removeprefix(name).partition("-")[0], MOST_PID)
+        if pid and not _lives(pid):
+            left.unlink(missing_ok=True)
+    path = folder / f"{name}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with translated_sqlite(path):
+            upgrade(replace(address, path=path))
+        yield replace(address, path=path)
+    finally:
+        for suffix in _BESIDE:
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _escaped(name: str) -> str:
+    """Return a name with the special characters of patterns escaped."""
+    return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in name)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
+def _postgres_beside(address: StoreAddress) -> Iterator[StoreAddress]:
+    made = replace(address, schema=f"{_SCHEMA}{secrets.token_hex(4)}")
+    with translated(), connect(address) as connection:
+        _drop_left_behind(connection)
+        # This session holds a lock, so that others see that the schema is in use.
+        connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (made.schema,))
+        try:
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.schema)))
+        except errors.InsufficientPrivilege:
+            raise Refused(
+                f"{address.user!r} cannot create a temporary schema beside {address.schema!r}: measuring requires one; "
+                f"GRANT CREATE ON DATABASE {address.database} TO {address.user}"
+            ) from None
+        try:
+            upgrade(made)
+            yield made
+        finally:
+            _drop(connection, made.schema)
+
+
+def _drop_left_behind(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Remove the schemas that no session holds."""
+    rows = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (_SCHEMA,)).fetchall()
+    for (name,) in rows:
+        held = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (name,)).fetchone()
+        if held and held[0]:
+            with suppress(errors.InsufficientPrivilege):
+                _drop(connection, str(name))
+            connection.execute("SELECT pg_advisory_unlock(hashtext(%s))", (name,))
+
+
+def _drop(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> None:
+    connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from airflow_mq import MessageQueue, Processor, Processors, RingConfig, Weight
 from airflow_mq.engine.store import parse, upgrade
-from airflow_mq.spark.local import local_conf
+from airflow_mq.spark.java import local_conf
 from airflow_mq.spark.store_side import run_in_place
 from lab.benchmarks.spark_meter import measured
 from lab.benchmarks.stats import Sample

@@ -15,8 +15,7 @@ import psycopg
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.store import parse, upgrade
-from airflow_mq.spark.java import cache_folder, spark_environment
-from airflow_mq.spark.local import local_conf
+from airflow_mq.spark.java import cache_folder, local_conf, spark_environment
 from lab.benchmarks.spark_meter import measured
 from lab.benchmarks.stats import Sample
 from tests.maven import fetch_jar

@@ -24,8 +24,7 @@ from airflow_mq import Block, MessageQueue, Processor, Processors
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.operators.spark.processes import end_tree
 from airflow_mq.spark import job
-from airflow_mq.spark.java import java_home, spark_environment
-from airflow_mq.spark.local import local_conf
+from airflow_mq.spark.java import java_home, local_conf, spark_environment
 from airflow_mq.spark.store_side import run_in_place
 from lab.benchmarks.stats import Sample
 from tests.spark.connecting import bound, connect_server

@@ -71,12 +71,11 @@ def submitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitted:
     # Whatever is imported starts its programs before nothing is started any more.
     import airflow_mq.operators.blocks  # noqa: F401
     import airflow_mq.spark.java as java
-    import airflow_mq.spark.local as local
 
     made = Submitted()
     monkeypatch.setattr(hook.subprocess, "Popen", made.popen)
     monkeypatch.setattr(java, "spark_environment", lambda *args, **kwargs: {"JAVA_HOME": str(tmp_path)})
-    monkeypatch.setattr(local, "local_conf", lambda *args, **kwargs: {"spark.local": "quick"})
+    monkeypatch.setattr(java, "local_conf", lambda *args, **kwargs: {"spark.local": "quick"})
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     return made
 

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from airflow_mq.operators.spark.processes import end_tree
-from airflow_mq.spark.java import spark_environment
-from airflow_mq.spark.local import local_conf
+from airflow_mq.spark.java import local_conf, spark_environment
 from airflow_mq.testing.loopback import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -154,3 +154,10 @@ def test_the_environment_of_spark_submit() -> None:
     assert said["PATH"].endswith(f"{os.pathsep}/bin")
     assert "SPARK_LOCAL_IP" not in java.spark_environment(loopback=False)
     assert java.spark_environment({"PATH": "/bin", "PYSPARK_PYTHON": "python9"})["PYSPARK_PYTHON"] == "python9"
+
+
+def test_a_small_job_compiles_less() -> None:
+    conf = java.local_conf()
+    assert conf["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    assert conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.extraJavaOptions" not in java.local_conf(small=False)

@@ -20,7 +20,7 @@ from airflow_mq.engine.rules.errors import MessageTooLong
 from airflow_mq.engine.store import parse, schema_status, upgrade, upgrade_sql
 from airflow_mq.engine.store.schema import _TABLE
 from airflow_mq.engine.store.statements import migrations
-from airflow_mq.measuring.scratch import beside
+from airflow_mq.testing.scratch import beside
 from tests.store.queue.callers import STYLES, Caller
 from tests.store.test_statements import NAMES
 

@@ -50,7 +50,7 @@ class MessageSparkHook(SparkSubmitHook):
             # A trace is no secret.
             self._env_vars: dict[str, Any] | None = {**(self._env_vars or {}), **trace}
         if self.master.startswith("local"):
-            from airflow_mq.spark.local import local_conf
+            from airflow_mq.spark.java import local_conf
 
             self._conf: dict[str, Any] = {**local_conf(small=small), **(self._conf or {})}
 

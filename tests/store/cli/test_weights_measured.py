@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.measuring import steps
-from airflow_mq.measuring.steps import Measured
+from airflow_mq.testing import weights as steps
+from airflow_mq.testing.weights import Measured
 from tests.proofs.crash.states import everything
 from tests.store.cli.conftest import Terminal
 
@@ -47,7 +47,7 @@ def test_costs_are_printed_and_nothing_changes(mq: Terminal, queue: MessageQueue
 
 def test_it_is_applied_after_the_check(mq: Terminal, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "airflow_mq.measuring.measure", lambda *args: [Measured("bump_service_head", 41.5, 40.0, 43.0, "by hand")]
+        "airflow_mq.testing.weights.measure", lambda *args: [Measured("bump_service_head", 41.5, 40.0, 43.0, "by hand")]
     )
     assert mq("ring", "measure-costs", "--apply").out.splitlines()[-1] == "set in the ring"
     with MessageQueue(mq.uri) as again:

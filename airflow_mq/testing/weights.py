@@ -1,8 +1,9 @@
-"""Steps of servicing, taken on a real ring and timed.
+"""Measured weights: the costs of the steps of servicing, taken on a ring beside this store and timed.
 
-A single step cannot be timed: a block takes many of them in one transaction. So the measurement times blocks that
-differ in one step, taken many times, and divides the difference by that number. Every repetition measures each step
-once, so that a phase in which the machine is slow affects all steps alike.
+The ring is removed again; the user's rings are never touched. A single step cannot be timed: a block takes many of them
+in one transaction. So the measurement times blocks that differ in one step, taken many times, and divides the
+difference by that number. Every repetition measures each step once, so that a phase in which the machine is slow
+affects all steps alike.
 """
 
 from __future__ import annotations

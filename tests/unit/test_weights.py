@@ -15,7 +15,9 @@ from airflow_mq import Costs, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
 from airflow_mq.engine.store import StoreAddress, parse, upgrade
 from airflow_mq.engine.store.postgres import conninfo
-from airflow_mq.measuring import METHODS, Measured, beside, costs_of, measure, steps
+from airflow_mq.testing import weights as steps
+from airflow_mq.testing.scratch import beside
+from airflow_mq.testing.weights import METHODS, Measured, costs_of, measure
 from tests.proofs.crash.states import everything
 from tests.waiting import eventually
 
@@ -73,7 +75,7 @@ def test_nothing_is_left_of_what_went_wrong(queue: MessageQueue, monkeypatch: py
 HOLD = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
-from airflow_mq.measuring import beside
+from airflow_mq.testing.scratch import beside
 from airflow_mq.engine.store import parse
 with beside(parse(sys.argv[1])) as made:
     print(made.schema, flush=True)
