@@ -10,7 +10,6 @@ messages and origins do not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
 from airflow_mq.operators.blocks.plan import PATIENCE, SHARE_BELOW
 from airflow_mq.operators.spark.options import check_spark_options
-from airflow_mq.processors import Processor, Processors
+from airflow_mq.processors import AnyProcessors, Processor, Processors
 
 if TYPE_CHECKING:
     from airflow.sdk import ObjectStoragePath
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 def block(
     group_id: str = "block",
     *,
-    processors: Processors | Iterable[Processor] | Processor | str | os.PathLike[str],
+    processors: AnyProcessors | Iterable[Processor],
     mq_conn_id: str = MessageQueueHook.default_conn_name,
     ring: str | None = None,
     limit: GivenWeight = None,
@@ -69,7 +68,7 @@ def block(
     :param default_args: default arguments of all three tasks
     :param process_args: further arguments of the processing task, such as `pool` or `max_active_tis_per_dagrun`
     """
-    routes = _processors(processors)
+    routes = Processors.of(processors)
     check_spark_options(routes)
     connection: dict[str, Any] = {"mq_conn_id": mq_conn_id, "ring": ring}
     arguments = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
@@ -107,13 +106,3 @@ def _end_in_spite_of_failures(plan: PlanBlockOperator, settle: SettleBlockOperat
     watch = EmptyOperator(task_id="watch").as_teardown(on_failure_fail_dagrun=True)
     watch.trigger_rule = TriggerRule.ALL_SUCCESS
     settle >> watch
-
-
-def _processors(given: Processors | Iterable[Processor] | Processor | str | os.PathLike[str]) -> Processors:
-    if isinstance(given, Processors):
-        return given
-    if isinstance(given, Processor):
-        return Processors([given])
-    if isinstance(given, (str, os.PathLike)):
-        return Processors.from_file(given)
-    return Processors(given)

@@ -29,8 +29,8 @@ from airflow_mq.engine.queue.calls import KNOWN, processor_of
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.base import open_queue
 from airflow_mq.operators.blocks.service import Servicing, serviced_as_xcom
-from airflow_mq.operators.blocks.xcoms import checked_part, planned_block, processors_of
-from airflow_mq.processors import Part, Processors
+from airflow_mq.operators.blocks.xcoms import checked_part, planned_block
+from airflow_mq.processors import AnyProcessors, Part, Processors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -61,7 +61,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
         limit: GivenWeight = None,
-        processors: Processors | str | None = None,
+        processors: AnyProcessors | None = None,
         plan_task_id: str = "plan",
         **kwargs: object,
     ) -> None:
@@ -87,7 +87,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
     def _process_part(self, context: Context, given: Part, fixed: Mapping[str, object]) -> dict[str, object]:
         if self.processors is None:
             raise ValueError("missing processors: a part is processed by rules: @task.message_processor(processors=…)")
-        processors, block = processors_of(self.processors), planned_block(context, self.plan_task_id)
+        processors, block = Processors.of(self.processors), planned_block(context, self.plan_task_id)
         part, process = checked_part(given, processors), self._processor(fixed)
 
         def function(payload: bytes, origin: str, message: Delivery) -> Answer:

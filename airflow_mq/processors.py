@@ -196,6 +196,17 @@ class Processors:
             raise InvalidInput(f"duplicate name of processors {', '.join(duplicates)}: expected unique names")
         self._rules = [(_rule(processor.origins), processor) for processor in self.all]
 
+    @classmethod
+    def of(cls, given: AnyProcessors | Iterable[Processor]) -> Processors:
+        """Return processors that an author wrote: as such, one or several of `Processor`, JSON text, or a file."""
+        if isinstance(given, Processors):
+            return given
+        if isinstance(given, Processor):
+            return cls([given])
+        if isinstance(given, str) and given.lstrip().startswith("{"):
+            return cls.from_json(given)
+        return cls.from_file(given) if isinstance(given, (str, PathLike)) else cls(given)
+
     def __iter__(self) -> Iterator[Processor]:
         return iter(self.all)
 
@@ -319,6 +330,10 @@ class Processors:
         except (ValueError, InvalidInput) as error:
             raise InvalidInput(f"{file}: {error}") from None
         raise InvalidInput(f"invalid file of processors {file.name!r}: expected .toml or .json")
+
+
+#: Processors as an author may write them.
+AnyProcessors = Processors | Processor | Sequence[Processor] | str | PathLike[str]
 
 
 def _rule(patterns: Sequence[str]) -> re.Pattern[str]:

@@ -25,8 +25,8 @@ from airflow_mq.operators.base import (
 )
 from airflow_mq.operators.blocks.process import ProcessMessagesOperator
 from airflow_mq.operators.blocks.settle import SETTLED, readable, summary_of
-from airflow_mq.operators.blocks.xcoms import block_as_xcom, checked_part, processors_of
-from airflow_mq.processors import Part, Processors
+from airflow_mq.operators.blocks.xcoms import block_as_xcom, checked_part
+from airflow_mq.processors import AnyProcessors, Part, Processors
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         self,
         *,
         address: str,
-        processors: Processors | str,
+        processors: AnyProcessors,
         limit: GivenWeight = None,
         processor: str = "",
         **kwargs: Any,
@@ -113,7 +113,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
 
     def _rules(self) -> Processors:
         """Return the author's rules, or the one processor that was chosen, for any origin."""
-        processors = processors_of(self.processors)
+        processors = Processors.of(self.processors)
         if not self.processor:
             return processors
         return Processors([replace(processors[self.processor], origins=("*",))])

@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +41,7 @@ from ..engine.rules.priority import book_name
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import Weight
 from ..engine.store import codec
+from ..engine.store.blob_files import by_fsspec
 from ..processors import Part, Processors
 from .items import Place, batches_of, neighbours_of
 from .reports import chunked, patiently
@@ -104,7 +104,8 @@ class Folder:
             place: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.path)
             return place
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _fsspec(self.path)
+            files, path = by_fsspec(self.path)
+            return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all."""
@@ -154,15 +155,6 @@ class Folder:
         files, place = self._place()
         if files.get_file_info(place).type == pafs.FileType.Directory:
             files.delete_dir(place)
-
-
-def _fsspec(path: str) -> tuple[pafs.FileSystem, str]:
-    try:
-        files, place = import_module("fsspec.core").url_to_fs(path)
-    except (ImportError, ValueError) as error:
-        scheme = path.partition("://")[0]
-        raise InvalidInput(f"no file system for {scheme}:// is installed here: {error}") from None
-    return pafs.PyFileSystem(pafs.FSSpecHandler(files)), place
 
 
 def _block_folder(base: str, block: int, token: str) -> Folder:

@@ -23,8 +23,8 @@ from airflow_mq.operators.base import (
     weight_of,
     whole_of,
 )
-from airflow_mq.operators.blocks.xcoms import block_as_xcom, processors_of
-from airflow_mq.processors import Part, Processors
+from airflow_mq.operators.blocks.xcoms import block_as_xcom
+from airflow_mq.processors import AnyProcessors, Part, Processors
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PlanBlockOperator(QueueOperator):
     def __init__(
         self,
         *,
-        processors: Processors | str,
+        processors: AnyProcessors,
         limit: GivenWeight = None,
         lease: float | str | None = None,
         share_below: int | str = SHARE_BELOW,
@@ -79,7 +79,7 @@ class PlanBlockOperator(QueueOperator):
         self.server: str | None = None
 
     def execute(self, context: Context) -> list[Part]:
-        processors, ti = processors_of(self.processors), context["ti"]
+        processors, ti = Processors.of(self.processors), context["ti"]
         with self.opened(context) as queue:
             observer = TaskObserver(queue)
             release_finished(queue, ti, self.log)

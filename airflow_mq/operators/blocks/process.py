@@ -21,14 +21,13 @@ from airflow_mq.operators.blocks.xcoms import (
     checked_part,
     exchange_at,
     planned_block,
-    processors_of,
 )
 from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
 from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
 from airflow_mq.operators.spark.options import merged, spark_options
-from airflow_mq.processors import Part, Processor, Processors
+from airflow_mq.processors import AnyProcessors, Part, Processor, Processors
 from airflow_mq.spark import arguments
 from airflow_mq.words import many
 
@@ -79,7 +78,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         self,
         *,
         part: Part,
-        processors: Processors | str,
+        processors: AnyProcessors,
         plan_task_id: str = "plan",
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
@@ -111,7 +110,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         self._listener: JobListener | None = None
 
     def execute(self, context: Context) -> None:
-        processors = processors_of(self.processors)
+        processors = Processors.of(self.processors)
         part = checked_part(self.part, processors)
         block = planned_block(context, self.plan_task_id)
         self.process(context, processors, part, block)

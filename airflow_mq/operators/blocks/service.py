@@ -122,27 +122,20 @@ class ServiceQueuesOperator(Servicing, QueueOperator):
         self.limit = limit
 
     def execute(self, context: Context) -> dict[str, object]:
-        function = _loaded(self.processor) if isinstance(self.processor, str) else self.processor
+        process = self._function()
         with self.opened(context) as queue:
-            return serviced_as_xcom(self.service(queue, context, _checked(function), self.limit))
+            return serviced_as_xcom(self.service(queue, context, process, self.limit))
 
+    def _function(self) -> Processor:
+        from airflow_mq.spark.share import load_function
 
-def _checked(function: Callable[..., Answer]) -> Processor:
-    try:
-        return processor_of(function)
-    except InvalidInput as error:
-        raise AirflowFailException(str(error)) from None
+        given = self.processor
+        try:
+            return processor_of(cast("Any", load_function(given)) if isinstance(given, str) else given)
+        except InvalidInput as error:
+            raise AirflowFailException(str(error)) from None
 
 
 def serviced_as_xcom(serviced: Serviced) -> dict[str, object]:
     """Return the result of servicing as plain values."""
     return {**vars(serviced), "weight": list(serviced.weight)}
-
-
-def _loaded(name: str) -> Callable[..., Answer]:
-    from airflow_mq.spark.share import load_function
-
-    try:
-        return cast("Callable[..., Answer]", load_function(name))
-    except InvalidInput as error:
-        raise AirflowFailException(str(error)) from None

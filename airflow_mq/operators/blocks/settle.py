@@ -11,14 +11,14 @@ from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators.base import QueueOperator, key_of, server_name
-from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at, processors_of
+from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
+from airflow_mq.processors import AnyProcessors, Processors
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_mq import MessageQueue, Serviced
-    from airflow_mq.processors import Processors
 
 #: A function or a notifier that receives a context.
 Notifier: TypeAlias = "Callable[[Context], object]"
@@ -56,7 +56,7 @@ class SettleBlockOperator(QueueOperator):
         outlet: Asset | None = None,
         notifiers: Notifier | Sequence[Notifier] = (),
         exchange: str | ObjectStoragePath | None = None,
-        processors: Processors | str | None = None,
+        processors: AnyProcessors | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "all_done")
@@ -155,7 +155,7 @@ class SettleBlockOperator(QueueOperator):
     def _processor_of(self) -> Callable[[str], str] | None:
         if self.processors is None:
             return None
-        route = processors_of(self.processors).route
+        route = Processors.of(self.processors).route
         return lambda origin: getattr(route(origin), "name", "")
 
     def _finds_more(self, queue: MessageQueue, context: Context, summary: Summary) -> bool:
@@ -165,7 +165,7 @@ class SettleBlockOperator(QueueOperator):
         """
         if summary["messages"] and not summary["moved"]:
             return False
-        patterns = None if self.processors is None else processors_of(self.processors).patterns
+        patterns = None if self.processors is None else Processors.of(self.processors).patterns
         server = server_name(context, self.plan_task_id)
         return queue.inspect.finds_work(Weight(*summary["limit"]), patterns, server)
 

@@ -86,11 +86,6 @@ def planned_block(context: Context, plan_task_id: str) -> PlannedBlock:
     return cast("PlannedBlock", block)
 
 
-def processors_of(given: Processors | str) -> Processors:
-    """Return processors that an author wrote, or that are stored with the DAG."""
-    return given if isinstance(given, Processors) else Processors.from_json(given)
-
-
 def checked_part(given: Part, processors: Processors) -> Part:
     """Return a part as it came back from an XCom, after a check against the rules."""
     try:

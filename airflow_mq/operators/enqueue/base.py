@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from airflow_mq.engine.queue import MessageQueue
-    from airflow_mq.engine.rules.weight import Weight
     from airflow_mq.operators.base import GivenWeight
 
 OriginOf = Callable[[Any], str]
@@ -33,6 +32,8 @@ OriginOf = Callable[[Any], str]
 Addressed = tuple[str, bytes | Message]
 #: Scope of a message's own key: every sender to the ring, or one task of one run.
 SCOPES = RING, RUN = "ring", "run"
+#: Key, weight, headers and priority of a message without any.
+NO_OPTIONS = (None, None, None, None)
 
 
 class File(NamedTuple):
@@ -134,8 +135,7 @@ class EnqueueOperator(QueueOperator):
         )
         above = team_of(context) + SEPARATOR if self.of_team else ""
         with self.opened(context) as queue, self.observe(queue).sending(), ExitStack() as held:
-            addressed = self._addressed(self._uploaded(self.source(), queue, held), base, above)
-            sent = self._send(queue, addressed)
+            sent = self._send(queue, self._addressed(queue, held, base, above))
         self.log.info(
             "Enqueued %s of %d bytes on ring %r; %d were enqueued before.",
             many(sent["count"], "message"),
@@ -190,16 +190,19 @@ class EnqueueOperator(QueueOperator):
             # The text of its error may quote the message.
             raise failures.loggable(error) from None
 
-    def _uploaded(self, source: Iterator[Sourced], queue: MessageQueue, held: ExitStack) -> Iterator[Sourced]:
-        """Store files larger than a page as external payloads, held until the messages are sent."""
-        for sourced in source:
-            if not isinstance(sourced.payload, File):
-                yield sourced
-                continue
-            with sourced.payload.open() as file:
-                large = sourced.payload.size > queue.config.max_message_len
-                payload = held.enter_context(queue.payloads.put(file)).reference if large else file.read()
-            yield sourced._replace(payload=payload)
+    def _addressed(self, queue: MessageQueue, held: ExitStack, base: str, above: str) -> Iterator[Addressed]:
+        """Yield the messages of the source with their origins; external payloads are held until they are sent."""
+        for sourced in self.source():
+            payload = sourced.payload
+            if isinstance(payload, File):
+                with payload.open() as file:
+                    is_large = payload.size > queue.config.max_message_len
+                    payload = held.enter_context(queue.payloads.put(file)).reference if is_large else file.read()
+            key, fields = self._key(base, sourced), sourced.fields
+            weight = None if fields.get("weight") is None else weight_of(fields["weight"], "weight of a message")
+            options = key, weight, fields.get("headers"), fields.get("priority")
+            data = as_bytes(payload)
+            yield above + sourced.origin, data if options == NO_OPTIONS else Message(data, *options)
 
     def _key(self, base: str, sourced: Sourced) -> Any:
         """Return the idempotency key of a message, or None."""
@@ -209,20 +212,6 @@ class EnqueueOperator(QueueOperator):
         if own:
             return message_key(base, f"key {own}")
         return message_key(base, sourced.place) if self.idempotent else None
-
-    def _addressed(self, source: Iterator[Sourced], base: str, above: str) -> Iterator[Addressed]:
-        for sourced in source:
-            payload, key = as_bytes(sourced.payload), self._key(base, sourced)
-            headers, priority = sourced.fields.get("headers"), sourced.fields.get("priority")
-            weight = _weight(sourced.fields.get("weight"))
-            if key is None and headers is None and weight is None and priority is None:
-                yield above + sourced.origin, payload
-            else:
-                yield above + sourced.origin, Message(payload, key, weight, headers, priority)
-
-
-def _weight(given: Any) -> Weight | None:
-    return None if given is None else weight_of(given, "weight of a message")
 
 
 def as_bytes(payload: Any) -> bytes:
