@@ -65,7 +65,7 @@ def _execute(
                     raise
                 # Nothing changed, but the event that gives the reason is kept.
                 refusal = error
-        with lease.transaction() as (unit, locked):
+        with lease.transaction() as (unit, locked, _):
             working_set.save_in(unit, locked)
     session.committed(working_set)
     if refusal:

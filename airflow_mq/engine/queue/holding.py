@@ -199,12 +199,12 @@ class Lease:
         return self.ring
 
     @contextmanager
-    def transaction(self, patience: float | None = None) -> Iterator[tuple[Unit, Locked]]:
+    def transaction(self) -> Iterator[LockedRing]:
         """Lock the ring for one transaction; raise the error of a lost lease if another process took it."""
-        with self.hold.lock(self.token, patience=patience) as (unit, locked, _):
-            if locked.state.lease_token != self.token:
+        with self.hold.lock(self.token) as ring:
+            if ring.locked.state.lease_token != self.token:
                 raise self._lost()
-            yield unit, locked
+            yield ring
         if self.ring is None:
             self.token = None
 

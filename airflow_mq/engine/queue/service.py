@@ -16,7 +16,7 @@ from typing import TypedDict
 
 from ..rules.book import Book
 from ..rules.claims import Scales
-from ..rules.errors import Busy, MessageQueueError, StoreCorrupt, TokenRefused
+from ..rules.errors import Busy, MessageQueueError, TokenRefused
 from ..rules.events import Fate
 from ..rules.orders import Ledger
 from ..rules.outcome import Outcome
@@ -246,7 +246,7 @@ class Service:
     def save(self, last: bool = False) -> Locked:
         """Commit the slice, in one short transaction; return the ring that it locked."""
         session = self.session
-        with self.lease.transaction() as (unit, locked):
+        with self.lease.transaction() as (unit, locked, _):
             self._count()
             self.result.weight = self.meter.consumed
             self.working_set.save_in(unit, locked)
@@ -278,19 +278,9 @@ class Service:
         if last:
             self.session.hold.apply_soon()
             return
-        settler, began, is_due = self.session.settler, time.monotonic(), True
-        while is_due:
-            with settler.setting_apart() as trial, self.lease.transaction() as (unit, locked):
-                if not settler.rehearse(unit, locked, trial):
-                    return
-                with self.working_set.within(unit, locked):
-                    settler.apply_one(self.working_set, trial)
-                    self.working_set.loader.keep_payloads(HELD, self.current)
-            if trial.failed and trial.changed:
-                raise StoreCorrupt(
-                    "a recorded end of a block cannot be applied, which left this service without a state to go on "
-                    "with: what it processed is stored; service the ring again"
-                )
+        began, is_due = time.monotonic(), True
+        while is_due and self.session.settler.apply_next(self.lease, self.working_set):
+            self.working_set.loader.keep_payloads(HELD, self.current)
             self.session.store.rest()
             is_due = time.monotonic() - began < self.slice_seconds
 

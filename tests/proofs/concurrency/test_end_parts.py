@@ -132,17 +132,17 @@ def test_holders_that_die_between_parts_change_nothing(
         drop_lease(holder.session, TOKEN)
         holder.session.hold.apply_soon()
         expected = books(other)
-    apply_one, left = BlockSettler.apply_one, 0
+    apply, left = BlockSettler._apply, 0
 
-    def dying(self: BlockSettler, *arguments: Any) -> bool:
+    def dying(self: BlockSettler, *arguments: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0:
             raise Died
-        return apply_one(self, *arguments)
+        apply(self, *arguments)
 
     monkeypatch.setattr(settling, "PART", part)
-    monkeypatch.setattr(BlockSettler, "apply_one", dying)
+    monkeypatch.setattr(BlockSettler, "_apply", dying)
     with a_ring(store_uri, "parts", kind) as (holder, other, _):
         seen, deaths = picture(other), 0
         drop_lease(holder.session, TOKEN)
@@ -213,14 +213,14 @@ def blocks_of(queue: MessageQueue, count: int) -> list[Block]:
 def test_a_service_applies_ends_no_longer_than_a_slice_takes(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ends others record, the queues that the service holds wait for about a slice."""
     upgrade(parse(store_uri))
-    now, apply_one = 0.0, BlockSettler.apply_one
+    now, apply = 0.0, BlockSettler._apply
 
-    def slow(self: BlockSettler, *arguments: Any) -> bool:
+    def slow(self: BlockSettler, *arguments: Any) -> None:
         nonlocal now
         now += 0.4
-        return apply_one(self, *arguments)
+        apply(self, *arguments)
 
-    monkeypatch.setattr(BlockSettler, "apply_one", slow)
+    monkeypatch.setattr(BlockSettler, "_apply", slow)
     with MessageQueue(store_uri) as admin:
         admin.admin.create_ring("r", RingConfig(service_weight=LIMIT))
     with MessageQueue(store_uri, "r") as queue, MessageQueue(store_uri, "r") as other:

@@ -72,12 +72,12 @@ class Planner:
                 working_set = session.working_set(unit, locked, options, planning=True)
                 self.walk(working_set, unit)
                 while self.walks.goes_on:
-                    with lease.transaction() as (held, locked):
+                    with lease.transaction() as (held, locked, _):
                         working_set.save_in(held, locked)
                     locked = working_set.locked_after(locked)
                     working_set = session.working_set(unit, locked, options, planning=True)
                     self.walk(working_set, unit)
-            with lease.transaction() as (unit, locked):
+            with lease.transaction() as (unit, locked, _):
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...rules.characters import quoted
@@ -38,24 +37,13 @@ from .block import STATES, VIEWED
 from .settling import Settling, Terms
 
 if TYPE_CHECKING:
-    from ..holding import LockedRing
+    from ..holding import Lease, LockedRing
     from ..session import RingSession
 
 #: Errors of an end that comes too late or too early: another process may have ended the block meanwhile, renewed or
 #: deleted it, or have the ring.
 GONE = (Busy, TokenRefused, UnknownBlock)
 log = logging.getLogger("airflow_mq.blocks")
-
-
-@dataclass
-class Trial:
-    """An attempt to apply a recorded end."""
-
-    end: EndRow | None = None
-    #: Whether the working set of the holder may have changed.
-    changed: bool = False
-    #: Whether the end was set apart.
-    failed: bool = False
 
 
 class BlockSettler:
@@ -238,17 +226,7 @@ class BlockSettler:
 
     def apply_ends(self) -> None:
         """Apply recorded ends in their order, each in a transaction of its own, while no other process has the ring."""
-        session = self.session
-        while True:
-            with self.setting_apart() as trial:
-                with session.hold.lock(records=True, applies=True) as ring:
-                    if ring.holder is not None or not ring.locked.state.ends:
-                        return
-                    working_set = session.working_set(ring.unit, ring.locked, LoadOptions())
-                    if not self.apply_one(working_set, trial):
-                        return
-                session.committed(working_set)
-                working_set.forget()
+        while self.apply_next():
             self.store.rest()
 
     def retry_ends(self) -> None:
@@ -262,32 +240,55 @@ class BlockSettler:
                         ring.unit.blocks.set_apart(self.ring_id, end, "")
             self.session.hold.apply_soon()
 
-    def rehearse(self, unit: Unit, locked: Locked, trial: Trial) -> bool:
-        """Apply the next recorded end in memory, for a holder whose working set must survive an error.
+    def apply_next(self, lease: Lease | None = None, own: StoredSet | None = None) -> bool:
+        """Apply the next recorded end, or a part of a large one; return whether another one may follow.
 
-        Return whether there is one.
+        A block that another transaction has locked comes later, and those behind it. An end that cannot be applied is
+        set apart, and the ring goes on; after an error of the database it is tried again.
+
+        :param lease: of a caller that holds the ring across transactions
+        :param own: the working set with which that caller goes on: the end is rehearsed first, so that it survives
         """
-        row = self._next_end(unit, trial)
-        if row is None or trial.end is None:
-            return False
-        working_set = self._in_memory(unit, locked, trial.end.at)
-        self._replay(working_set, row, trial.end, only_first=True)
-        working_set.forget()
+        session, end, changed = self.session, None, False
+        try:
+            held = lease.transaction() if lease else session.hold.lock(records=True, applies=True)
+            with held as (unit, locked, holder):
+                ends = unit.blocks.ends(self.ring_id, limit=1) if holder is None and locked.state.ends else ()
+                end = next(iter(ends), None)
+                row = None if end is None else unit.blocks.locked_if_free(self.ring_id, bytes(end.token))
+                if end is None or row is None:
+                    return False
+                if own is None:
+                    working_set = session.working_set(unit, locked, LoadOptions())
+                    self._apply(working_set, row, end)
+                else:
+                    rehearsal = self._in_memory(unit, locked, end.at)
+                    self._replay(rehearsal, row, end, only_first=True)
+                    rehearsal.forget()
+                    changed = True
+                    with own.within(unit, locked):
+                        self._apply(own, row, end)
+        except Exception as error:
+            passes = isinstance(error, (Busy, StoreError)) and not isinstance(error, StoreCorrupt)
+            if end is None or passes:
+                raise
+            self._set_apart(end, error)
+            if changed:
+                raise StoreCorrupt(
+                    "a recorded end of a block cannot be applied, which left this service without a state to go on "
+                    "with: what it processed is stored; service the ring again"
+                ) from error
+            return True
+        if own is None:
+            session.committed(working_set)
+            working_set.forget()
         return True
 
-    def apply_one(self, working_set: StoredSet, trial: Trial) -> bool:
-        """Apply the next recorded end, in a transaction that holds the ring; return whether there is one.
-
-        Of a large end, a part is applied: the next call goes on behind it. A block that another transaction has locked
-        comes later, and those behind it.
-        """
+    def _apply(self, working_set: StoredSet, row: BlockRow, end: EndRow) -> None:
+        """Apply a recorded end, or a part of a large one, in a transaction that holds the ring."""
         blocks = working_set.unit.blocks
-        row = self._next_end(working_set.unit, trial)
-        if row is None or trial.end is None:
-            return False
-        trial.changed = True
-        before, working_set.now = working_set.now, trial.end.at
-        settling = self._replay(working_set, row, trial.end, only_first=True)
+        before, working_set.now = working_set.now, end.at
+        settling = self._replay(working_set, row, end, only_first=True)
         working_set.changes.block = row.number
         working_set.save()
         working_set.now = before
@@ -298,14 +299,6 @@ class BlockSettler:
         else:
             blocks.forget_claims(row.id)
             blocks.forget_end(self.ring_id, row.id)
-        return True
-
-    def _next_end(self, unit: Unit, trial: Trial) -> BlockRow | None:
-        """Return the block of the next end to be applied, locked; None while another transaction has the block."""
-        end = next(iter(unit.blocks.ends(self.ring_id, limit=1)), None)
-        row = None if end is None else unit.blocks.locked_if_free(self.ring_id, bytes(end.token))
-        trial.end = None if row is None else end
-        return row
 
     def _replay(self, working_set: StoredSet, row: BlockRow, end: EndRow, *, only_first: bool = False) -> Settling:
         """Carry out the verdicts of a recorded end, or the next part of them."""
@@ -315,22 +308,6 @@ class BlockSettler:
             if only_first:
                 break
         return settling
-
-    @contextmanager
-    def setting_apart(self) -> Iterator[Trial]:
-        """Context of a transaction that applies an end. One that cannot be applied is set apart, and the ring goes on.
-
-        An error of the database passes: the end is tried again.
-        """
-        trial = Trial()
-        try:
-            yield trial
-        except Exception as error:
-            passes = isinstance(error, (Busy, StoreError)) and not isinstance(error, StoreCorrupt)
-            if trial.end is None or passes:
-                raise
-            trial.failed = True
-            self._set_apart(trial.end, error)
 
     def _set_apart(self, end: EndRow, error: Exception) -> None:
         """Record why an end cannot be applied; no holder tries it again."""

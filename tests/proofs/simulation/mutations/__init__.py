@@ -26,7 +26,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "holder writes without the fence", "engine/queue/holding.py",
-        "if locked.state.lease_token != self.token:", "if False:",
+        "if ring.locked.state.lease_token != self.token:", "if False:",
     ),
     _bug(
         "former holder still has its lease", "engine/queue/holding.py",

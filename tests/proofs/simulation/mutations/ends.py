@@ -55,7 +55,7 @@ ENDS: Sequence[Sequence[str]] = (
     ),
     (
         "end that cannot be applied stops the ring (14)", "engine/queue/blocks/settlement.py",
-        "if trial.end is None or passes:", "if True:",
+        "if end is None or passes:", "if True:",
     ),
     (
         "end set apart that nothing shows (14)", "engine/queue/blocks/blocks.py",
