@@ -28,7 +28,7 @@ from airflow_mq.engine.rules.errors import (
     StoreUnreachable,
 )
 from airflow_mq.engine.store.address import StoreAddress, refuse_network_file_system
-from airflow_mq.engine.store.bounded import within
+from airflow_mq.engine.store.pipelined import within
 from airflow_mq.engine.store.postgres_errors import is_own_text
 from airflow_mq.provider import BEHAVIOUR, CONNECTION_TYPE, FIELDS, HOOK_NAME
 from airflow_mq.words import many

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier
 
-from airflow_mq.engine.store.bounded import within
+from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.words import span
 

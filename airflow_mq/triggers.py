@@ -34,7 +34,7 @@ from airflow_mq.engine.rules.errors import (
     StoreCorrupt,
     UnknownRing,
 )
-from airflow_mq.engine.store.bounded import within
+from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import MessageQueueHook, told_safely
 from airflow_mq.observe import metrics
 
@@ -276,10 +276,10 @@ class Poller:
     async def _subscribed(self, address: StoreAddress) -> AsyncConnection:
         import psycopg
 
-        from airflow_mq.engine.store.postgres import SEARCH_PATH, conninfo, wake_channel
+        from airflow_mq.engine.store.postgres import SEARCH_PATH, wake_channel
 
         channel = wake_channel(address.schema, self.queue.session.ring_id)
-        connection = await psycopg.AsyncConnection.connect(autocommit=True, **conninfo(address))
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **address.conninfo())
         await self._stack.enter_async_context(connection)
         await connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
         await connection.execute(b'LISTEN "%b"' % channel.encode())

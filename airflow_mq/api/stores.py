@@ -33,7 +33,7 @@ from airflow_mq.engine.rules.errors import (
     UnknownBlock,
     UnknownRing,
 )
-from airflow_mq.engine.store.bounded import within
+from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.settings import text

@@ -15,7 +15,7 @@ from ..engine.queue.inspect.servicing import Overdue, Servicing
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.weight import Weight
 from ..engine.store import open_store
-from ..engine.store.bounded import within
+from ..engine.store.pipelined import within
 
 #: Totals are counted again after this multiple of the time that they took: a large ring takes its server seconds.
 REST = 10.0

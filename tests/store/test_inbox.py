@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq.engine.store.horizon import horizon_of
+from airflow_mq.engine.store.postgres import horizon_of
 from airflow_mq.engine.store.rows import InboxRow
 from airflow_mq.engine.store.working_set.inbox import Cut, Inbox
 

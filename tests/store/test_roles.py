@@ -16,7 +16,6 @@ from psycopg.sql import SQL, Identifier
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, UnknownRing
 from airflow_mq.engine.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
-from airflow_mq.engine.store.postgres import conninfo
 from airflow_mq.engine.store.roles import like_patterns
 
 Roles = Callable[[str], StoreAddress]
@@ -36,7 +35,7 @@ def roles(owner: StoreAddress) -> Iterator[Roles]:
     Roles belong to the whole server, which other tests share, so their names contain the database's.
     """
     names: list[str] = []
-    with closing(psycopg.connect(autocommit=True, **conninfo(owner))) as connection:
+    with closing(psycopg.connect(autocommit=True, **owner.conninfo())) as connection:
 
         def create(kind: str) -> StoreAddress:
             name = f'Role "{kind}" of {owner.database}'
@@ -52,7 +51,7 @@ def roles(owner: StoreAddress) -> Iterator[Roles]:
 
 
 def connect(address: StoreAddress) -> psycopg.Connection[Any]:
-    return psycopg.connect(autocommit=True, **conninfo(address))
+    return psycopg.connect(autocommit=True, **address.conninfo())
 
 
 def refuses(connection: psycopg.Connection[Any], *statements: str) -> None:

@@ -29,7 +29,6 @@ from airflow_mq.engine.rules.errors import (
     UnknownRing,
 )
 from airflow_mq.engine.store import codec, parse
-from airflow_mq.engine.store.postgres import conninfo
 
 pytestmark = pytest.mark.postgres
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
@@ -50,7 +49,7 @@ NEVER = {"not_before": None, "expires": None}
 @pytest.fixture
 def connection(pg_uri: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection of a program that does not use the package."""
-    with closing(psycopg.connect(autocommit=True, **conninfo(parse(pg_uri)))) as opened:
+    with closing(psycopg.connect(autocommit=True, **parse(pg_uri).conninfo())) as opened:
         yield opened
 
 

@@ -14,7 +14,6 @@ import pytest
 from airflow_mq import Costs, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
 from airflow_mq.engine.store import StoreAddress, parse, upgrade
-from airflow_mq.engine.store.postgres import conninfo
 from airflow_mq.testing import weights as steps
 from airflow_mq.testing.scratch import beside
 from airflow_mq.testing.weights import METHODS, Measured, costs_of, measure
@@ -43,7 +42,7 @@ def places(address: StoreAddress) -> list[str]:
     """Everything of ours that lies where this store does."""
     if address.path is not None:
         return sorted(path.name for path in address.path.parent.iterdir() if not path.name.endswith(("-wal", "-shm")))
-    with psycopg.connect(**conninfo(address)) as connection:
+    with psycopg.connect(**address.conninfo()) as connection:
         return sorted(
             row[0] for row in connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE '%mq%'")
         )
@@ -118,7 +117,7 @@ def test_what_was_left_behind_is_removed_by_the_next(queue: MessageQueue) -> Non
 @pytest.mark.postgres
 def test_without_the_right_to_create_a_schema_the_error_names_the_grant(pg_uri: str) -> None:
     address = parse(pg_uri)
-    with psycopg.connect(autocommit=True, **conninfo(address)) as connection:
+    with psycopg.connect(autocommit=True, **address.conninfo()) as connection:
         connection.execute(f"CREATE ROLE small{os.getpid()} LOGIN PASSWORD 'small'".encode())
         try:
             with (

@@ -28,7 +28,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
@@ -41,23 +41,10 @@ __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_addres
 
 #: Kinds of login that need nothing but the address.
 LOGINS = ("scram-sha-256", "md5", "password", "none")
-DEFAULT_SCHEMA = "airflow_mq"
-DEFAULT_PORT = 5432
-DEFAULT_CONNECT_TIMEOUT = 10
-#: Whole numbers that an address may set: default, least, most. All but the count are seconds.
-NUMBERS = {
-    "connect_timeout": (DEFAULT_CONNECT_TIMEOUT, 1, 60),
-    "statement_timeout": (300, 1, 86_400),
-    "idle_in_transaction_session_timeout": (60, 1, 3_600),
-    "tcp_user_timeout": (30, 1, 600),
-    "keepalives_idle": (30, 1, 3_600),
-    "keepalives_interval": (10, 1, 600),
-    "keepalives_count": (3, 1, 50),
-}
+DEFAULT_SCHEMA, DEFAULT_PORT = "airflow_mq", 5432
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 #: Parameters that restrict senders.
 PERMITTED = ("origins", "priority")
-PARAMETERS = ("schema", "sslmode", *NUMBERS, *PERMITTED)
 
 POSTGRES_FORM = "postgresql://user:password@host:port/database"
 
@@ -84,6 +71,11 @@ SQLITE_PREFIX = "mq_"
 _NO_FILE = os.devnull + "/none"
 
 
+def _number_field(default: int, least: int, most: int) -> Any:
+    """Return a whole number that an address may set. All but the count are seconds."""
+    return field(default=default, metadata={"bounds": (least, most)})
+
+
 @dataclass(frozen=True)
 class StoreAddress:
     """The address of one store, checked however it is made: by `parse`, by `sqlite_address` or from its parts."""
@@ -97,17 +89,17 @@ class StoreAddress:
     database: str | None = None
     schema: str = DEFAULT_SCHEMA
     sslmode: str | None = None
-    connect_timeout: int = DEFAULT_CONNECT_TIMEOUT
+    connect_timeout: int = _number_field(10, 1, 60)
     #: Seconds after which the server cancels a statement; soon after that the client closes the connection.
-    statement_timeout: int = NUMBERS["statement_timeout"][0]
+    statement_timeout: int = _number_field(300, 1, 86_400)
     #: Seconds without a statement after which the server ends an open transaction and releases its locks.
-    idle_in_transaction_session_timeout: int = NUMBERS["idle_in_transaction_session_timeout"][0]
+    idle_in_transaction_session_timeout: int = _number_field(60, 1, 3_600)
     #: Seconds for which either end waits for the other to acknowledge sent data.
-    tcp_user_timeout: int = NUMBERS["tcp_user_timeout"][0]
+    tcp_user_timeout: int = _number_field(30, 1, 600)
     #: Seconds of silence before the first probe, seconds between probes, and unanswered probes to tolerate.
-    keepalives_idle: int = NUMBERS["keepalives_idle"][0]
-    keepalives_interval: int = NUMBERS["keepalives_interval"][0]
-    keepalives_count: int = NUMBERS["keepalives_count"][0]
+    keepalives_idle: int = _number_field(30, 1, 3_600)
+    keepalives_interval: int = _number_field(10, 1, 600)
+    keepalives_count: int = _number_field(3, 1, 50)
     #: Restrictions of senders that use this address.
     origins: str | None = None
     priority: str | None = None
@@ -155,11 +147,11 @@ class StoreAddress:
         """The address as `parse` reads it, with its password: not for display, logs or command lines."""
         return self._written(with_password=True)
 
-    def conninfo(self) -> dict[str, str | int]:
+    def conninfo(self) -> dict[str, Any]:
         """Return the parameters of `psycopg.connect`; libpq adds none from its environment."""
         if self.host is None or self.user is None or self.database is None:
             raise AddressRefused("only an address of PostgreSQL has connection parameters")
-        settings: dict[str, str | int] = {
+        settings: dict[str, Any] = {
             "host": self.host,
             "hostaddr": "",  # else PGHOSTADDR would apply
             "port": self.port,
@@ -211,13 +203,12 @@ class StoreAddress:
         return f"{'?' if named else ''}{'&'.join(named)}"
 
 
-_DEFAULTS = {
-    "schema": DEFAULT_SCHEMA,
-    "sslmode": None,
-    "origins": None,
-    "priority": None,
-    **{name: default for name, (default, _, _) in NUMBERS.items()},
+_DEFAULTS = {one.name: one.default for one in fields(StoreAddress)}
+#: The default, the least and the most of each number.
+NUMBERS: dict[str, tuple[int, int, int]] = {
+    one.name: (one.default, *one.metadata["bounds"]) for one in fields(StoreAddress) if one.metadata
 }
+PARAMETERS = ("schema", "sslmode", *NUMBERS, *PERMITTED)
 
 
 def parse(uri: str, *, root: Path | None = None) -> StoreAddress:
@@ -269,24 +260,21 @@ def _parse_postgres(rest: str) -> StoreAddress:
     user, database = (_decoded(found[part] or "", part) for part in ("user", "database"))
     # Only now are the other parts known to be what they seem, so the parameters come last.
     _check_named(user=user, host=found["host"], database=database)
-    given = dict(_parameters(found["query"]))
-    numbers: dict[str, Any] = {name: _number(given[name], name) for name in NUMBERS if name in given}
+    given = dict(_parameters(found["query"], PARAMETERS))
+    numbers: dict[str, Any] = {name: _number(text, name) for name, text in given.items() if name in NUMBERS}
+    if found["port"] is not None:
+        numbers["port"] = _number(found["port"], "port")
     return StoreAddress(
         "postgresql",
         host=found["host"][1:-1] if found["host"].startswith("[") else found["host"],
-        port=_number(found["port"], "port") if found["port"] is not None else DEFAULT_PORT,
         user=user,
         password=_decoded(found["password"] or "", "password") or None,
         database=database,
-        schema=given.get("schema", DEFAULT_SCHEMA),
-        sslmode=given.get("sslmode"),
-        **numbers,
-        origins=given.get("origins"),
-        priority=given.get("priority"),
+        **{**given, **numbers},
     )
 
 
-def _parameters(query: str | None, known: Sequence[str] = PARAMETERS) -> Iterator[tuple[str, str]]:
+def _parameters(query: str | None, known: Sequence[str]) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for pair in query.split("&") if query is not None else ():
         name, _, value = pair.partition("=")

@@ -1,24 +1,36 @@
-"""Connection of a PostgreSQL store: statements that do not wait for each other's answers take one round trip."""
+"""Connection of a PostgreSQL store, with few round trips and bounded waiting.
+
+Statements that do not wait for each other's answers take one round trip. A stopped server or a lossy network accepts a
+statement and never answers. The server's own time-outs do not end that wait, nor do those of TCP while the server's
+machine still acknowledges each packet.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cached_property
 from itertools import count
 from struct import Struct
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import abc, errors
+from psycopg import abc, capabilities, errors
 from psycopg.errors import error_from_result
 from psycopg.generators import execute, fetch_many, send
 from psycopg.postgres import types as postgres_types
 from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 
-from .bounded import BoundedConnection
+from .postgres_errors import NoReply
 
 T = TypeVar("T")
+#: Seconds that an answer may come after the server's own time-out.
+GRACE = 2.0
+_until: ContextVar[float] = ContextVar("airflow_mq_until", default=math.inf)
 _PARAMETER = re.compile(rb"%\(\w+\)[sb]")
 #: Binary forms: the beginning of an array (dimensions, whether it has nulls, type, length and first index of the only
 #: dimension), the length of an element, and values by type.
@@ -26,6 +38,21 @@ _ARRAY, _LENGTH = Struct("!iiIii"), Struct("!i")
 _BINARY: dict[str, Callable[[Any], bytes]] = {
     "int2": Struct("!h").pack, "int4": Struct("!i").pack, "bool": Struct("?").pack, "text": str.encode, "bytea": bytes,
 }  # fmt: skip
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Bound the total wait of this thread for PostgreSQL; past it, statements raise `StoreUnreachable`."""
+    token = _until.set(min(_until.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def seconds_left() -> float:
+    """Return the seconds that this thread may still wait."""
+    return max(_until.get() - time.monotonic(), 0.0)
 
 
 class Pipeline(psycopg.Pipeline):
@@ -89,12 +116,15 @@ class Request:
             cursor.pgresult.clear()
 
 
-class PipelinedConnection(BoundedConnection):
-    """A connection that sends statements together with those that were requested before them.
+class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that sends statements together with those requested before, and closes when an answer is late.
 
     Statements have `%(name)s` parameters. Statements that wait for each other's answers take a round trip each; those
     that were requested by `later` go with the next one, as one pipeline.
     """
+
+    #: Seconds to wait for the answer to one request.
+    patience: float = math.inf
 
     def later(self, text: bytes, values: Mapping[str, Any] | None = None) -> Request:
         """Request a statement."""
@@ -205,6 +235,50 @@ class PipelinedConnection(BoundedConnection):
     def _cursors(self) -> dict[bytes, psycopg.Cursor[tuple[Any, ...]]]:
         """Cursors that are not in use, by the statement that each ran."""
         return {}
+
+    def wait(self, gen: abc.PQGen[T], *arguments: Any, **options: Any) -> T:
+        """Wait for an answer of the server; raise `NoReply` when it is late."""
+        try:
+            state = next(gen)
+        except StopIteration as done:
+            # Nothing was sent.
+            result: T = done.value
+            return result
+        try:
+            return super().wait(self._bounded(gen, state), *arguments, **options)
+        except NoReply:
+            self._give_up()
+            raise
+        except psycopg.Error:
+            raise
+        except BaseException:
+            # After an interrupt, too: the answer to this request may not become that to the next one.
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                self._give_up()
+            raise
+
+    def _bounded(self, gen: abc.PQGen[T], state: Any) -> Generator[Any, Any, T]:
+        until, overdue = min(time.monotonic() + self.patience, _until.get()), False
+        try:
+            while True:
+                ready = yield state
+                if (now := time.monotonic()) > until:
+                    # Take an answer that came while this process was stopped; do not take one that trickles.
+                    if overdue or not ready:
+                        raise NoReply("no reply in time")
+                    overdue, until = True, now + GRACE
+                state = gen.send(ready)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _give_up(self) -> None:
+        with suppress(psycopg.Error, OSError):
+            # Older versions of libpq would wait here without any bound.
+            if capabilities.has_cancel_safe():
+                self.cancel_safe(timeout=1.0)
+        with suppress(psycopg.Error):
+            self.close()
 
 
 def _oid(kind: str) -> int:

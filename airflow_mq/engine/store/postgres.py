@@ -20,20 +20,17 @@ from ..rules.errors import (
     MessageQueueError,
     StoreBusy,
     StoreCorrupt,
+    StoreError,
     StoreUnreachable,
 )
 from . import inbox
 from .address import NUMBERS, StoreAddress
-from .bounded import GRACE, seconds_left
-from .horizon import horizon_of
-from .notifications import Notifications
-from .pipelined import PipelinedConnection, Request
+from .pipelined import GRACE, PipelinedConnection, Request, seconds_left
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, Columns, plain, translating
 from .rows import InboxRow, Locked, StateRow
-from .sleeper import Sleeper
 from .statements import statement
-from .store import Store
+from .store import Sleeper, Store
 from .unit import Unit
 from .version import require_version
 
@@ -64,6 +61,27 @@ MANY_ROWS = {name: kind if name == "ring" else f"{kind}[]" for name, kind in ONE
 #: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
 #: its result takes time only.
 UNUSED_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_memoize")
+
+
+def horizon_of(marks: list[list[int]], mark: list[int] | None, own: int, oldest: int) -> tuple[int, list[list[int]]]:
+    """Return the id below which every row is visible or will never be, and the marks to store.
+
+    :param marks: pairs of a transaction's number and the last id drawn before it had that number
+    :param mark: this transaction's own pair; none, if it had its number before the last id was read
+    :param own: this transaction's number
+    :param oldest: transactions with smaller numbers have all ended
+    """
+    # After a restore into another cluster, transaction numbers restart; marks with larger numbers are void.
+    known = [pair for pair in marks if pair[0] <= own] + ([mark] if mark else [])
+    certain = [pair for pair in known if pair[0] <= oldest]
+    horizon = max((last_id for _, last_id in certain), default=0) + 1
+    return horizon, certain[-1:] + _thinned([pair for pair in known if pair[0] > oldest])
+
+
+def _thinned(marks: list[list[int]]) -> list[list[int]]:
+    """Return every other mark if there are too many, because a transaction stays open for very long."""
+    # Fewer marks only delay the ring's floors.
+    return marks if len(marks) <= 32 else marks[:-1:2] + marks[-1:]
 
 
 class PostgresUnit(Unit):
@@ -150,6 +168,34 @@ def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
     """Return the columns of `ONE_ROW`."""
     origin, _, size, items, more, lengths, attributes, heap = row
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
+
+
+class Notifications(Sleeper):
+    """Sleeper on a PostgreSQL connection of its own, which listens on one channel."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], channel: str) -> None:
+        self._connect, self._channel = connect, channel
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def sleep(self, seconds: float) -> bool:
+        try:
+            return any(True for _ in self._listening().notifies(timeout=seconds, stop_after=1))
+        except (psycopg.Error, StoreError):
+            # A lost connection costs only time: the worker also reads the store.
+            self.close()
+            time.sleep(seconds)
+            return False
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _listening(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            self._connection = self._connect()
+            self._connection.execute(b'LISTEN "%b"' % self._channel.encode())
+        return self._connection
 
 
 class PostgresStore(Store[Connection]):
@@ -309,11 +355,6 @@ def wake_channel(schema: str, ring: int) -> str:
     return f"airflow_mq.{schema}.{ring}"
 
 
-def conninfo(address: StoreAddress) -> dict[str, Any]:
-    """Return all connection parameters; the driver adds none from its environment."""
-    return dict(address.conninfo())
-
-
 def connect(address: StoreAddress, *settings: str, patience: float | None = None) -> Connection:
     """Open a connection in autocommit mode with `SEARCH_PATH`, `ISOLATION` and further settings.
 
@@ -356,7 +397,7 @@ def _opened(kind: type[AnyConnection], address: StoreAddress, *, autocommit: boo
     if left < address.connect_timeout:
         address = replace(address, connect_timeout=max(math.ceil(left), 1))
     try:
-        return kind.connect(autocommit=autocommit, **conninfo(address))
+        return kind.connect(autocommit=autocommit, **address.conninfo())
     except (psycopg.Error, UnicodeError) as error:
         raise named_on_connecting(error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -14,11 +15,25 @@ from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
 from .forks import remember
 from .rows import InboxRow
-from .sleeper import Clock, Sleeper
 from .unit import Unit
 from .version import require_version
 
 Connection = TypeVar("Connection")
+
+
+class Sleeper:
+    """Sleep of a worker until a sender writes; a short one without notifications, which bounds the delay."""
+
+    #: Seconds between two reads of a store without notifications.
+    longest = 0.05
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep until a notification, at most so long; return whether one came."""
+        time.sleep(min(seconds, self.longest))
+        return False
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
 
 
 class Lent(Generic[Connection]):
@@ -110,7 +125,7 @@ class Store(ABC, Generic[Connection]):
 
     def sleeper(self, ring: int) -> Sleeper:
         """Return a way to sleep until `wake`."""
-        return Clock()
+        return Sleeper()
 
     def connection(self) -> Connection:
         """Return this thread's connection."""

@@ -16,7 +16,6 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.engine.store import StoreAddress, grant
-from airflow_mq.engine.store.postgres import conninfo
 from airflow_mq.errors import KeyConflict
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.routes import PEEK, ROUTES, R
@@ -38,7 +37,7 @@ FAILING = "tests.airflow.functions:quote"
 def store(owner: StoreAddress, roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a store whose runtime role has the canary as its password."""
     user = roles("canary")
-    with closing(psycopg.connect(autocommit=True, **conninfo(owner))) as connection:
+    with closing(psycopg.connect(autocommit=True, **owner.conninfo())) as connection:
         words = SQL("ALTER ROLE {} PASSWORD {}").format(Identifier(str(user.user)), Literal(PASSWORD))
         connection.execute(words)
     grant(owner, "runtime", str(user.user))
@@ -106,7 +105,7 @@ def test_no_trace_of_password_and_payloads(
     assert "acme" in places[f"viewer: GET {R}/queues?sort=messages"]
 
     # Pages of errors: the store is gone.
-    with closing(psycopg.connect(autocommit=True, **conninfo(owner))) as connection:
+    with closing(psycopg.connect(autocommit=True, **owner.conninfo())) as connection:
         connection.execute('ALTER SCHEMA "airflow_mq" RENAME TO elsewhere')
         for route in ROUTES:
             answer = ask("admin", route.method, route.path.replace(R, base), json=route.json)

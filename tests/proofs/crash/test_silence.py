@@ -19,7 +19,7 @@ from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreBusy, Store
 from airflow_mq.engine.rules.message import Message
 from airflow_mq.engine.store import parse
 from airflow_mq.engine.store import postgres_errors as known
-from airflow_mq.engine.store.bounded import within
+from airflow_mq.engine.store.pipelined import within
 from tests.proofs.crash.children import end_child, start_child
 from tests.proofs.crash.proxy import Proxy
 from tests.waiting import eventually

@@ -94,7 +94,7 @@ class SimulatedTime(ModuleType):
 
 
 #: Modules that wait for a real server, in real time.
-REAL = ("airflow_mq.engine.store.bounded",)
+REAL = ("airflow_mq.engine.store.pipelined",)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ MUTATIONS: Sequence[Mutation] = (
         store="postgres",
     ),
     _bug(
-        "horizon past an uncommitted sender", "engine/store/horizon.py",
+        "horizon past an uncommitted sender", "engine/store/postgres.py",
         "certain = [pair for pair in known if pair[0] <= oldest]", "certain = known",
         store="postgres",
     ),
