@@ -1,7 +1,7 @@
 """Working set of a ring in a store: a loader, the changes, and a writer.
 
 `loader` composes the parts that read: `books`, `groups`, the `ring`, `pages`, `inboxes` and `payloads`, all through a
-`source`. `changed_rows` turns the changes into rows, which `writer` stores. `overlay` is a source that keeps such rows
+`source`. A `Collector` turns the changes into rows, which a `Writer` stores. `overlay` is a source that keeps such rows
 in memory, for looking ahead.
 """
 
@@ -21,7 +21,7 @@ from .loader import LoadOptions, StoreLoader
 from .overlay import Overlay
 from .ring import MEET_IN_ALL
 from .source import Source
-from .writer import ChangedRows, Existing, Writer, changed_rows
+from .writer import ChangedRows, Collector, Existing, Writer
 
 
 class StoredSet(WorkingSet):
@@ -93,7 +93,7 @@ class StoredSet(WorkingSet):
 
     def take_changes(self, fresh_ids: Callable[[int], list[int]], existing: Existing | None = None) -> ChangedRows:
         """Return all changes as rows, and begin a new record."""
-        rows = changed_rows(self, self.loader, fresh_ids, existing)
+        rows = Collector(self, self.loader, existing).rows(fresh_ids)
         self.released_payloads = self.released_payloads or bool(rows.references)
         self.loader.begin_again()
         for ring in (self.ring, self.high):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import starmap
-from typing import NamedTuple
 
 from ...rules.book import Book
-from ...rules.changes import POSTED, Aside, CutTotal, Posted, PutOff
+from ...rules.changes import POSTED, Aside, Changes, CutTotal, Posted, PutOff
 from ...rules.errors import StoreCorrupt
 from ...rules.events import EventRun
 from ...rules.message import Address
@@ -33,31 +32,6 @@ Existing = Callable[[str, Iterable[int]], set[int]]
 MANY_AHEAD = 1_024
 
 
-class RaisedFloor(NamedTuple):
-    """The floor of an inbox that moves: each row that it passes must be one of those that were cut."""
-
-    origin: str
-    before: int
-    after: int
-    cut: Collection[int]
-
-
-class InnerRows(NamedTuple):
-    """Rows that lay in a single page, which is removed."""
-
-    #: Origin and ids of the rows of each page.
-    by_page: Sequence[tuple[str, list[int]]]
-    #: The rows of each page as a range of ids, which are requested to be deleted.
-    ranges: Sequence[RowRange]
-    #: Whether all were deleted: no other row had an id among those of a page.
-    all_deleted: Callable[[], bool]
-
-    @property
-    def keys(self) -> list[tuple[str, int, None]]:
-        """The rows one by one."""
-        return [(origin, id_, None) for origin, ids in self.by_page for id_ in ids]
-
-
 @dataclass(frozen=True)
 class ChangedRows:
     """All that a writer stores for one operation: the operation may go on meanwhile, and changes none of it."""
@@ -74,7 +48,8 @@ class ChangedRows:
     #: References to external payloads that went: rows, and places in them.
     references: list[tuple[int, int]]
     books: list[BookRow]
-    raised_floors: list[RaisedFloor]
+    #: The floor of each inbox that moves, before and after: each row that it passes must be one of those that were cut.
+    raised_floors: Mapping[str, tuple[int, int, Collection[int]]]
     groups: list[tuple[str, int, int, int, str]]
     asides: Mapping[Address, Aside | None]
     #: Queue and id of the inbox row of each message that is set aside, and the first block planned after it arrived,
@@ -95,66 +70,52 @@ class ChangedRows:
         }
 
 
-def changed_rows(
-    working_set: WorkingSet,
-    loader: StoreLoader,
-    fresh_ids: Callable[[int], list[int]],
-    existing: Existing | None = None,
-) -> ChangedRows:
-    """Return what a working set must write; a plan writes only what it cut, and what its queues earned.
-
-    :param existing: returns which rows of a queue are still stored
-    """
-    return _Collector(working_set, loader, existing).rows(fresh_ids)
-
-
-class _Collector:
-    """One collection of changed rows."""
+class Collector:
+    """Collects what a working set must write; of a plan only what it cut, and what its queues earned."""
 
     def __init__(self, working_set: WorkingSet, loader: StoreLoader, existing: Existing | None) -> None:
+        """:param existing: returns which rows of a queue are still stored."""
         self.working_set = working_set
         self.loader = loader
         self.existing = existing
         self.changes = working_set.changes
+        #: What the operation did beyond cutting, which a plan does not write.
+        self.done = Changes() if working_set.planning else working_set.changes
         self.stored = loader.books.stored
-        self._books: dict[str, Book] = {}
         #: Returns a book as it is to be stored.
-        self.book: Callable[[str], Book] = self._planned if working_set.planning else working_set.books.__getitem__
+        self.book = cache(self._planned) if working_set.planning else working_set.books.__getitem__
 
     def rows(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
-        changes, working_set = self.changes, self.working_set
+        """Return the rows, with final ids."""
+        changes, done = self.changes, self.done
         posted, moved, put_off = changes.posted, self._moved(), self._put_off()
         drawn = fresh_ids(len(posted) + len(moved)) if posted or moved else []
         if posted:
             self._rename(dict(zip(posted, drawn)))
-        planning = working_set.planning
-        references = [] if planning else self._references()
+        references = self._references()
         pages = [saved_page(origin, page, page.set_aside(self.book(origin).begin)) for origin, page in self._pages()]
         tickets = {**changes.tickets, **self._places(moved, drawn[len(posted) :])}
         origins = self._origins().union(tickets)
-        raised = list(self._raised_floors(origins))
+        raised = dict(self._raised_floors(origins))
         books = self._book_rows(origins, tickets)
         return ChangedRows(
-            working_set.now, changes.block, self._state(),
+            self.working_set.now, changes.block, self._state(),
             books=books,
             posted=dict(zip(drawn, posted.values())), put_off=put_off,
-            pages=pages, removed_pages={} if planning else changes.removed_pages, references=references,
+            pages=pages, removed_pages=done.removed_pages, references=references,
             raised_floors=raised, groups=self.loader.groups.changed_rows(),
-            asides={} if planning else changes.asides, aside_rows={} if planning else dict(self._aside_rows()),
-            events=[] if planning else changes.events,
+            asides=done.asides, aside_rows=dict(self._aside_rows()), events=done.events,
         )  # fmt: skip
 
     def _put_off(self) -> list[tuple[PutOff, Arrival]]:
         """Return the messages that wait aside, with the times at which they were sent: one read brings all."""
         wanted = self.changes.put_off
-        if not wanted:
-            return []
         items: defaultdict[Page, list[int]] = defaultdict(list)
         for one in wanted:
             items[one.page].append(one.item)
         row_ids = {page: dict(zip(own, page.row_ids_of(own))) for page, own in items.items()}
         keys = [(one.posted.origin, row_ids[one.page][one.item]) for one in wanted]
-        found = self.loader.source.arrivals(key for key in keys if key[1] < POSTED)
+        found = self.loader.source.arrivals(key for key in keys if key[1] < POSTED) if keys else {}
         # A message that this operation enqueued itself has no row yet.
         sent_now = Arrival(self.working_set.now, None)
         return [(one, found.get(key, sent_now)) for one, key in zip(wanted, keys)]
@@ -163,12 +124,6 @@ class _Collector:
 
     def _planned(self, origin: str) -> Book:
         """Return a book after a plan: where it stood, with what was cut since."""
-        planned = self._books.get(origin)
-        if planned is None:
-            planned = self._books[origin] = self._after_plan(origin)
-        return planned
-
-    def _after_plan(self, origin: str) -> Book:
         book = self.working_set.books[origin]
         row, cut = self.stored[origin].row, self.changes.cut.get(origin) or CutTotal()
         return Book(
@@ -206,28 +161,17 @@ class _Collector:
         return min(ticket for origin, ticket in fresh.items() if is_high(origin))
 
     def _book_rows(self, origins: Iterable[str], tickets: Mapping[str, int]) -> list[BookRow]:
-        waits, rows = {} if self.working_set.planning else self.changes.waits, []
+        rows = []
         for origin in sorted(origins):
             book, stored = self.book(origin), self.stored[origin]
             stored.ticket = tickets.get(origin, stored.ticket) if book.is_ready else None
+            stored.wake_at = self.done.waits.get(origin, stored.wake_at)
             ahead = codec.pack_numbers(sorted(stored.cut.ahead)) if stored.cut.ahead else b""
-            stored.wake_at = waits.get(origin, stored.wake_at)
-            rows.append(
-                BookRow(
-                    origin,
-                    book.begin,
-                    book.end,
-                    book.count,
-                    book.message_count,
-                    book.size,
-                    stored.ticket,
-                    book.deficit,
-                    stored.cut.floor,
-                    ahead,
-                    stored.wake_at,
-                    *stored.row[11:],
-                )
-            )
+            row = BookRow(
+                origin, book.begin, book.end, book.count, book.message_count, book.size, stored.ticket, book.deficit,
+                stored.cut.floor, ahead, stored.wake_at, *stored.row[11:],
+            )  # fmt: skip
+            rows.append(row)
         return rows
 
     def _state(self) -> StateRow:
@@ -243,7 +187,7 @@ class _Collector:
         tickets = [book.ticket for o, book in self.stored.items() if book.ticket is not None and not is_high(o)]
         return min([*tickets, *self.loader.ring.least_tickets(floor)], default=floor)
 
-    def _raised_floors(self, origins: Iterable[str]) -> Iterator[RaisedFloor]:
+    def _raised_floors(self, origins: Iterable[str]) -> Iterator[tuple[str, tuple[int, int, Collection[int]]]]:
         """Record which inbox rows lie in pages now."""
         for origin in origins:
             inbox, stored = self.loader.inboxes.inboxes.get(origin), self.stored[origin]
@@ -251,7 +195,7 @@ class _Collector:
                 continue
             before, stored.cut = stored.cut, self._without_deleted(origin, stored.cut, inbox.cut_now())
             if stored.cut.floor > before.floor:
-                yield RaisedFloor(origin, before.floor, stored.cut.floor, {*before.ahead, *inbox.taken})
+                yield origin, (before.floor, stored.cut.floor, {*before.ahead, *inbox.taken})
 
     def _without_deleted(self, origin: str, before: Cut, cut: Cut) -> Cut:
         """Return a cut without the rows that were deleted, if many are ahead of the floor.
@@ -298,16 +242,16 @@ class _Collector:
     def _references(self) -> list[tuple[int, int]]:
         """Return the rows of messages that are gone and referred to external payloads, with their places there."""
         found: list[tuple[int, int]] = []
-        for page in self.changes.removed_pages.values():
+        for page in self.done.removed_pages.values():
             found += _forget_references(page, range(len(page.marks)))
-        for page in filter(None, map(self.working_set.pages.get, self.changes.pages)):
+        for page in filter(None, map(self.working_set.pages.get, self.done.pages)):
             if page.notes:
                 found += _forget_references(page, [item for item in page.notes if page.marks[item] == PROCESSED])
         return sorted(found)
 
     def _aside_rows(self) -> Iterator[tuple[Address, tuple[str, int, int | None]]]:
         """Return the inbox rows of messages that are set aside."""
-        found = self.loader.pages.row_ids_of(at for at, aside in self.changes.asides.items() if aside is not None)
+        found = self.loader.pages.row_ids_of(at for at, aside in self.done.asides.items() if aside is not None)
         for at, (origin, row_id) in found.items():
             page = self.working_set.pages[at.book, at.page]
             if page is not None:
@@ -347,14 +291,17 @@ class Writer:
         :param allow_high: the ring has no high books yet, and may get some now.
         """
         self._write_posted(rows, allow_high)
-        inner = self._write_pages(rows)
-        check_floors = self._floors_check(rows, inner.ranges)
+        inner = [(origin, page.slices.row_ids[1:-1]) for (origin, _), page in rows.removed_pages.items()]
+        # All rows between two ids: no other row should have an id among those of a page.
+        ranges = [RowRange(origin, min(ids), max(ids), len(ids)) for origin, ids in inner if ids]
+        all_deleted = self._write_pages(rows, ranges)
+        check_floors = self._floors_check(rows, ranges)
         self.unit.books.save(self.ring_id, rows.books)
         self.unit.origins.save_groups(self.ring_id, rows.groups)
         self._write_events(rows)
         self.unit.rings.save_state(self.ring_id, rows.state)
-        if not inner.all_deleted():
-            self.unit.inbox.delete(self.ring_id, inner.keys)
+        if not all_deleted():
+            self.unit.inbox.delete(self.ring_id, ((origin, id_, None) for origin, ids in inner for id_ in ids))
             check_floors = self._floors_check(rows, ())
         check_floors()
 
@@ -366,45 +313,43 @@ class Writer:
             ids = self.unit.fresh_ids(len(rows.put_off))
             self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])
 
-    def _write_pages(self, rows: ChangedRows) -> InnerRows:
-        """Write pages, and delete those that are removed with their rows; return the rows of these pages alone."""
-        inner: list[tuple[str, list[int]]] = []
-        edges: set[tuple[str, int, int]] = set()
-        for (origin, index), page in rows.removed_pages.items():
-            row_ids = page.slices.row_ids
-            inner.append((origin, row_ids[1:-1]))
-            edges |= {(origin, row_ids[0], index), (origin, row_ids[-1], index)}
+    def _write_pages(self, rows: ChangedRows, ranges: Sequence[RowRange]) -> Callable[[], bool]:
+        """Write pages, and delete those that are removed with their rows; the answer is whether all ranges went."""
+        edges = {
+            (origin, row_id, index)
+            for (origin, index), page in rows.removed_pages.items()
+            for row_id in (page.slices.row_ids[0], page.slices.row_ids[-1])
+        }
         self.unit.pages.save(self.ring_id, rows.pages)
         self.unit.pages.delete(self.ring_id, list(rows.removed_pages))
-        ranges = [RowRange(origin, min(ids), max(ids), len(ids)) for origin, ids in inner if ids]
-        found = InnerRows(inner, ranges, self.unit.inbox.delete_ranges(self.ring_id, ranges))
+        all_deleted = self.unit.inbox.delete_ranges(self.ring_id, ranges)
         self.unit.inbox.delete(self.ring_id, sorted(edges))
         self.unit.payloads.release(rows.references)
-        return found
+        return all_deleted
 
     def _floors_check(self, rows: ChangedRows, emptied: Iterable[RowRange]) -> Callable[[], None]:
         """Return a check that raises `StoreCorrupt` if the floor of an inbox would pass a row that lies in no page.
 
         :param emptied: ranges of ids that hold no row
         """
-        raised = {one.origin: one for one in rows.raised_floors}
         ranges: dict[str, list[tuple[int, int]]] = {}
         for gone in emptied:
             ranges.setdefault(gone.origin, []).append((gone.first, gone.last))
         wanted = [
-            (one.origin, first, below)
-            for one in raised.values()
-            for first, below in gaps_between(one.before, one.after, sorted(ranges.get(one.origin, ())))
+            (origin, first, below)
+            for origin, (before, after, _) in rows.raised_floors.items()
+            for first, below in gaps_between(before, after, sorted(ranges.get(origin, ())))
         ]
         found = self.unit.inbox.ids_between(self.ring_id, wanted)
 
         def check() -> None:
             for origin, ids in found():
-                lost = sorted(set(ids).difference(raised[origin].cut))
+                _, floor, cut = rows.raised_floors[origin]
+                lost = sorted(set(ids).difference(cut))
                 if lost:
                     raise StoreCorrupt(
                         f"saving would strand messages of {told(origin)}: inbox rows {lost[:5]} lie below its new "
-                        f"floor {raised[origin].after} and in no page; nothing was changed; report this with the "
+                        f"floor {floor} and in no page; nothing was changed; report this with the "
                         "output of `airflow-mq check`"
                     )
 
