@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.rules.message import Footprint
 from ..engine.rules.nearest import nearest
-from ..engine.rules.priority import HIGH, PRIORITIES, REGULAR, queue_name
+from ..engine.rules.priority import PRIORITIES
 from .arguments import ORIGIN, PRIORITY, limit, why
 from .command import Group, UsageError, command, option
 from .near import meant, naming_near, question
@@ -72,31 +72,22 @@ def _row(origin: str, one: Footprint) -> tuple[object, ...]:
     return (origin, *(getattr(one, part) for part in _PARTS))
 
 
+_TURNS: Columns = (
+    ("turn>", lambda turn: turn[0]),
+    ("origin", lambda turn: turn[1].name),
+    ("messages>", lambda turn: turn[1].messages),
+    ("bytes>", lambda turn: turn[1].size),
+    ("in flight>", lambda turn: turn[1].in_flight),
+    ("skipped", lambda turn: turn[1].skipped),
+)
+
+
 @command(limit(100), example="$ queue order --limit 10")
 def order(session: Session, args: Namespace) -> None:
     """List the ready queues in the order of their turns."""
     with session.queue() as queue:
-        turns = [(name, rank) for rank in (HIGH, REGULAR) for name in queue.inspect.ring_order(args.limit, rank)]
-        paused = {one.origin for one in queue.admin.paused()}
-        claimed = _claimed(queue)
-        found = [(*turn, queue.footprint(*turn)) for turn in turns[: args.limit]]
-    notes = {name: "paused" if name in paused else "in flight" if name in claimed else "" for name, _, _ in found}
-    session.out.value(
-        [{**_plain(name, one), "priority": rank, "note": notes[name] or None} for name, rank, one in found]
-    )
-    if not found:
-        session.out.remark(NOTHING_READY)
-    else:
-        rows = [
-            (place, *_row(queue_name(name, rank), one), notes[name])
-            for place, (name, rank, one) in enumerate(found, start=1)
-        ]
-        session.out.table(("turn>", *_COLUMNS, "note"), rows)
-
-
-def _claimed(queue: MessageQueue) -> set[str]:
-    """Return the origins with messages in flight."""
-    return {origin for block in queue.blocks.list("planned") for origin in queue.blocks.get(block.token).origins}
+        found = queue.inspect.ring(args.limit).queues
+    session.out.items(list(enumerate(found, start=1)), _TURNS, NOTHING_READY, found)
 
 
 @command(

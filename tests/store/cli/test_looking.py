@@ -40,12 +40,14 @@ def test_the_order_of_service(mq: Terminal, queue: MessageQueue) -> None:
         mq("enqueue", origin, "x")
     mq("queue", "pause", "beta")
 
-    assert [(row["origin"], row["note"]) for row in mq.json("queue", "order")] == [
-        ("acme", None), ("beta", "paused"), ("gamma", None),
+    assert [(row["origin"], row["skipped"]) for row in mq.json("queue", "order")] == [
+        ("acme", ""), ("beta", "paused"), ("gamma", ""),
     ]  # fmt: skip
     assert len(mq.json("queue", "order", "--limit", "2")) == 2
     queue.blocks.plan()
-    assert {row["note"] for row in mq.json("queue", "order")} == {"in flight", "paused"}
+    assert {(row["origin"], row["in_flight"], row["skipped"]) for row in mq.json("queue", "order")} == {
+        ("acme", 1, "in flight"), ("gamma", 1, "in flight"), ("beta", 0, "paused"),
+    }  # fmt: skip
 
 
 def test_a_message_cannot_speak_to_the_terminal(mq: Terminal, queue: MessageQueue) -> None:

@@ -20,7 +20,7 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
     assert mq.json("queue", "footprint", "acme")["count"] == 4
     assert mq.json("queue", "footprint", "acme", "--priority", "high")["count"] == 2
     assert "needs an origin" in mq("queue", "footprint", "--priority", "high", code=2).err
-    assert [(row["origin"], row["priority"], row["count"]) for row in mq.json("queue", "order")] == [
+    assert [(row["origin"], row["priority"], row["messages"]) for row in mq.json("queue", "order")] == [
         ("acme", "high", 2), ("acme", "regular", 2),
     ]  # fmt: skip
     assert mq("queue", "order").out.splitlines()[1].split()[:3] == ["1", "acme", "(high)"]
