@@ -163,8 +163,8 @@ def _perform(session: Session, args: Namespace, airflow: LiveAirflow, address: S
     file.touch(mode=0o600)
     file.write_text(summary.to_json() + "\n")
     session.out.value(summary)
-    show(console, summary)
-    console.print(f"The summary as JSON: {file}\n", highlight=False)
+    show(session.out, summary)
+    session.out.line(f"The summary as JSON: {file}")
     if stays:
         _stay(session, airflow, address)
     return summary.ok

@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from ...engine.queue import MessageQueue
 from ...engine.rules.errors import MessageQueueError
 from ...engine.rules.weight import Weight
 from ..frame import blocks, mark_of, queues
+from ..output import Output
 from ..watching import Look, Watcher
 from .orders import Summary, by_hand_limit
 
@@ -87,53 +86,42 @@ class Progress:
         return self._look
 
 
-def show(console: Console, summary: Summary) -> None:
+def show(out: Output, summary: Summary) -> None:
     """Print the summary."""
-    console.print(_tenants(summary))
-    console.print(_blocks(summary))
-    for failure in summary.failed:
-        console.print(f"Corrupt: a file of {failure['tenant']}; discarded, with an event.", highlight=False)
-    for kept in summary.set_aside:
-        weight = Weight(*kept["weight"])
-        text = f"Set aside: {kept['file']} at {kept['address']} weighs {weight}, more than a block can carry."
-        console.print(text, highlight=False)
-    if summary.executed_by_hand:
-        console.print("A person executed it by hand, with the DAG overweight_by_hand.", highlight=False)
-    elif summary.set_aside:
-        kept = summary.set_aside[0]
-        limit = ", ".join(f"{name} {value}" for name, value in by_hand_limit(kept["weight"]).items())
-        console.print("To execute it, trigger the DAG [bold]overweight_by_hand[/] in the UI with", highlight=False)
-        console.print(f"  address {kept['address']}, {limit}", highlight=False)
-    if summary.ok:
-        console.print("[green]All is right: the data set holds what was dropped, to the cent.[/]", highlight=False)
-    for problem in summary.problems:
-        console.print(f"[red]Problem:[/] {problem}", highlight=False)
-
-
-def _tenants(summary: Summary) -> Table:
-    table = Table(title="Served, files by block", title_justify="left", box=SIMPLE)
-    table.add_column("tenant")
-    for number in range(1, len(summary.blocks) + 1):
-        table.add_column(f"block {number}", justify="right")
-    for name in ("files", "orders", "turnover"):
-        table.add_column(name, justify="right")
-    for tenant, total in sorted(summary.tenants.items(), key=lambda pair: -pair[1]["files"]):
-        served = [f"{count:,}" if count else "" for count in total["by_block"]]
-        table.add_row(tenant, *served, f"{total['files']:,}", f"{total['orders']:,}", f"{total['cents'] / 100:,.2f}")
-    return table
-
-
-def _blocks(summary: Summary) -> Table:
-    table = Table(title="Blocks, used of what they may cost", title_justify="left", box=SIMPLE)
-    for name in ("block", "messages", "tenants", "time", "size", "took"):
-        table.add_column(name, justify="left" if name == "block" else "right")
-    for number, block in enumerate(summary.blocks, 1):
-        table.add_row(
-            str(number),
-            f"{block.messages:,}",
-            str(len(block.by_tenant)),
+    out.remark("Served, files by block:")
+    tenants = sorted(summary.tenants.items(), key=lambda pair: -pair[1]["files"])
+    blocks = [f"block {number}>" for number in range(1, len(summary.blocks) + 1)]
+    rows = [
+        (tenant, *total["by_block"], total["files"], total["orders"], f"{total['cents'] / 100:,.2f}")
+        for tenant, total in tenants
+    ]
+    out.table(("tenant", *blocks, "files>", "orders>", "turnover>"), rows)
+    out.remark("Blocks, used of what they may cost:")
+    done = [
+        (
+            number,
+            block.messages,
+            len(block.by_tenant),
             f"{block.weight[0]:,} of {block.limit[0]:,} ms",
             f"{block.weight[1] / 1e6:.1f} of {block.limit[1] / 1e6:.1f} MB",
             f"{block.seconds:.0f} s",
         )
-    return table
+        for number, block in enumerate(summary.blocks, start=1)
+    ]
+    out.table(("block", "messages>", "tenants>", "time>", "size>", "took>"), done)
+    for failure in summary.failed:
+        out.remark(f"Corrupt: a file of {failure['tenant']}; discarded, with an event.")
+    for kept in summary.set_aside:
+        weight = Weight(*kept["weight"])
+        out.remark(f"Set aside: {kept['file']} at {kept['address']} weighs {weight}, more than a block can carry.")
+    if summary.executed_by_hand:
+        out.remark("A person executed it by hand, with the DAG overweight_by_hand.")
+    elif summary.set_aside:
+        kept = summary.set_aside[0]
+        limit = ", ".join(f"{name} {value}" for name, value in by_hand_limit(kept["weight"]).items())
+        out.remark("To execute it, trigger the DAG overweight_by_hand in the UI with")
+        out.remark(f"  address {kept['address']}, {limit}")
+    if summary.ok:
+        out.remark("All is right: the data set holds what was dropped, to the cent.")
+    for problem in summary.problems:
+        out.line(f"Problem: {problem}")
