@@ -3,13 +3,12 @@
 Airflow imports the plugin in all of its processes, tasks included, but only the API server serves requests. The
 application is therefore imported and built at the first request.
 
-    access       the signed-in user and their permissions, by Airflow's own authentication and auth manager
-    guard        security headers of every response, and the protection of writes against other sites
+    access       the signed-in user and their permissions, security headers, and protection against other sites
     stores       message queue connections, opened for one request, and errors as responses
     counting     depths of all queues at once, for totals and for sorting
     runs         DAG runs that planned blocks, with their tasks, logs and Spark applications
     schemas      parts that the schemas of all routes share
-    ring, queues, messages, blocks, events, set_aside, pauses, exports
+    ring, queues, messages, blocks, set_aside, exports
                  the schemas and routes, by noun
 """
 

@@ -19,9 +19,8 @@ from starlette.types import ASGIApp
 from airflow_mq import __version__
 from airflow_mq.settings import number
 
-from . import blocks, events, exports, messages, pauses, queues, ring, set_aside
-from .access import Reader
-from .guard import Guarded
+from . import blocks, exports, messages, queues, ring, set_aside
+from .access import Guarded, Reader
 from .runs import is_paused
 from .schemas import REFUSALS, Schema
 from .stores import Store, connection_ids, described
@@ -71,7 +70,7 @@ def create_app() -> FastAPI:
     api = APIRouter(prefix="/api/v1", responses=REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
-    for noun in (ring, queues, messages, blocks, events, set_aside, pauses, exports):
+    for noun in (ring, queues, messages, blocks, set_aside, exports):
         api.include_router(noun.router)
     app.include_router(api)
     app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)

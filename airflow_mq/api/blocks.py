@@ -15,8 +15,7 @@ from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.tally import FATES
 from airflow_mq.engine.store.rows import LATEST
 
-from .access import Reader
-from .guard import same_site_only
+from .access import Reader, same_site_only
 from .runs import Run, Task, run_of, tasks_of
 from .schemas import Body, Priority, Schema, Weight
 from .stores import opened

@@ -16,7 +16,7 @@ from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.rules.message import Address
 
 from .access import Reader
-from .events import Kind, moment_of
+from .messages import Kind, moment_of
 from .set_aside import Reason
 from .stores import opened
 

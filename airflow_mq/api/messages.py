@@ -1,20 +1,21 @@
-"""Messages of a queue, with bounded previews of their payloads: schemas and route."""
+"""Messages of a queue, with bounded previews of their payloads, and events: schemas and routes."""
 
 from __future__ import annotations
 
 import json
 import math
-from datetime import datetime
-from typing import Annotated, Any, NoReturn
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from airflow_mq.engine.queue import Peeked
+from airflow_mq.engine.rules import events as rules
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.message import message_id
 
-from .access import Peeker
+from .access import Peeker, Reader
 from .schemas import Address, Priority, Schema, Weight
 from .stores import opened
 
@@ -43,7 +44,6 @@ class Message(Schema):
     """A message, read without claiming it."""
 
     address: Address
-    text: str
     id: str
     size: int
     state: str
@@ -81,7 +81,6 @@ def _message(peeked: Peeked) -> Message:
     headers = {name: value if name.lower() in PLAIN_HEADERS else "…" for name, value in peeked.headers.items()}
     return Message.of(
         peeked,
-        text=str(peeked.address),
         id=message_id(payload).hex(),
         size=payload.size if isinstance(payload, Reference) else len(payload),
         headers=headers,
@@ -143,3 +142,70 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(text)
     return number
+
+
+# Events.
+
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(sorted({*rules.NAMES.values()}))]
+
+
+class Event(Schema):
+    """Outcome of one message."""
+
+    id: str
+    at: datetime | None
+    kind: str
+    origin: str
+    address: Address
+    block: int | None
+    message_id: str | None
+    weight: Weight | None
+    success: bool | None
+    error: str | None
+    why: str | None
+    actor: str | None
+    text: str | None
+
+
+class Events(Schema):
+    """Events, latest first."""
+
+    rows: list[Event]
+    next: str | None
+
+
+@router.get("/events")
+def events(
+    conn_id: str,
+    ring: str,
+    user: Reader,
+    kind: Kind | None = None,
+    origin: str | None = None,
+    after: Annotated[str, Query(pattern="^[0-9]{0,24}$")] = "",
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Events:
+    """Return events, latest first; continue with `after=next`, even if a page of them is empty."""
+    before = min(int(after), (1 << 63) - 1) if after else None
+    with opened(conn_id, ring) as queue:
+        found, following = queue.inspect.latest_events(before, limit, origin=origin or None, name=kind)
+    return Events(rows=[_event(event) for event in found], next=None if following is None else str(following))
+
+
+def _event(event: rules.Event) -> Event:
+    message_id = event.id.hex() if event.id else None
+    return Event.of(
+        event,
+        id=str(event.seq),
+        at=moment_of(event),
+        kind=event.name,
+        message_id=message_id,
+        text=event.detail,
+    )
+
+
+def moment_of(event: rules.Event) -> datetime | None:
+    """Return the time of an event."""
+    return None if event.at is None else datetime.fromtimestamp(event.at, timezone.utc)

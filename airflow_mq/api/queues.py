@@ -1,4 +1,4 @@
-"""Queues: the table, and one queue, as schemas and routes."""
+"""Queues: the table, one queue, and pauses, as schemas and routes. Each decision records its actor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from math import inf
 from threading import Lock
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query
+from pydantic import AwareDatetime
 
 from airflow_mq.engine.queue import MessageQueue, Paused, QueueDepth, QueueState
 from airflow_mq.engine.queue.inspect.fairness import RecentShare
@@ -18,11 +19,10 @@ from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.words import capitalised, when
 
-from .access import Reader
+from .access import Reader, Writer, same_site_only
 from .counting import counted
-from .pauses import Pause
 from .runs import paused_by
-from .schemas import Priority, Schema, Weight
+from .schemas import Body, Origin, Priority, Reason, Schema, Weight
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
@@ -38,6 +38,46 @@ Shares = Mapping[tuple[str, str], RecentShare]
 #: Shares of the latest blocks, as of a version of the ring.
 _shares: dict[tuple[str, str], tuple[int, Shares]] = {}
 _lock = Lock()
+
+
+class Pause(Schema):
+    """A paused origin, with the reason and the end of its pause."""
+
+    origin: str
+    reason: str
+    actor: str | None
+    since: datetime | None
+    until: datetime | None
+    below: bool
+
+
+class Pauses(Schema):
+    """Paused origins by name, and their total number."""
+
+    rows: list[Pause]
+    total: int
+
+
+class PauseChange(Schema):
+    """Confirmation of a decision about an origin: whether it is paused now, and was before."""
+
+    origin: str
+    paused: bool
+    was_paused: bool
+
+
+class ResumeRequest(Body):
+    """Request to resume an origin."""
+
+    origin: Origin
+
+
+class PauseRequest(ResumeRequest):
+    """Request to pause an origin."""
+
+    reason: Reason = ""
+    until: AwareDatetime | None = None
+    below: bool = False
 
 
 class Queue(Schema):
@@ -255,3 +295,31 @@ def _explained(queue: MessageQueue, origin: str, priority: str, is_paused: IsPau
     explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=is_paused)
     sentence = capitalised(explanation.sentence, origin, *names_above(origin))
     return Explained.of(explanation, sentence=sentence, changes=list(explanation.remedies))
+
+
+# Pauses.
+
+
+@router.get("/paused")
+def paused(conn_id: str, ring: str, user: Reader) -> Pauses:
+    """Return paused origins, with and without waiting messages."""
+    with opened(conn_id, ring) as queue:
+        found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
+    return Pauses(rows=[Pause.model_validate(pause) for pause in found[:500]], total=len(found))
+
+
+@router.post("/pause", dependencies=[Depends(same_site_only)])
+def pause(conn_id: str, ring: str, body: PauseRequest, user: Writer) -> PauseChange:
+    """Pause an origin: blocks skip it, and it still accepts messages."""
+    with opened(conn_id, ring, user.name) as queue:
+        was_paused = any(pause.origin == body.origin for pause in queue.admin.paused())
+        queue.admin.pause(body.origin, body.reason, body.until, below=body.below)
+    return PauseChange(origin=body.origin, paused=True, was_paused=was_paused)
+
+
+@router.post("/resume", dependencies=[Depends(same_site_only)])
+def resume(conn_id: str, ring: str, body: ResumeRequest, user: Writer) -> PauseChange:
+    """Resume an origin."""
+    with opened(conn_id, ring, user.name) as queue:
+        was_paused = queue.admin.resume(body.origin)
+    return PauseChange(origin=body.origin, paused=False, was_paused=was_paused)

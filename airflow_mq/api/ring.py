@@ -13,10 +13,9 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from airflow_mq.engine.queue import QueueDepth, QueueState
 from airflow_mq.engine.rules.priority import book_name
 
-from .access import Reader, Writer
+from .access import Reader, Writer, same_site_only
 from .blocks import Block, block_of
 from .counting import counted
-from .guard import same_site_only
 from .runs import paused_by
 from .schemas import Priority, Schema, Weight
 from .stores import opened

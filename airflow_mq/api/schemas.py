@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from airflow_mq.engine.rules import message as rules
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
+def _parsed(text: object) -> rules.Address:
+    if not isinstance(text, str):
+        raise ValueError("expected text: ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high")
+    return rules.Address.parse(text)
+
+
 Priority = Literal["regular", "high"]
+#: The address of a message, "acme:0:3" or "acme:0:3:high", in a response and in a request.
+Address = Annotated[str, BeforeValidator(str)]
+AddressAsked = Annotated[rules.Address, PlainValidator(_parsed), WithJsonSchema({"type": "string"})]
 #: An origin, and the reason of a decision, in a request.
 Origin = Annotated[str, Field(min_length=1, max_length=255)]
 Reason = Annotated[str, Field(max_length=2_000)]
@@ -48,15 +60,6 @@ class Weight(Schema):
 
     time: int
     size: int
-
-
-class Address(Schema):
-    """Place of a message."""
-
-    origin: str
-    page: int
-    index: int
-    priority: Priority
 
 
 #: Responses of any route, beside its own.

@@ -12,7 +12,7 @@ from airflow.api.common.trigger_dag import trigger_dag
 from airflow.exceptions import AirflowException
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException, Query
-from pydantic import Field, WithJsonSchema, WrapValidator
+from pydantic import Field
 from sqlalchemy.exc import OperationalError
 
 from airflow_mq.engine.queue import MessageQueue, SetAside
@@ -24,10 +24,9 @@ from airflow_mq.engine.store.rows import LATEST
 from airflow_mq.settings import text
 
 from . import schemas
-from .access import Reader, Writer
-from .guard import same_site_only
+from .access import Reader, Writer, same_site_only
 from .runs import Run, is_paused, run_url
-from .schemas import Address, Body, Schema, Weight
+from .schemas import Address, AddressAsked, Body, Schema, Weight
 from .stores import opened
 
 log = logging.getLogger("airflow_mq.api")
@@ -59,19 +58,18 @@ class SetAsideMessage(Schema):
     """A message kept for manual handling."""
 
     address: Address
-    text: str
     id: str | None
     size: int
-    asked: Weight | None
+    weight: Weight | None
     limit: Weight | None
-    fits_now: bool
     #: Why a requeue would leave it set aside; null if it fits now.
     stays: str | None
     reason: str
     block: int | None
     at: datetime | None
     arrived_at: datetime | None
-    age_seconds: float | None
+    #: Seconds since it was enqueued.
+    age: float | None
     #: Error of the last attempt, if the message ran out of attempts.
     error: str | None
 
@@ -107,32 +105,6 @@ class Decided(Schema):
     stayed: int
     refused: list[Stayed]
     excluded: list[str]
-
-
-class AddressFields(Body):
-    """The parts of a message's address."""
-
-    origin: schemas.Origin
-    page: Annotated[int, Field(ge=0, le=1 << 40)]
-    index: Annotated[int, Field(ge=0, le=1 << 40)]
-    priority: schemas.Priority = "regular"
-
-    def address(self) -> rules.Address:
-        """Return the address."""
-        return rules.Address(self.origin, self.page, self.index, self.priority)
-
-
-def _read_address(given: object, by_fields: Callable[[object], AddressFields]) -> AddressFields:
-    """Accept an address as text, like every command prints it, or as its parts."""
-    return by_fields(vars(rules.Address.parse(given)) if isinstance(given, str) else given)
-
-
-#: An address in a request: "acme:0:3", or {"origin": "acme", "page": 0, "index": 3}.
-AddressAsked = Annotated[
-    AddressFields,
-    WrapValidator(_read_address),
-    WithJsonSchema({"anyOf": [{"type": "string"}, AddressFields.model_json_schema()]}),
-]
 
 
 class ExecuteRequest(Body):
@@ -197,13 +169,9 @@ def _row(message: SetAside, refusal: str) -> SetAsideMessage:
         limit = RulesWeight(ZERO.time, message.most_bytes)
     return SetAsideMessage.of(
         message,
-        text=str(message.address),
         id=message.id.hex() if message.id else None,
-        asked=message.weight,
         limit=limit,
-        fits_now=not refusal,
         stays=refusal or None,
-        age_seconds=message.age,
         error=message.error or None,
     )
 
@@ -225,7 +193,7 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Exec
     dag_id = overweight_dag()
     if not user.may_trigger(dag_id):
         raise HTTPException(403, f"missing permission: triggering {dag_id}")
-    address = body.address.address()
+    address = body.address
     with opened(conn_id, ring) as queue:
         message = _waiting(queue, address)
     conf: dict[str, str | int] = {"address": str(address), "connection": conn_id, "ring": ring}
@@ -291,14 +259,14 @@ def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> Deci
         return _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why))
 
 
-def _each(addresses: Iterable[AddressFields], decide: Callable[[rules.Address], object]) -> Decided:
+def _each(addresses: Iterable[rules.Address], decide: Callable[[rules.Address], object]) -> Decided:
     """Decide about each message separately: one rejection does not stop the others."""
     result = Decided(done=0, stayed=0, refused=[], excluded=[])
-    for address in (fields.address() for fields in addresses):
+    for address in addresses:
         try:
             decide(address)
             result.done += 1
         except (Refused, InvalidInput) as error:
-            result.refused.append(Stayed(address=address, detail=str(error)))
+            result.refused.append(Stayed(address=str(address), detail=str(error)))
             result.stayed += 1
     return result

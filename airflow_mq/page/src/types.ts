@@ -8,23 +8,6 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * Address
-         * @description Place of a message.
-         */
-        Address: {
-            /** Origin */
-            origin: string;
-            /** Page */
-            page: number;
-            /** Index */
-            index: number;
-            /**
-             * Priority
-             * @enum {string}
-             */
-            priority: "regular" | "high";
-        };
-        /**
          * Arc
          * @description A queue's part of the drawn ring; with `more`, its figures are lower bounds.
          */
@@ -163,15 +146,8 @@ export interface components {
             kind: string;
             /** Origin */
             origin: string;
-            /**
-             * Priority
-             * @enum {string}
-             */
-            priority: "regular" | "high";
-            /** Page */
-            page: number;
-            /** Index */
-            index: number;
+            /** Address */
+            address: string;
             /** Block */
             block: number | null;
             /** Message Id */
@@ -333,9 +309,8 @@ export interface components {
          * @description A message, read without claiming it.
          */
         Message: {
-            address: components["schemas"]["Address"];
-            /** Text */
-            text: string;
+            /** Address */
+            address: string;
             /** Id */
             id: string;
             /** Size */
@@ -667,17 +642,14 @@ export interface components {
          * @description A message kept for manual handling.
          */
         SetAsideMessage: {
-            address: components["schemas"]["Address"];
-            /** Text */
-            text: string;
+            /** Address */
+            address: string;
             /** Id */
             id: string | null;
             /** Size */
             size: number;
-            asked: components["schemas"]["Weight"] | null;
+            weight: components["schemas"]["Weight"] | null;
             limit: components["schemas"]["Weight"] | null;
-            /** Fits Now */
-            fits_now: boolean;
             /** Stays */
             stays: string | null;
             /** Reason */
@@ -688,8 +660,8 @@ export interface components {
             at: string | null;
             /** Arrived At */
             arrived_at: string | null;
-            /** Age Seconds */
-            age_seconds: number | null;
+            /** Age */
+            age: number | null;
             /** Error */
             error: string | null;
         };
@@ -722,7 +694,8 @@ export interface components {
          * @description A message that was not changed, and why.
          */
         Stayed: {
-            address: components["schemas"]["Address"];
+            /** Address */
+            address: string;
             /** Detail */
             detail: string;
         };
@@ -790,7 +763,6 @@ export interface components {
     headers: never;
     pathItems: never;
 }
-export type Address = components['schemas']['Address'];
 export type Arc = components['schemas']['Arc'];
 export type Block = components['schemas']['Block'];
 export type BlockShare = components['schemas']['BlockShare'];

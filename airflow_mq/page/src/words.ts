@@ -1,6 +1,6 @@
 /** Formatting of numbers, weights, times and states. */
 
-import type { Address, Weight } from "./types";
+import type { Weight } from "./types";
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -29,8 +29,7 @@ export const percent = (part: number | null) => (part === null ? "–" : `${(100
 /** A deviation with its sign. */
 export const off = (part: number | null) => (part === null ? "–" : `${part < 0 ? "−" : part > 0 ? "+" : ""}${percent(Math.abs(part))}`);
 export const rate = (number: number | null) => (number === null ? "–" : `${compact(number)}/min`);
-export const where = (one: Address) => `${one.origin}:${one.page}:${one.index}${one.priority === "high" ? " (high)" : ""}`;
-export const key = (one: Address) => JSON.stringify([one.origin, one.priority, one.page, one.index]);
+export const where = (address: string) => address.replace(/:high$/, " (high)");
 
 /** The invisible characters of `airflow_mq.core.characters`, and all that control the direction of text. */
 const INVISIBLE =

@@ -9,7 +9,7 @@ from tests.airflow.page.conftest import SCRIPT
 
 R = "/api/v1/stores/mq_page/rings/full"
 T = "/api/v1/stores/{conn_id}/rings/{ring}"
-ADDRESS = {"origin": "nobody", "page": 0, "index": 0}
+ADDRESS = "nobody:0:0"
 
 READ, PEEK, WRITE, TRIGGER = "read", "peek", "write", "trigger"
 MAY = {

@@ -7,7 +7,7 @@ import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
 import type { Event } from "../types";
-import { clock, count, kind, kinds, weight } from "../words";
+import { clock, count, kind, kinds, weight, where } from "../words";
 
 export function EventsView() {
   const here = useHere();
@@ -65,7 +65,8 @@ function EventTable({ rows }: { rows: Event[] }) {
       name: "Message",
       cell: (row) => (
         <>
-          <a href={here.href("queue", { origin: row.origin })}>{row.origin}</a>:{row.page}:{row.index}
+          <a href={here.href("queue", { origin: row.origin })}>{row.origin}</a>
+          {where(row.address).slice(row.origin.length)}
         </>
       ),
     },

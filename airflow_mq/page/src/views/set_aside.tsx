@@ -11,7 +11,7 @@ import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
 import type { Decided, Executing, SetAsideMessage } from "../types";
 import type { Paged } from "../api";
-import { bytes, count, key, many, span, weight, where } from "../words";
+import { bytes, count, many, span, weight, where } from "../words";
 
 /** Reasons for setting aside, by stored name. */
 const REASONS: Record<string, string> = {
@@ -79,7 +79,7 @@ function Choosing({ rows, rest, onDone }: Choosable) {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [decision, setDecision] = useState<Decision | null>(null);
   const moved = useRef(false);
-  const picked = rows.filter((row) => chosen.has(key(row.address)));
+  const picked = rows.filter((row) => chosen.has(row.address));
   const write = here.refusal("write");
   const none = picked.length === 0 ? "Choose messages first." : null;
   const toggle = (id: string) => setChosen((old) => (old.has(id) ? new Set([...old].filter((one) => one !== id)) : new Set([...old, id])));
@@ -88,7 +88,7 @@ function Choosing({ rows, rest, onDone }: Choosable) {
     <>
       <div className="row bar" role="group" aria-label="With the chosen messages">
         <label className="row">
-          <input type="checkbox" checked={all} onChange={() => setChosen(all ? new Set() : new Set(rows.map((row) => key(row.address))))} />
+          <input type="checkbox" checked={all} onChange={() => setChosen(all ? new Set() : new Set(rows.map((row) => row.address)))} />
           All on this page
         </label>
         <span className="muted" role="status">
@@ -146,17 +146,17 @@ function MessageTable(props: {
           <input
             type="checkbox"
             aria-label={`Choose ${where(row.address)}`}
-            checked={props.chosen.has(key(row.address))}
-            onChange={() => props.onToggle(key(row.address))}
+            checked={props.chosen.has(row.address)}
+            onChange={() => props.onToggle(row.address)}
           />
           <span>{where(row.address)}</span>
         </label>
       ),
     },
-    { name: "Weight", right: true, cell: (row) => (row.asked ? weight(row.asked) : "–") },
+    { name: "Weight", right: true, cell: (row) => (row.weight ? weight(row.weight) : "–") },
     { name: "Limit", right: true, cell: (row) => weight(row.limit) },
     { name: "Size", right: true, cell: (row) => bytes(row.size) },
-    { name: "Fits now", cell: (row) => (row.fits_now === null ? "–" : row.fits_now ? "yes" : "no") },
+    { name: "Fits now", cell: (row) => (row.stays === null ? "yes" : "no") },
     {
       name: "Reason",
       cell: (row) => (
@@ -178,7 +178,7 @@ function MessageTable(props: {
       right: true,
       cell: (row) => (
         <>
-          {row.age_seconds === null ? "–" : span(row.age_seconds)}
+          {row.age === null ? "–" : span(row.age)}
           {row.block !== null && (
             <>
               {" · "}
@@ -205,7 +205,7 @@ function MessageTable(props: {
       ),
     },
   ];
-  return <Table caption="Set-aside messages" columns={columns} rows={props.rows} id={(row) => key(row.address)} mark={(row) => props.chosen.has(key(row.address))} />;
+  return <Table caption="Set-aside messages" columns={columns} rows={props.rows} id={(row) => row.address} mark={(row) => props.chosen.has(row.address)} />;
 }
 
 function DecisionDialog({ decision, onDone, onClose }: { decision: Decision; onDone: () => void; onClose: () => void }) {
@@ -224,7 +224,7 @@ function Execute({ decision, onDone, onClose }: DialogProps) {
   const row = decision.rows[0]!;
   async function execute() {
     const run = await here.post<Executing>("set-aside/execute", {
-      address: row.text,
+      address: row.address,
       ...(note.trim() && { note: note.trim() }),
     });
     const waits = run.paused ? " That DAG is paused: unpause it to start the run." : "";
@@ -235,7 +235,7 @@ function Execute({ decision, onDone, onClose }: DialogProps) {
     <Dialog title="Execute by hand" confirm="Execute" onConfirm={execute} onClose={onClose}>
       <p>
         Triggers the DAG <code>{dag.dag_id}</code> for this message in your name, with its form filled in: <strong>{where(row.address)}</strong>
-        {row.asked && `, with a limit of ${weight(row.asked)}`}.
+        {row.weight && `, with a limit of ${weight(row.weight)}`}.
       </p>
       {dag.paused && <Notice kind="warn">This DAG is paused: the run waits until you unpause it.</Notice>}
       <Field label="Note" value={note} onChange={setNote} hint="Stored with the run. Optional." />
@@ -247,7 +247,7 @@ function Chosen({ rows }: { rows: SetAsideMessage[] }) {
   return (
     <ul className="chosen-list">
       {rows.slice(0, 5).map((row) => (
-        <li key={key(row.address)}>{where(row.address)}</li>
+        <li key={row.address}>{where(row.address)}</li>
       ))}
       {rows.length > 5 && <li>and {count(rows.length - 5)} more</li>}
     </ul>
@@ -260,7 +260,7 @@ const refusals = (answer: Decided) =>
 
 /** The reason why none of these messages can be requeued now, or null. */
 const stays = (rows: SetAsideMessage[]) =>
-  rows.some((row) => row.fits_now) ? null : `${rows.length === 1 ? "It does not fit now" : "None of them fits now"}: ${rows[0]?.stays}.`;
+  rows.some((row) => row.stays === null) ? null : `${rows.length === 1 ? "It does not fit now" : "None of them fits now"}: ${rows[0]?.stays}.`;
 
 const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
 
