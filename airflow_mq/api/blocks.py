@@ -12,7 +12,6 @@ from pydantic import Field
 from airflow_mq.engine import queue as values
 from airflow_mq.engine.rules import weight as rules
 from airflow_mq.engine.rules.orders import Entry
-from airflow_mq.engine.rules.tally import FATES
 from airflow_mq.engine.store.rows import LATEST
 
 from .access import Reader, same_site_only
@@ -51,11 +50,8 @@ class Block(Schema):
     predicted: Weight
     used: Weight | None
     messages: int
-    processed: int
-    failed: int
-    went_back: int
-    set_aside: int
-    expired: int
+    #: How many messages have each fate; empty while it lives.
+    result: dict[str, int]
     by_queue: list[BlockShare]
     run: Run | None
     tasks: list[Task]
@@ -83,10 +79,10 @@ class ForecastShare(Schema):
 class ForecastBlock(Schema):
     """A block that would be planned next."""
 
-    n: int
+    number: int
     order: str
     limit: Weight
-    used: Weight
+    predicted: Weight
     messages: int
     queues: int
     by_queue: list[ForecastShare]
@@ -137,9 +133,7 @@ def blocks(
 
 def block_of(state: values.Block) -> Block:
     """Return a block with the run that planned it, without that run's tasks."""
-    counts = {fate: state.result.get(fate, 0) for fate in FATES}
-    shares, run = _shares(state.entries), run_of(state.key)
-    return Block.of(state, by_queue=shares, run=run, tasks=[], **counts)
+    return Block.of(state, by_queue=_shares(state.entries), run=run_of(state.key), tasks=[])
 
 
 def _shares(entries: Sequence[Entry]) -> list[BlockShare]:
@@ -170,8 +164,6 @@ def _forecast_block(block: values.ForecastBlock) -> ForecastBlock:
     total = rules.total_weight([queue.weight for queue in taken])
     return ForecastBlock.of(
         block,
-        n=block.number,
-        used=block.planned.plus(block.overhead),
         queues=len(taken),
         by_queue=[ForecastShare.of(queue, share=queue.weight.part_of(total)) for queue in taken[:LISTED_AHEAD]],
         left_out=[ForecastShare.of(queue, share=0.0, reason=_reason(queue, block)) for queue in skipped[:LISTED_AHEAD]],

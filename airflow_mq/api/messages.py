@@ -16,7 +16,7 @@ from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.message import message_id
 
 from .access import Peeker, Reader
-from .schemas import Address, Priority, Schema, Weight
+from .schemas import MOST_PAGE, Hex, Priority, Schema, Text, Weight
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
@@ -43,7 +43,7 @@ class Payload(Schema):
 class Message(Schema):
     """A message, read without claiming it."""
 
-    address: Address
+    address: Text
     id: str
     size: int
     state: str
@@ -67,7 +67,7 @@ def messages(
     origin: str,
     user: Peeker,
     priority: Priority = "regular",
-    page: Annotated[int | None, Query(ge=0, le=1 << 40)] = None,
+    page: Annotated[int | None, Query(ge=0, le=MOST_PAGE)] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Messages:
     """Return the first messages of a queue or of a page, without claiming them."""
@@ -155,19 +155,21 @@ else:
 class Event(Schema):
     """Outcome of one message."""
 
-    id: str
+    #: As text, because it may exceed the numbers of JavaScript.
+    seq: Text
     at: datetime | None
-    kind: str
+    name: str
     origin: str
-    address: Address
+    address: Text
     block: int | None
-    message_id: str | None
+    #: The id of the message.
+    id: Hex
     weight: Weight | None
     success: bool | None
     error: str | None
-    why: str | None
+    why: str
     actor: str | None
-    text: str | None
+    detail: str
 
 
 class Events(Schema):
@@ -191,19 +193,7 @@ def events(
     before = min(int(after), (1 << 63) - 1) if after else None
     with opened(conn_id, ring) as queue:
         found, following = queue.inspect.latest_events(before, limit, origin=origin or None, name=kind)
-    return Events(rows=[_event(event) for event in found], next=None if following is None else str(following))
-
-
-def _event(event: rules.Event) -> Event:
-    message_id = event.id.hex() if event.id else None
-    return Event.of(
-        event,
-        id=str(event.seq),
-        at=moment_of(event),
-        kind=event.name,
-        message_id=message_id,
-        text=event.detail,
-    )
+    return Events.of(None, rows=found, next=None if following is None else str(following))
 
 
 def moment_of(event: rules.Event) -> datetime | None:

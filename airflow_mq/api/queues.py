@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from math import inf
 from threading import Lock
@@ -86,7 +87,7 @@ class Queue(Schema):
     origin: str
     priority: Priority
     messages: int
-    bytes: int
+    size: int
     more: bool
     ready: int
     in_flight: int
@@ -116,7 +117,7 @@ class Explained(Schema):
     reason: str
     sentence: str
     block: int | None
-    changes: list[str]
+    remedies: list[str]
 
 
 class QueuePage(Schema):
@@ -124,8 +125,8 @@ class QueuePage(Schema):
 
     page: int
     first: int
-    remaining: int
-    remaining_bytes: int
+    messages: int
+    size: int
     kept: int
     state: str
 
@@ -136,7 +137,7 @@ class Settings(Schema):
     share: int
     least: Weight | None
     most: Weight | None
-    ordered: bool
+    ordered: bool | None
 
 
 class QueueDetail(Queue):
@@ -227,32 +228,26 @@ def _rows(
     depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[Queue]:
     """Return rows of the table; with `depths`, these replace figures that are lower bounds."""
-    paused = {pause.origin: pause for pause in queue.admin.paused()}
+    paused, minutes = {pause.origin: pause for pause in queue.admin.paused()}, RECENT / 60
     rows = []
     for state in states:
-        share = shares.get((state.origin, state.priority), RecentShare())
-        row = _row(state, paused.get(state.origin), share, servicing)
         depth = (depths or {}).get(book_name(state.origin, state.priority))
         if depth is not None and state.more and depth.messages > state.messages:
-            row.messages, row.bytes, row.more = depth.messages, depth.size, False
+            state = replace(state, messages=depth.messages, size=depth.size, more=False)
+        share, pause = shares.get((state.origin, state.priority), RecentShare()), paused.get(state.origin)
+        # If no old message is left, the messages that blocks took recently also arrived recently.
+        old = state.messages > state.recent + state.set_aside
+        row = Queue.of(
+            state,
+            paused=pause,
+            promised=share.promised,
+            received=share.received,
+            in_rate=(state.recent + (0 if old else share.messages)) / minutes,
+            out_rate=share.messages / minutes,
+            why=_why(state, pause, servicing),
+        )
         rows.append(row)
     return rows
-
-
-def _row(state: QueueState, pause: Paused | None, share: RecentShare, servicing: Servicing) -> Queue:
-    minutes = RECENT / 60
-    # If no old message is left, the messages that blocks took recently also arrived recently.
-    old = state.messages > state.recent + state.set_aside
-    return Queue.of(
-        state,
-        bytes=state.size,
-        paused=pause,
-        promised=share.promised,
-        received=share.received,
-        in_rate=(state.recent + (0 if old else share.messages)) / minutes,
-        out_rate=share.messages / minutes,
-        why=_why(state, pause, servicing),
-    )
 
 
 def _why(state: QueueState, pause: Paused | None, servicing: Servicing) -> str:
@@ -285,16 +280,13 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         shares, servicing = _received(conn_id, opened_queue), opened_queue.inspect.servicing(paused_by(user))
         (row,) = _rows(opened_queue, states or [empty], shares, servicing)
         explained = _explained(opened_queue, origin, priority, servicing.is_paused)
-    shown = [QueuePage.of(page, remaining=page.messages, remaining_bytes=page.size) for page in pages]
-    return QueueDetail.of(
-        row, explain=explained, pages=shown, settings=Settings.of(settings, ordered=bool(settings.ordered))
-    )
+    return QueueDetail.of(row, explain=explained, pages=pages, settings=settings)
 
 
 def _explained(queue: MessageQueue, origin: str, priority: str, is_paused: IsPaused) -> Explained:
     explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=is_paused)
     sentence = capitalised(explanation.sentence, origin, *names_above(origin))
-    return Explained.of(explanation, sentence=sentence, changes=list(explanation.remedies))
+    return Explained.of(explanation, sentence=sentence)
 
 
 # Pauses.
@@ -305,7 +297,7 @@ def paused(conn_id: str, ring: str, user: Reader) -> Pauses:
     """Return paused origins, with and without waiting messages."""
     with opened(conn_id, ring) as queue:
         found = sorted(queue.admin.paused(), key=lambda pause: pause.origin)
-    return Pauses(rows=[Pause.model_validate(pause) for pause in found[:500]], total=len(found))
+    return Pauses.of(None, rows=found[:500], total=len(found))
 
 
 @router.post("/pause", dependencies=[Depends(same_site_only)])

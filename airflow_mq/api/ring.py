@@ -32,8 +32,6 @@ MOST_ROWS = 1_000
 CHECKING = 600.0
 _checking = Lock()
 
-HINT = "Copy the store, then read the disaster recovery guide and the output of `airflow-mq check`"
-
 
 class Arc(Schema):
     """A queue's part of the drawn ring; with `more`, its figures are lower bounds."""
@@ -41,7 +39,7 @@ class Arc(Schema):
     origin: str
     priority: Priority
     messages: int
-    bytes: int
+    size: int
     more: bool
     in_flight: int
     paused: bool
@@ -53,7 +51,7 @@ class Rest(Schema):
 
     queues: int
     messages: int
-    bytes: int
+    size: int
 
 
 class Overview(Schema):
@@ -95,9 +93,9 @@ class OriginFairness(Schema):
     promised: float | None
     received: float | None
     error: float | None
-    longest_wait: float | None
+    longest_wait: int
     late: int
-    blocks: int
+    contended: int
 
 
 class Fairness(Schema):
@@ -118,7 +116,6 @@ class Violation(Schema):
 
     what: str
     where: str
-    hint: str
 
 
 class Checked(Schema):
@@ -144,7 +141,7 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
     depths = dict(count.depths)
     waiting = [depth for depth in depths.values() if depth.waiting]
     arcs = [_arc(arc, depths, is_head=place == 0) for place, arc in enumerate(state.queues)]
-    drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.bytes for arc in arcs)
+    drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.size for arc in arcs)
     messages = max(sum(depth.waiting for depth in waiting), drawn_messages)
     size = max(sum(depth.size - depth.set_aside_size for depth in waiting), drawn_bytes)
     ready = max(len(waiting), len(arcs))
@@ -165,7 +162,7 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         oldest=min((arc.oldest for arc in state.queues if arc.oldest), default=None),
         head=arcs[0].origin if arcs else None,
         arcs=arcs,
-        rest=Rest(queues=ready - len(arcs), messages=messages - drawn_messages, bytes=size - drawn_bytes),
+        rest=Rest(queues=ready - len(arcs), messages=messages - drawn_messages, size=size - drawn_bytes),
         last_block=block_of(latest[0]) if latest else None,
         # One for each DAG that some origin waits for.
         overdue=[found.sentence for found in overdue[:3]],
@@ -179,7 +176,7 @@ def _arc(state: QueueState, depths: Mapping[str, QueueDepth], *, is_head: bool) 
     return Arc.of(
         state,
         messages=max(state.messages - state.set_aside, 0),
-        bytes=max(state.size - aside_size, 0),
+        size=max(state.size - aside_size, 0),
         is_head=is_head,
     )
 
@@ -190,8 +187,7 @@ def fairness(conn_id: str, ring: str, user: Reader, blocks: Annotated[int, Query
     with opened(conn_id, ring) as queue:
         found = queue.inspect.fairness(blocks, most=WAITING)
     worst = sorted(found.origins, key=lambda origin: -abs(origin.error or 0.0))[:MOST_ROWS]
-    rows = [OriginFairness.of(origin, blocks=origin.contended) for origin in worst]
-    return Fairness(rows=rows, jain=found.jain, blocks=found.blocks, queues=len(found.origins), partial=found.partial)
+    return Fairness.of(found, rows=worst, queues=len(found.origins))
 
 
 @router.post("/check", dependencies=[Depends(same_site_only)])
@@ -205,5 +201,5 @@ def check(conn_id: str, ring: str, user: Writer) -> Checked:
             found = queue.check()
     finally:
         _checking.release()
-    violations = [Violation.of(violation, hint=HINT) for violation in found[:MOST_ROWS]]
-    return Checked(violations=violations, count=len(found), took_seconds=round(time.monotonic() - began, 3))
+    took = round(time.monotonic() - began, 3)
+    return Checked.of(None, violations=found[:MOST_ROWS], count=len(found), took_seconds=took)

@@ -15,16 +15,24 @@ from airflow_mq.engine.rules import message as rules
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: The largest number of a page, and of a message in it, in a request.
+MOST_PAGE = 1 << 40
+
 
 def _parsed(text: object) -> rules.Address:
     if not isinstance(text, str):
         raise ValueError("expected text: ORIGIN:PAGE:INDEX, or ORIGIN:PAGE:INDEX:high")
-    return rules.Address.parse(text)
+    address = rules.Address.parse(text)
+    if max(address.page, address.index) > MOST_PAGE:
+        raise ValueError(f"page or index too large: expected at most {MOST_PAGE}")
+    return address
 
 
 Priority = Literal["regular", "high"]
-#: The address of a message, "acme:0:3" or "acme:0:3:high", in a response and in a request.
-Address = Annotated[str, BeforeValidator(str)]
+#: A value as text: the address of a message, "acme:0:3" or "acme:0:3:high", or a number beyond those of JavaScript.
+Text = Annotated[str, BeforeValidator(str)]
+#: The id of a message in hexadecimal digits, if it is known.
+Hex = Annotated[str | None, BeforeValidator(lambda id_: id_.hex() if id_ else None)]
 AddressAsked = Annotated[rules.Address, PlainValidator(_parsed), WithJsonSchema({"type": "string"})]
 #: An origin, and the reason of a decision, in a request.
 Origin = Annotated[str, Field(min_length=1, max_length=255)]

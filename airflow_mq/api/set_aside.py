@@ -18,15 +18,13 @@ from sqlalchemy.exc import OperationalError
 from airflow_mq.engine.queue import MessageQueue, SetAside
 from airflow_mq.engine.rules import message as rules
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
-from airflow_mq.engine.rules.weight import ZERO
-from airflow_mq.engine.rules.weight import Weight as RulesWeight
 from airflow_mq.engine.store.rows import LATEST
 from airflow_mq.settings import text
 
 from . import schemas
 from .access import Reader, Writer, same_site_only
 from .runs import Run, is_paused, run_url
-from .schemas import Address, AddressAsked, Body, Schema, Weight
+from .schemas import AddressAsked, Body, Hex, Schema, Text, Weight
 from .stores import opened
 
 log = logging.getLogger("airflow_mq.api")
@@ -57,13 +55,15 @@ NOT_STORED = (
 class SetAsideMessage(Schema):
     """A message kept for manual handling."""
 
-    address: Address
-    id: str | None
+    address: Text
+    id: Hex
     size: int
     weight: Weight | None
     limit: Weight | None
-    #: Why a requeue would leave it set aside; null if it fits now.
-    stays: str | None
+    #: The limit of bytes that it exceeds.
+    most_bytes: int | None
+    #: Why a requeue would leave it set aside; empty if it fits now.
+    stays: str
     reason: str
     block: int | None
     at: datetime | None
@@ -71,7 +71,7 @@ class SetAsideMessage(Schema):
     #: Seconds since it was enqueued.
     age: float | None
     #: Error of the last attempt, if the message ran out of attempts.
-    error: str | None
+    error: str
 
 
 class SetAsideMessages(Schema):
@@ -91,8 +91,8 @@ class Executing(Run):
 class Stayed(Schema):
     """A message that was not changed, and why."""
 
-    address: Address
-    detail: str
+    address: Text
+    why: str
 
 
 class Decided(Schema):
@@ -158,22 +158,8 @@ def set_aside(
         limited = queue.config.service_weight is not None
         stays = queue.set_aside.refusals(found) if limited else [NO_LIMIT] * len(found)
         total = _counted(queue, error) if reason is None and before_block is None else None
-    rows = [_row(message, refusal) for message, refusal in zip(found, stays, strict=True)]
+    rows = [SetAsideMessage.of(message, stays=refusal) for message, refusal in zip(found, stays, strict=True)]
     return SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)
-
-
-def _row(message: SetAside, refusal: str) -> SetAsideMessage:
-    """Return a set-aside message, and whether it fits now."""
-    limit = message.limit
-    if limit is None and message.most_bytes is not None:
-        limit = RulesWeight(ZERO.time, message.most_bytes)
-    return SetAsideMessage.of(
-        message,
-        id=message.id.hex() if message.id else None,
-        limit=limit,
-        stays=refusal or None,
-        error=message.error or None,
-    )
 
 
 def _counted(queue: MessageQueue, error: str | None) -> int:
@@ -239,10 +225,8 @@ def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Deci
     with opened(conn_id, ring, user.name, DECIDING) as queue:
         if not by_addresses:
             result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
-            refused = [Stayed.of(stayed, detail=stayed.why) for stayed in result.stayed[:MOST_AT_ONCE]]
-            return Decided(
-                done=len(result.moved), stayed=len(result.stayed), refused=refused, excluded=result.exclusions()
-            )
+            done, stayed, refused = len(result.moved), len(result.stayed), result.stayed[:MOST_AT_ONCE]
+            return Decided.of(None, done=done, stayed=stayed, refused=refused, excluded=result.exclusions())
 
         def requeued(address: rules.Address) -> None:
             result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
@@ -267,6 +251,6 @@ def _each(addresses: Iterable[rules.Address], decide: Callable[[rules.Address], 
             decide(address)
             result.done += 1
         except (Refused, InvalidInput) as error:
-            result.refused.append(Stayed(address=str(address), detail=str(error)))
+            result.refused.append(Stayed(address=str(address), why=str(error)))
             result.stayed += 1
     return result

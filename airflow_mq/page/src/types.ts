@@ -21,8 +21,8 @@ export interface components {
             priority: "regular" | "high";
             /** Messages */
             messages: number;
-            /** Bytes */
-            bytes: number;
+            /** Size */
+            size: number;
             /** More */
             more: boolean;
             /** In Flight */
@@ -64,16 +64,10 @@ export interface components {
             used: components["schemas"]["Weight"] | null;
             /** Messages */
             messages: number;
-            /** Processed */
-            processed: number;
-            /** Failed */
-            failed: number;
-            /** Went Back */
-            went_back: number;
-            /** Set Aside */
-            set_aside: number;
-            /** Expired */
-            expired: number;
+            /** Result */
+            result: {
+                [key: string]: number;
+            };
             /** By Queue */
             by_queue: components["schemas"]["BlockShare"][];
             run: components["schemas"]["Run"] | null;
@@ -138,31 +132,31 @@ export interface components {
          * @description Outcome of one message.
          */
         Event: {
-            /** Id */
-            id: string;
+            /** Seq */
+            seq: string;
             /** At */
             at: string | null;
-            /** Kind */
-            kind: string;
+            /** Name */
+            name: string;
             /** Origin */
             origin: string;
             /** Address */
             address: string;
             /** Block */
             block: number | null;
-            /** Message Id */
-            message_id: string | null;
+            /** Id */
+            id: string | null;
             weight: components["schemas"]["Weight"] | null;
             /** Success */
             success: boolean | null;
             /** Error */
             error: string | null;
             /** Why */
-            why: string | null;
+            why: string;
             /** Actor */
             actor: string | null;
-            /** Text */
-            text: string | null;
+            /** Detail */
+            detail: string;
         };
         /**
          * Events
@@ -211,8 +205,8 @@ export interface components {
             sentence: string;
             /** Block */
             block: number | null;
-            /** Changes */
-            changes: string[];
+            /** Remedies */
+            remedies: string[];
         };
         /**
          * Fairness
@@ -245,12 +239,12 @@ export interface components {
          * @description A block that would be planned next.
          */
         ForecastBlock: {
-            /** N */
-            n: number;
+            /** Number */
+            number: number;
             /** Order */
             order: string;
             limit: components["schemas"]["Weight"];
-            used: components["schemas"]["Weight"];
+            predicted: components["schemas"]["Weight"];
             /** Messages */
             messages: number;
             /** Queues */
@@ -357,11 +351,11 @@ export interface components {
             /** Error */
             error: number | null;
             /** Longest Wait */
-            longest_wait: number | null;
+            longest_wait: number;
             /** Late */
             late: number;
-            /** Blocks */
-            blocks: number;
+            /** Contended */
+            contended: number;
         };
         /**
          * Overview
@@ -503,8 +497,8 @@ export interface components {
             priority: "regular" | "high";
             /** Messages */
             messages: number;
-            /** Bytes */
-            bytes: number;
+            /** Size */
+            size: number;
             /** More */
             more: boolean;
             /** Ready */
@@ -543,8 +537,8 @@ export interface components {
             priority: "regular" | "high";
             /** Messages */
             messages: number;
-            /** Bytes */
-            bytes: number;
+            /** Size */
+            size: number;
             /** More */
             more: boolean;
             /** Ready */
@@ -582,10 +576,10 @@ export interface components {
             page: number;
             /** First */
             first: number;
-            /** Remaining */
-            remaining: number;
-            /** Remaining Bytes */
-            remaining_bytes: number;
+            /** Messages */
+            messages: number;
+            /** Size */
+            size: number;
             /** Kept */
             kept: number;
             /** State */
@@ -622,8 +616,8 @@ export interface components {
             queues: number;
             /** Messages */
             messages: number;
-            /** Bytes */
-            bytes: number;
+            /** Size */
+            size: number;
         };
         /**
          * Run
@@ -650,8 +644,10 @@ export interface components {
             size: number;
             weight: components["schemas"]["Weight"] | null;
             limit: components["schemas"]["Weight"] | null;
+            /** Most Bytes */
+            most_bytes: number | null;
             /** Stays */
-            stays: string | null;
+            stays: string;
             /** Reason */
             reason: string;
             /** Block */
@@ -663,7 +659,7 @@ export interface components {
             /** Age */
             age: number | null;
             /** Error */
-            error: string | null;
+            error: string;
         };
         /**
          * SetAsideMessages
@@ -687,7 +683,7 @@ export interface components {
             least: components["schemas"]["Weight"] | null;
             most: components["schemas"]["Weight"] | null;
             /** Ordered */
-            ordered: boolean;
+            ordered: boolean | null;
         };
         /**
          * Stayed
@@ -696,8 +692,8 @@ export interface components {
         Stayed: {
             /** Address */
             address: string;
-            /** Detail */
-            detail: string;
+            /** Why */
+            why: string;
         };
         /**
          * Store
@@ -743,8 +739,6 @@ export interface components {
             what: string;
             /** Where */
             where: string;
-            /** Hint */
-            hint: string;
         };
         /**
          * Weight

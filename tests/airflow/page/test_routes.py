@@ -48,13 +48,13 @@ def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue)
     assert data["in_flight"] == block.messages == sum(one["in_flight"] for one in data["arcs"]) > 0
     assert data["paused"] == 1 and [one["origin"] for one in data["arcs"] if one["paused"]] == ["c"]
     assert data["last_block"]["id"] == block.id and data["last_block"]["state"] == "planned"
-    assert data["rest"] == {"queues": 0, "messages": 0, "bytes": 0}
+    assert data["rest"] == {"queues": 0, "messages": 0, "size": 0}
 
 
 def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:03}", b"12") for number in range(100))
     data = ask("viewer", "GET", f"{of(ring)}/overview").json()
-    assert len(data["arcs"]) == 60 and data["rest"] == {"queues": 40, "messages": 40, "bytes": 80}
+    assert len(data["arcs"]) == 60 and data["rest"] == {"queues": 40, "messages": 40, "size": 80}
 
 
 def test_overview_before_the_first_plan(ask: Ask, ring: MessageQueue) -> None:
@@ -79,11 +79,11 @@ def test_overview_counts_set_aside_messages_apart(ask: Ask, ring: MessageQueue) 
     assert (data["waiting_messages"], data["waiting_bytes"], data["set_aside"]) == (3, 15, 4)
     assert data["waiting_messages"] == ring.inspect.backlog().messages
     assert (data["ready"], data["queues"]) == (2, 3)
-    assert {arc["origin"]: (arc["messages"], arc["bytes"]) for arc in data["arcs"]} == {
+    assert {arc["origin"]: (arc["messages"], arc["size"]) for arc in data["arcs"]} == {
         "acme": (2, 10),
         "mixed": (1, 5),
     }
-    assert data["rest"] == {"queues": 0, "messages": 0, "bytes": 0}
+    assert data["rest"] == {"queues": 0, "messages": 0, "size": 0}
 
 
 PAUSED_DAG = """
@@ -118,7 +118,7 @@ def test_paused_dag_is_named(ask: Ask, ring: MessageQueue, tmp_path: Path) -> No
     queue = ask("op", "GET", f"{of(ring)}/queue?origin=acme").json()
     assert row["why"] == "DAG page_first_steps is paused"
     assert "DAG page_first_steps is paused. The first message of acme" in queue["explain"]["sentence"]
-    assert queue["explain"]["changes"] == ["airflow dags unpause page_first_steps"]
+    assert queue["explain"]["remedies"] == ["airflow dags unpause page_first_steps"]
 
 
 def test_the_dag_that_executes_messages_is_named(
@@ -189,7 +189,7 @@ def test_queue_shows_pages_and_reason(ask: Ask, ring: MessageQueue) -> None:
     assert data["settings"]["share"] == data["share"] == 3
     assert data["messages"] == ring.footprint("acme").count and data["pages"][0]["state"] == "head"
     # What no page holds yet comes on top.
-    assert 0 < sum(page["remaining"] for page in data["pages"]) <= data["messages"]
+    assert 0 < sum(page["messages"] for page in data["pages"]) <= data["messages"]
     sentence = ring.inspect.explain("acme", ahead=20).sentence
     assert data["explain"]["sentence"] == sentence[0].upper() + sentence[1:]
     assert ask("viewer", "GET", f"{of(ring)}/queue?origin=missing").status_code == 404
@@ -231,7 +231,7 @@ def test_blocks_keep_their_figures(ask: Ask, ring: MessageQueue) -> None:
     ring.blocks.report(block, [batch.answer() for batch in block.batches()])
     ring.blocks.settle(block)
     (data,) = ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"]
-    assert (data["state"], data["messages"], data["processed"]) == ("settled", 30, 30)
+    assert (data["state"], data["messages"], data["result"]["processed"]) == ("settled", 30, 30)
     assert len(data["by_queue"]) == 21 and data["by_queue"][-1]["origin"] is None
     assert sum(one["messages"] for one in data["by_queue"]) == 30
     assert data["run"]["url"] == "/dags/orders/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
@@ -263,7 +263,7 @@ def test_events_come_latest_first(ask: Ask, ring: MessageQueue) -> None:
     seen, after = [], ""
     while True:
         data = ask("viewer", "GET", f"{of(ring)}/events", params={"limit": 7, "after": after}).json()
-        seen += [(row["id"], row["origin"], row["address"]) for row in data["rows"]]
+        seen += [(row["seq"], row["origin"], row["address"]) for row in data["rows"]]
         after = data["next"]
         if after is None:
             break
@@ -313,9 +313,9 @@ def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     assert row["stays"].startswith("it weighs 5,000/1, more than the ")
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
     stays = ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [one]}).json()
-    assert stays["done"] == 0 and stays["refused"][0]["detail"]
+    assert stays["done"] == 0 and stays["refused"][0]["why"]
     ring.admin.change_ring(service_weight=Weight(10_000, 1_000))
-    assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["stays"] is None
+    assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["stays"] == ""
     body = {"all": True, "why": "larger blocks"}
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["done"] == 3
     assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Rejudged")} == {"admin"}

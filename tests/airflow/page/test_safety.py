@@ -256,7 +256,9 @@ def test_script_text_comes_back_as_the_text_that_it_is(ask: Ask) -> None:
     rows = ask("admin", "GET", f"{R}/messages", params={"origin": SCRIPT}).json()["rows"]
     assert rows[0]["payload"]["text"] == SCRIPT and rows[0]["address"].startswith(f"{SCRIPT}:")
     assert SCRIPT in [row["origin"] for row in ask("viewer", "GET", f"{R}/queues").json()["rows"]]
-    assert {row["address"].partition(":")[0] for row in ask("viewer", "GET", f"{R}/set-aside").json()["rows"]} > {"archive"}
+    assert {row["address"].partition(":")[0] for row in ask("viewer", "GET", f"{R}/set-aside").json()["rows"]} > {
+        "archive"
+    }
 
 
 def test_headers_keep_their_secrets(ask: Ask) -> None:

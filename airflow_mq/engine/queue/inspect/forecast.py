@@ -86,6 +86,11 @@ class ForecastBlock:
         return sum(queue.messages for queue in self.queues)
 
     @property
+    def predicted(self) -> Weight:
+        """Predicted weight of its messages and of servicing itself."""
+        return self.planned.plus(self.overhead)
+
+    @property
     def moves(self) -> bool:
         """Whether it takes any message, be it to set it aside or to let it expire."""
         return any(run.count for claim in self.claims for run in claim.runs)

@@ -6,7 +6,7 @@ import type { Arc, Overview } from "../types";
 import { bytes, compact, count, many } from "../words";
 import { colour } from "./colours";
 
-export type Measure = "messages" | "bytes";
+export type Measure = "messages" | "size";
 
 const SIZE = 400;
 const MIDDLE = SIZE / 2;
@@ -56,9 +56,9 @@ function band(from: number, to: number, inner: number, outer: number): string {
 }
 
 function about(piece: Piece, overview: Overview): string {
-  if (!piece.arc) return `${piece.name}: ${count(overview.rest!.messages)} messages, ${bytes(overview.rest!.bytes)}`;
+  if (!piece.arc) return `${piece.name}: ${count(overview.rest!.messages)} messages, ${bytes(overview.rest!.size)}`;
   const { arc } = piece;
-  const parts = [many(arc.messages, "message"), bytes(arc.bytes)];
+  const parts = [many(arc.messages, "message"), bytes(arc.size)];
   if (arc.priority === "high") parts.push("high priority");
   if (arc.in_flight) parts.push(`${count(arc.in_flight)} in flight`);
   if (arc.paused) parts.push("paused");
@@ -170,11 +170,11 @@ function details(piece: Piece, overview: Overview): string[] {
   const of = piece.arc ?? overview.rest!;
   const arc = piece.arc;
   const state = arc ? (arc.paused ? "paused" : arc.in_flight ? `${compact(arc.in_flight)} in flight` : arc.is_head ? "its turn" : "waits") : "";
-  return [cut(piece.name, 24), compact(of.messages), bytes(of.bytes), state];
+  return [cut(piece.name, 24), compact(of.messages), bytes(of.size), state];
 }
 
 function general(overview: Overview, by: Measure): string[] {
-  const size = by === "bytes" ? bytes(overview.waiting_bytes) : compact(overview.waiting_messages);
+  const size = by === "size" ? bytes(overview.waiting_bytes) : compact(overview.waiting_messages);
   return [
     "waiting",
     size,

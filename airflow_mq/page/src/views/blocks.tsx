@@ -139,8 +139,8 @@ function BlockCard({ block }: { block: Block }) {
         Block {count(block.id)} <span className={`badge ${block.state}`}>{block.state}</span>
       </h3>
       <p>
-        {count(block.processed)} processed, {count(block.failed)} failed, {count(block.went_back)} went back, {count(block.set_aside)} set
-        aside. Predicted {weight(block.predicted)}, used {block.used ? weight(block.used) : "not known yet"}.
+        {count(block.result.processed ?? 0)} processed, {count(block.result.failed ?? 0)} failed, {count(block.result.went_back ?? 0)} went back,{" "}
+        {count(block.result.set_aside ?? 0)} set aside. Predicted {weight(block.predicted)}, used {block.used ? weight(block.used) : "not known yet"}.
       </p>
       {block.state === "planned" && block.deadline && <Held until={block.deadline} />}
       {block.run && (

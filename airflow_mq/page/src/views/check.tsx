@@ -53,11 +53,7 @@ function Found({ found }: { found: Checked | Error }) {
     <>
       <Notice kind="bad">
         <strong>{many(found.count, "violation")} found.</strong> Copy the store before you do anything else.
-        {[...new Set(found.violations.map((one) => one.hint))].map((hint) => (
-          <p key={hint} className="sentence">
-            {hint}.
-          </p>
-        ))}
+        <p className="sentence">Read the disaster recovery guide and the output of `airflow-mq check`.</p>
       </Notice>
       <Sliced rows={found.violations} label="violations">
         {({ rows }) => (
@@ -85,7 +81,7 @@ function FairnessTable() {
     { name: "Queue", head: true, cell: (row) => <QueueLink row={row} /> },
     { name: "Received / promised", right: true, cell: (row) => <Share row={row} /> },
     { name: "Deviation", right: true, cell: (row) => off(row.error) },
-    { name: "Longest wait", right: true, cell: (row) => (row.longest_wait === null ? "–" : many(row.longest_wait, "block")) },
+    { name: "Longest wait", right: true, cell: (row) => many(row.longest_wait, "block") },
   ];
   return (
     <section aria-label="Fairness">

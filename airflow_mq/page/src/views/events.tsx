@@ -60,7 +60,7 @@ function EventTable({ rows }: { rows: Event[] }) {
   const here = useHere();
   const columns: Column<Event>[] = [
     { name: "When", head: true, cell: (row) => row.at && <time dateTime={row.at}>{clock(row.at)}</time> },
-    { name: "Event", cell: (row) => <span className={`badge ${row.kind}`}>{kind(row.kind)}</span> },
+    { name: "Event", cell: (row) => <span className={`badge ${row.name}`}>{kind(row.name)}</span> },
     {
       name: "Message",
       cell: (row) => (
@@ -77,7 +77,7 @@ function EventTable({ rows }: { rows: Event[] }) {
     },
     { name: "Detail", cell: (row) => <span className="why">{details(row)}</span> },
   ];
-  return <Table caption="Events" columns={columns} rows={rows} id={(row) => String(row.id)} />;
+  return <Table caption="Events" columns={columns} rows={rows} id={(row) => row.seq} />;
 }
 
 /** Details that an event has, the reason first. */
@@ -88,8 +88,8 @@ const details = (event: Event) =>
     event.error,
     event.weight && weight(event.weight),
     event.actor && `by ${event.actor}`,
-    event.text !== event.why && event.text,
-    event.message_id && `id ${event.message_id.slice(0, 12)}…`,
+    event.detail !== event.why && event.detail,
+    event.id && `id ${event.id.slice(0, 12)}…`,
   ]
     .filter(Boolean)
     .join(" · ");

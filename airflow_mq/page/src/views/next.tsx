@@ -157,7 +157,7 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
         {blocks[0] && <LeftOut block={blocks[0]} />}
       </Empty>
     );
-  const rows = taken.flatMap((block) => block.by_queue.map((one) => ({ n: block.n, ...one })));
+  const rows = taken.flatMap((block) => block.by_queue.map((one) => ({ n: block.number, ...one })));
   const columns: Column<(typeof rows)[number]>[] = [
     {
       name: "Queue",
@@ -173,7 +173,7 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
     <>
       <Bars
         label="The next blocks, weight by queue against the limit"
-        bars={taken.map((one) => ({ id: String(one.n), name: `+${one.n}`, limit: one.limit, predicted: one.used, used: null, by_queue: one.by_queue, messages: one.messages }))}
+        bars={taken.map((one) => ({ id: String(one.number), name: `+${one.number}`, limit: one.limit, predicted: one.predicted, used: null, by_queue: one.by_queue, messages: one.messages }))}
         by={by}
       />
       <Legend origins={origins(taken)} />

@@ -92,16 +92,16 @@ function Nothing({ origin }: { origin: string }) {
 }
 
 function Why({ queue }: { queue: QueueDetail }) {
-  const { changes } = queue.explain;
+  const { remedies } = queue.explain;
   return (
     <section className="card" aria-label="Why it is waiting">
       <h3>Why it is waiting</h3>
       <p className="sentence">{localised(queue.explain.sentence)}</p>
-      {changes.length > 0 && (
+      {remedies.length > 0 && (
         <>
           <h4>What would change that</h4>
           <ul>
-            {changes.map((one) => (
+            {remedies.map((one) => (
               <li key={one}>
                 <span className="sentence">{one}</span>
               </li>
@@ -115,7 +115,7 @@ function Why({ queue }: { queue: QueueDetail }) {
 
 function Facts({ queue }: { queue: QueueDetail }) {
   const facts: [string, string][] = [
-    ["Stored", `${count(queue.messages)} (${bytes(queue.bytes)})`],
+    ["Stored", `${count(queue.messages)} (${bytes(queue.size)})`],
     ["Waiting", count(queue.ready)],
     ["Oldest", queue.oldest ? age(queue.oldest) : "–"],
     ["In flight", count(queue.in_flight)],
@@ -150,13 +150,13 @@ function setting(value: unknown): string {
 function Pages({ queue, page, onPick }: { queue: QueueDetail; page: Place | null; onPick: (page: Place) => void }) {
   const here = useHere();
   const refusal = here.refusal("peek");
-  const beyond = queue.messages - queue.pages.reduce((sum, one) => sum + one.remaining, 0);
+  const beyond = queue.messages - queue.pages.reduce((sum, one) => sum + one.messages, 0);
   const columns: Column<QueuePage>[] = [
     { name: "Page", head: true, cell: (row) => count(row.page) },
     { name: "State", cell: (row) => row.state },
     { name: "First", right: true, cell: (row) => count(row.first) },
-    { name: "Remaining", right: true, cell: (row) => count(row.remaining) },
-    { name: "Bytes", right: true, cell: (row) => bytes(row.remaining_bytes) },
+    { name: "Remaining", right: true, cell: (row) => count(row.messages) },
+    { name: "Bytes", right: true, cell: (row) => bytes(row.size) },
     {
       name: "Messages",
       cell: (row) => (

@@ -112,7 +112,7 @@ function QueueTable({ rows, sort, onSort }: { rows: Queue[]; sort: string; onSor
       ),
     },
     { name: "Depth", right: true, sort: "messages", cell: (row) => atLeast(count(row.messages), row.more) },
-    { name: "Bytes", right: true, sort: "bytes", cell: (row) => atLeast(bytes(row.bytes), row.more) },
+    { name: "Bytes", right: true, sort: "bytes", cell: (row) => atLeast(bytes(row.size), row.more) },
     { name: "Oldest", right: true, sort: "oldest", cell: (row) => (row.oldest ? age(row.oldest) : "–") },
     { name: "In flight", right: true, cell: (row) => count(row.in_flight) },
     {

@@ -35,7 +35,7 @@ function Shown({ overview, at }: { overview: Overview; at: number | null }) {
           <div>
             <div className="row between">
               <h2>The ready ring</h2>
-              <Choice label="Arc length" value={by} of={{ messages: "Messages", bytes: "Bytes" }} onChange={setBy} />
+              <Choice label="Arc length" value={by} of={{ messages: "Messages", size: "Bytes" }} onChange={setBy} />
             </div>
             <Ring overview={overview} by={by} lead={lead} />
             <ul className="legend centre" aria-hidden="true">
@@ -110,7 +110,7 @@ function ArcTable({ overview }: { overview: Overview }) {
       ),
     },
     { name: "Messages", right: true, cell: (arc) => atLeast(count(arc.messages), arc.more) },
-    { name: "Bytes", right: true, cell: (arc) => atLeast(bytes(arc.bytes), arc.more) },
+    { name: "Bytes", right: true, cell: (arc) => atLeast(bytes(arc.size), arc.more) },
     { name: "In flight", right: true, cell: (arc) => count(arc.in_flight) },
   ];
   const rest = overview.rest;
@@ -128,7 +128,7 @@ function ArcTable({ overview }: { overview: Overview }) {
       {rest !== null && rest.queues > 0 && (
         <p className="muted">
           And <a href={here.href("queues")}>{many(rest.queues, "more queue")}</a> with {many(rest.messages, "message")},{" "}
-          {bytes(rest.bytes)}.
+          {bytes(rest.size)}.
         </p>
       )}
     </>
@@ -137,6 +137,7 @@ function ArcTable({ overview }: { overview: Overview }) {
 
 function LastBlock({ block }: { block: Block }) {
   const here = useHere();
+  const came = (fate: string, words: string) => (block.result[fate] ? `, ${count(block.result[fate])} ${words}` : "");
   return (
     <section className="card" aria-label="The last block">
       <h2>
@@ -144,10 +145,10 @@ function LastBlock({ block }: { block: Block }) {
         <span className={`badge ${block.state}`}>{block.state}</span>
       </h2>
       <p>
-        {many(block.messages, "message")} of {many(block.by_queue.length, "queue")}: {count(block.processed)} processed
-        {block.failed > 0 && `, ${count(block.failed)} failed`}
-        {block.went_back > 0 && `, ${count(block.went_back)} went back`}
-        {block.set_aside > 0 && `, ${count(block.set_aside)} set aside`}. {weight(block.used ?? block.predicted)} of{" "}
+        {many(block.messages, "message")} of {many(block.by_queue.length, "queue")}: {count(block.result.processed ?? 0)} processed
+        {came("failed", "failed")}
+        {came("went_back", "went back")}
+        {came("set_aside", "set aside")}. {weight(block.used ?? block.predicted)} of{" "}
         {weight(block.limit)}.
       </p>
     </section>

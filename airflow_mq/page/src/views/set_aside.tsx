@@ -154,9 +154,9 @@ function MessageTable(props: {
       ),
     },
     { name: "Weight", right: true, cell: (row) => (row.weight ? weight(row.weight) : "–") },
-    { name: "Limit", right: true, cell: (row) => weight(row.limit) },
+    { name: "Limit", right: true, cell: (row) => (row.limit === null && row.most_bytes !== null ? bytes(row.most_bytes) : weight(row.limit)) },
     { name: "Size", right: true, cell: (row) => bytes(row.size) },
-    { name: "Fits now", cell: (row) => (row.stays === null ? "yes" : "no") },
+    { name: "Fits now", cell: (row) => (row.stays ? "no" : "yes") },
     {
       name: "Reason",
       cell: (row) => (
@@ -255,12 +255,12 @@ function Chosen({ rows }: { rows: SetAsideMessage[] }) {
 }
 
 const refusals = (answer: Decided) =>
-  (answer.refused.length ? ` ${many(answer.stayed, "stays", "stay")} set aside: ${answer.refused[0]!.detail}${answer.excluded.length ? "." : ""}` : "") +
+  (answer.refused.length ? ` ${many(answer.stayed, "stays", "stay")} set aside: ${answer.refused[0]!.why}${answer.excluded.length ? "." : ""}` : "") +
   answer.excluded.map((sentence) => ` ${sentence}`).join("");
 
 /** The reason why none of these messages can be requeued now, or null. */
 const stays = (rows: SetAsideMessage[]) =>
-  rows.some((row) => row.stays === null) ? null : `${rows.length === 1 ? "It does not fit now" : "None of them fits now"}: ${rows[0]?.stays}.`;
+  rows.some((row) => !row.stays) ? null : `${rows.length === 1 ? "It does not fit now" : "None of them fits now"}: ${rows[0]?.stays}.`;
 
 const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
 
