@@ -20,7 +20,7 @@ from airflow.sdk import Asset
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
 from airflow_mq.operators.blocks.plan import PATIENCE, SHARE_BELOW
-from airflow_mq.operators.spark.options import check_spark_options
+from airflow_mq.operators.spark.hook import check_spark_options
 from airflow_mq.processors import AnyProcessors, Processor, Processors
 
 if TYPE_CHECKING:

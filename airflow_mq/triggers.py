@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from airflow_mq.engine.queue.values import Pulse
 from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
@@ -62,23 +63,20 @@ LASTING = (
 )  # fmt: skip
 
 
+#: The pulse of a ring without work.
+NOTHING = Pulse((), False, 0, 0)
+
+
 @dataclass(frozen=True)
 class Reading:
     """A bounded read of a ring; compared with the previous one, it shows what is new."""
 
-    ready: tuple[str, ...]
-    due: bool
-    newest: int
-    set_aside: int
-    waiting: int
     ring: str
+    pulse: Pulse = NOTHING
+    #: Number of set-aside messages, at most 1,000.
+    waiting: int = 0
     #: Error that no further reading follows.
     error: str = ""
-
-    @property
-    def anything(self) -> bool:
-        """Whether a block would find messages."""
-        return bool(self.ready) or self.due
 
 
 class RingTrigger(BaseEventTrigger):
@@ -165,10 +163,12 @@ class QueueReadyTrigger(RingTrigger):
     """
 
     def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
-        return {"ring": reading.ring, "ready": list(reading.ready), "due": reading.due} if reading.anything else None
+        pulse = reading.pulse
+        return {"ring": reading.ring, "ready": list(pulse.ready), "due": pulse.due} if pulse else None
 
     def is_new(self, reading: Reading, last: Reading | None) -> bool:
-        return last is None or reading.newest > last.newest or (reading.due and not last.due)
+        pulse = reading.pulse
+        return last is None or pulse.newest > last.pulse.newest or (pulse.due and not last.pulse.due)
 
 
 class SetAsideTrigger(RingTrigger):
@@ -181,7 +181,7 @@ class SetAsideTrigger(RingTrigger):
         return {"ring": reading.ring, "waiting": reading.waiting} if reading.waiting else None
 
     def is_new(self, reading: Reading, last: Reading | None) -> bool:
-        return last is None or reading.set_aside > last.set_aside
+        return last is None or reading.pulse.set_aside > last.pulse.set_aside
 
 
 # -- the poller --
@@ -206,7 +206,7 @@ async def readings_of(
             except (MessageQueueError, OSError) as error:
                 cause = told_safely(error)
                 if give_up and isinstance(error, LASTING):
-                    yield Reading((), False, 0, 0, 0, ring or "", error=f"connection {mq_conn_id!r}: {cause}")
+                    yield Reading(ring or "", error=f"connection {mq_conn_id!r}: {cause}")
                     return
                 log.warning("could not read connection %r: %s; trying again in %.0f s", mq_conn_id, cause, retry)
             await asyncio.sleep(retry)
@@ -326,4 +326,4 @@ def read_ring(queue: MessageQueue) -> Reading:
     """Return a bounded read of a ring."""
     pulse = queue.inspect.pulse(10)
     waiting = len(queue.set_aside.list(limit=1_000)) if pulse.set_aside else 0
-    return Reading(tuple(pulse.ready), pulse.due, pulse.newest, pulse.set_aside, waiting, queue.ring)
+    return Reading(queue.ring, pulse, waiting)

@@ -23,9 +23,6 @@ _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _GONE = ("NoSuchKey", "NoSuchVersion", "404")
 
 
-Facts = Mapping[str, Any]
-
-
 class Versions(ABC):
     """Operations of a store on one version of an object, each complete or without effect."""
 
@@ -38,7 +35,7 @@ class Versions(ABC):
         """Delete an object unless it has another version now; return whether it was deleted."""
 
 
-def version_tag(about: Facts) -> str:
+def version_tag(about: Mapping[str, Any]) -> str:
     """Return a tag of an object's version from the facts that a file system of `fsspec` reports."""
     for name in ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "created"):
         if about.get(name):

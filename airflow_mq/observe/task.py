@@ -50,10 +50,6 @@ class TaskObserver:
         if self.touched is not None:
             self.touched.messages[origin] += messages
 
-    def waiting(self) -> None:
-        """Observe the waiting messages."""
-        metrics.watched(self.queue)
-
     def planned(self, block: Block) -> Carrier:
         """Observe a planned block; return the context of its trace, for the tasks that follow."""
         metrics.planned(self.queue, block, (traces.now() - self.began) / 1e9)
@@ -101,7 +97,7 @@ class TaskObserver:
         if result.origins:
             metrics.settled(self.queue, result, limit, (traces.now() - self.began) / 1e9)
         else:
-            self.waiting()
+            metrics.watched(self.queue)
 
     def settling(self, token: str, trace: Carrier | None = None) -> Settling:
         """Observe a block that is about to settle.

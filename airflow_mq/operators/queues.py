@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.characters import quoted
-from airflow_mq.observe.task import TaskObserver
+from airflow_mq.observe import metrics
 from airflow_mq.operators.base import QueueOperator, number_of, release_finished, whole_of
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class HousekeepingOperator(QueueOperator):
                 "dead_blocks": queue.admin.housekeep(),
                 "culled_pages": queue.set_aside.cull() if self.cull else 0,
             }
-            TaskObserver(queue).waiting()
+            metrics.watched(queue)
             violations = queue.check() if self.check else []
         shown = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
         self.log.info("Housekeeping: %s.", shown)

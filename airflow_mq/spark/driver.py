@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ..codecs import load_codec
 from ..engine.rules.errors import TokenRefused
 from ..processors import Part, Processors
 from .arguments import Arguments, print_line
@@ -33,7 +32,7 @@ def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> 
     """Try the messages of a part, where the executors reach the store."""
     begun = time.monotonic()
     channel = StoreChannel.of_environment(arguments.ring)
-    load_functions(processors, part)
+    check_functions(processors, part)
     with channel.connect() as queue:
         spark = spark_for(part)
         with keeping_lease(queue, channel.token, arguments.lease, spark.cancel) as keeper:
@@ -60,7 +59,7 @@ def run_with_folder(folder: str, processors: Processors, part: Part) -> Reported
     """Try the messages of a part, where messages and outcomes travel through a folder."""
     from .exchange import FolderChannel
 
-    load_functions(processors, part)
+    check_functions(processors, part)
     channel, spark = FolderChannel(folder), spark_for(part)
     tasks = channel.tasks(processors)
     log.info("%s", _pieces(tasks))
@@ -74,13 +73,10 @@ def _pieces(tasks: Sequence[Task]) -> str:
     return f"{sum(task.messages for task in tasks):,} messages in {len(tasks)} pieces"
 
 
-def load_functions(processors: Processors, part: Part) -> None:
-    """Load the functions and codecs of a part in the driver, where the error is clearer than on executors."""
+def check_functions(processors: Processors, part: Part) -> None:
+    """Load the functions of a part in the driver, where an error is clearer than on executors."""
     for name in part["processors"]:
-        processor = processors[name]
-        check_function(processor)
-        if processor.codec:
-            load_codec(processor.codec)
+        check_function(processors[name])
 
 
 class Spark(ABC):

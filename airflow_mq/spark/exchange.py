@@ -34,7 +34,7 @@ from ..engine.queue import Batch, MessageQueue, Report
 from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
-from ..engine.rules.outcome import BEGUN, DONE, Begun, Mark, Outcome
+from ..engine.rules.outcome import BEGUN, DONE, Begun
 from ..engine.rules.page import Facts, Note
 from ..engine.rules.permit import Permit
 from ..engine.rules.priority import book_name
@@ -190,13 +190,10 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
         _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), known, terms)
         shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
     epoch = max((answers.epoch for answers in answered.values()), default=0)
-    manifest = {"block": block.id, "manner": _plain_terms(terms), "shares": shares, "epoch": epoch}
+    plain = {**asdict(terms), "exceptions": sorted(terms.exceptions)}
+    manifest = {"block": block.id, "manner": plain, "shares": shares, "epoch": epoch}
     folder.write("manifest.json", json.dumps(manifest).encode())
     return folder.path
-
-
-def _plain_terms(terms: Terms) -> dict[str, object]:
-    return {**asdict(terms), "exceptions": sorted(terms.exceptions)}
 
 
 def _read(queue: MessageQueue, token: str, share: Sequence[Claim]) -> Iterator[Batch]:
@@ -355,14 +352,8 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
             for row in rows:
                 if None in row:
                     raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
-                yield _report(*row)
-
-
-def _report(book: str, page: int, first: int, last: int, outcome: str, ids: bytes, epoch: int) -> Report:
-    report = Report(book, page, first, last, _outcome(outcome), ids=ids, epoch=epoch)
-    # Without ids, settling reads the payloads.
-    return report if ids_fit(report) else replace(report, ids=b"")
-
-
-def _outcome(text: str) -> Outcome | Mark:
-    return DONE if text == '["done"]' else codec.outcome_of(codec.read_json(text))
+                book, page, first, last, outcome, ids, epoch = row
+                answer = DONE if outcome == '["done"]' else codec.outcome_of(codec.read_json(outcome))
+                report = Report(book, page, first, last, answer, ids=ids, epoch=epoch)
+                # Without ids, settling reads the payloads.
+                yield report if ids_fit(report) else replace(report, ids=b"")

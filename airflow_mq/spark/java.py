@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -145,8 +146,9 @@ def _stand_in(java: Path) -> Path:
     script = _SCRIPT.format(module=shlex.quote(MODULE), java=shlex.quote(str(java)))
     folder = cache_folder() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     program = folder / "bin" / "java"
-    if _says(program, script):
-        return folder
+    with suppress(OSError):
+        if program.read_text() == script and os.access(program, os.X_OK):
+            return folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     program.parent.mkdir(mode=0o700, exist_ok=True)
     # Written beside it and renamed: no process ever runs half a script.
@@ -156,13 +158,6 @@ def _stand_in(java: Path) -> Path:
     os.chmod(name, 0o700)
     os.replace(name, program)
     return folder
-
-
-def _says(program: Path, script: str) -> bool:
-    try:
-        return program.read_text() == script and os.access(program, os.X_OK)
-    except OSError:
-        return False
 
 
 def cache_folder() -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from ..codecs import load_codec
 from ..engine.queue import Batch, BatchProcessor, Delivery, Report
 from ..engine.queue.calls import processor_of
 from ..engine.rules.errors import InvalidInput, TokenRefused
@@ -119,10 +120,12 @@ def load_function(name: str) -> Function:
 
 
 def check_function(processor: Processor) -> None:
-    """Load the function of a processor; raise `InvalidInput` if its signature does not fit its shape."""
+    """Load the function and the codec of a processor; raise `InvalidInput` if its signature does not fit its shape."""
     function = load_function(processor.function)
     if processor.shape == "message" and not isinstance(function, BatchProcessor):
         processor_of(function)
+    if processor.codec:
+        load_codec(processor.codec)
 
 
 def run_share(

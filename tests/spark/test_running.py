@@ -18,7 +18,7 @@ from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, Token
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store.inbox import HeapRow, Inbox, RowIds
 from airflow_mq.spark import exchange, lease
-from airflow_mq.spark.driver import load_functions
+from airflow_mq.spark.driver import check_functions
 from airflow_mq.spark.lease import keeping_lease
 from airflow_mq.spark.reports import Reporter, patiently
 from airflow_mq.spark.share import load_function, run_share
@@ -481,7 +481,7 @@ def test_a_name_that_is_near_to_none_suggests_none(name: str) -> None:
 def test_a_job_whose_codec_cannot_be_loaded_fails_in_its_driver() -> None:
     rules = processors(Processor("typed", "tests.spark.functions:process", codec="tests.spark.functions:Ordr"))
     with pytest.raises(InvalidInput, match="cannot load codec tests.spark.functions:Ordr"):
-        load_functions(rules, whole(rules))
+        check_functions(rules, whole(rules))
 
 
 def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(

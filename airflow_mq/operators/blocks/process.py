@@ -23,10 +23,17 @@ from airflow_mq.operators.blocks.xcoms import (
     planned_block,
 )
 from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
-from airflow_mq.operators.spark.hook import JOB, MessageSparkHook, job_arguments, refuse_other_master, resume_keys
+from airflow_mq.operators.spark.hook import (
+    JOB,
+    MessageSparkHook,
+    job_arguments,
+    merged,
+    refuse_other_master,
+    resume_keys,
+    spark_options,
+)
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
-from airflow_mq.operators.spark.options import merged, spark_options
 from airflow_mq.processors import AnyProcessors, Part, Processor, Processors
 from airflow_mq.spark import arguments
 from airflow_mq.words import many

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from typing_extensions import NotRequired
 
 from airflow_mq.engine.rules.errors import MessageQueueError, UnknownBlock
 from airflow_mq.links import BLOCK
@@ -18,12 +19,8 @@ if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
 
 
-class _Traced(TypedDict, total=False):
-    trace: dict[str, str]
-
-
-class PlannedBlock(_Traced):
-    """A block as its plan passes it to the other tasks, with its trace if it has one."""
+class PlannedBlock(TypedDict):
+    """A block as its plan passes it to the other tasks."""
 
     id: int
     token: str
@@ -31,6 +28,7 @@ class PlannedBlock(_Traced):
     messages: int
     planned: list[int]
     limit: list[int]
+    trace: NotRequired[dict[str, str]]
 
 
 class Summary(TypedDict):

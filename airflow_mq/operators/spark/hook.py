@@ -1,4 +1,4 @@
-"""Hook that submits a block's job: its command line, its environment, its master."""
+"""Hook that submits a block's job: its command line, its environment, its master, and a processor's options."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.operators.spark.job_listener import JobListener
 from airflow_mq.operators.spark.processes import end_tree
-from airflow_mq.processors import Part, Processors
+from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import job as spark_job
 
 if TYPE_CHECKING:
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 #: The script that spark-submit runs.
 JOB = Path(spark_job.__file__)
+#: Arguments of the provider's hook that a processor cannot set: they name the job or the connection.
+_OF_THE_JOB = ("conn_id", "application_args", "java_class", "yarn_rm_auth")
+#: The options that a processor may set, as `SparkSubmitOperator` names them.
+OPTIONS = tuple(name for name in signature(SparkSubmitHook).parameters if name not in _OF_THE_JOB)
+#: Options that add to the task's, key by key, instead of replacing them.
+ADDED = ("conf", "env_vars")
 
 
 class MessageSparkHook(SparkSubmitHook):
@@ -133,3 +141,32 @@ def refuse_other_master(master: str, connection: Connection, conn_id: str) -> No
         )
     if not connection.host and connection.conn_type == "spark":
         raise AirflowFailException(f"the Spark connection {conn_id!r} names no master: set host, such as local[*]")
+
+
+def spark_options(processor: Processor, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the Spark options of a processor. Raises `InvalidInput` for any that is not one of `OPTIONS`.
+
+    :param given: the options after templates are rendered; the processor's own if left out
+    """
+    options = processor.spark if given is None else given
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise InvalidInput(
+            f"unknown Spark option {unknown[0]!r} of processor {processor.name!r}: expected one of {', '.join(OPTIONS)}"
+        )
+    return dict(options)
+
+
+def check_spark_options(processors: Iterable[Processor]) -> None:
+    """Raise `InvalidInput` if a processor sets an unknown Spark option."""
+    for processor in processors:
+        spark_options(processor)
+
+
+def merged(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a task's hook with a processor's options in place."""
+    result = {**arguments, **options}
+    for name in ADDED:
+        if name in options:
+            result[name] = {**(arguments.get(name) or {}), **options[name]}
+    return result
