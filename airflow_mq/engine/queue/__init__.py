@@ -289,9 +289,7 @@ class MessageQueue:
 
     def typed(self, codec: Any) -> TypedQueue[Any]:
         """Return this queue with a type on both ends: a codec, `bytes`, `str`, or a type that Pydantic validates."""
-        return TypedQueue(
-            self.enqueue_message, self.enqueue_messages, self.service_queues, self.inspect.peek, codec_of(codec)
-        )
+        return TypedQueue(self, codec_of(codec))
 
     def __enter__(self) -> MessageQueue:
         return self

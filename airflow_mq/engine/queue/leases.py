@@ -207,9 +207,6 @@ class Leases:
         self, tokens: GivenTokens, to: str, *, ring: str | None = None, weight: Weight | None = None
     ) -> Enqueued:
         """Transfer messages to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
-        self.session.refuse_nested()
-        push = Commands(self.session, None).transfer(tokens, to, ring=ring, weight=weight)
-        with self.session.store.writing() as unit:
-            done = push.apply(unit)
+        done = Commands(self.session, self.session.store).transfer(tokens, to, ring=ring, weight=weight).execute()
         self.session.settler.release_dead(wait=False)
         return done

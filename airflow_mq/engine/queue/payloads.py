@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias
 
 from typing_extensions import Unpack
 
@@ -208,36 +208,20 @@ class Payloads:
         return sweep_store(self.store, ALL)
 
 
-@contextmanager
-def _rewound(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    place = file.tell()
-    try:
-        yield file
-    finally:
-        file.seek(place)
-
-
-def _reference_to(source: object) -> Reference | None:
+def _reference_to(source: Any) -> Reference | None:
     """Return the reference to a source that can be read twice: a stored payload need not be uploaded."""
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        data = bytes(source) if isinstance(source, memoryview) else source
-        if not data:
-            raise EmptyMessage()
-        return Reference.of(blake2b(data, digest_size=32).digest(), len(data))
-    if isinstance(source, os.PathLike):
-        with open(source, "rb") as file:
-            return _hash_file(file)
-    if hasattr(source, "seekable") and source.seekable():
-        with _rewound(source) as file:  # type: ignore[arg-type]
-            return _hash_file(file)
-    return None
-
-
-def _hash_file(file: IO[bytes]) -> Reference:
+    is_file = hasattr(source, "seekable") and source.seekable()
+    if not is_file and not isinstance(source, (bytes, bytearray, memoryview, os.PathLike)):
+        return None
+    place = source.tell() if is_file else 0
     digest, size = blake2b(digest_size=32), 0
-    while data := file.read(CHUNK):
-        digest.update(data)
-        size += len(data)
+    try:
+        for piece in _pieces(source):
+            digest.update(piece)
+            size += len(piece)
+    finally:
+        if is_file:
+            source.seek(place)
     if not size:
         raise EmptyMessage()
     return Reference.of(digest.digest(), size)

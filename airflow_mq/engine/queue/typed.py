@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from typing_extensions import Unpack
 
@@ -15,11 +15,15 @@ from ...codecs import Codec, Undecodable, encoded, undecodable
 from ..rules.errors import InvalidOutcome
 from ..rules.message import Address, Message
 from ..rules.outcome import DONE, Outcome, Unreadable
+from ..rules.priority import REGULAR
 from ..rules.weight import Weight
 from .attempts import Answer, BatchProcessor, Processor, outcome_of
 from .calls import caller_of
 from .sending.sender import SendOptions
 from .values import Batch, Delivery, Enqueued, Peeked, Serviced
+
+if TYPE_CHECKING:
+    from . import MessageQueue
 
 log = logging.getLogger("airflow_mq.service")
 
@@ -28,56 +32,28 @@ T = TypeVar("T")
 Undecoded = Callable[[str, ValueError], Outcome]
 
 
-class TypedDelivery(Generic[T]):
-    """A message for a processor of values."""
+class TypedDelivery(Delivery, Generic[T]):
+    """A message for a processor of values: a delivery with its value."""
 
     __slots__ = ("_codec", "delivery", "value")
 
     def __init__(self, delivery: Delivery, value: T, codec: Codec[T]) -> None:
+        super().__init__(delivery._open, delivery.payload, delivery.index)
         #: The decoded payload.
         self.value = value
-        #: The message: payload, page, attempts, meter.
+        #: The delivery of the bytes.
         self.delivery = delivery
         self._codec = codec
 
-    @property
-    def origin(self) -> str:
-        """Origin of the message."""
-        return self.delivery.origin
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of the message."""
-        return self.delivery.headers
-
-    @property
-    def address(self) -> Address:
-        """Address of the message."""
-        return self.delivery.address
-
-    @property
-    def id(self) -> bytes:
-        """Id of the message: the hash of its bytes."""
-        return self.delivery.id
-
-    @property
-    def attempt(self) -> int:
-        """Number of this attempt, from 1."""
-        return self.delivery.attempt
-
-    @property
-    def block(self) -> int | None:
-        """Id of the block that holds the message; None in a service in place."""
-        return self.delivery.block
-
-    @property
-    def sent_at(self) -> datetime | None:
-        """Time at which the message was enqueued."""
-        return self.delivery.sent_at
-
-    def enqueue(self, origin: str, value: T) -> None:
+    def enqueue(  # type: ignore[override]
+        self, origin: str, value: T, priority: str = REGULAR, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Enqueue a value if, and only if, this message is done."""
-        self.delivery.enqueue(origin, encoded(self._codec, value))
+        super().enqueue(origin, encoded(self._codec, value), priority, headers)
+
+    def add(self, entries: Sequence[tuple[Any, ...]]) -> None:
+        """Add messages that the processor sends to the delivery of the bytes."""
+        self.delivery.add(entries)
 
 
 @dataclass(frozen=True)
@@ -131,26 +107,18 @@ class TypedQueue(Generic[T]):
     No processor gets a message that does not decode: it is set aside with the reason.
     """
 
-    def __init__(
-        self,
-        enqueue_message: Callable[..., Enqueued],
-        enqueue_messages: Callable[..., Enqueued],
-        service_queues: Callable[..., Serviced],
-        peek: Callable[..., Sequence[Peeked]],
-        codec: Codec[T],
-    ) -> None:
-        self._enqueue_message, self._enqueue_messages = enqueue_message, enqueue_messages
-        self._service_queues, self._peek, self.codec = service_queues, peek, codec
+    def __init__(self, queue: MessageQueue, codec: Codec[T]) -> None:
+        self._queue, self.codec = queue, codec
 
     def enqueue(self, origin: str, value: T, *, key: str | None = None, **options: Unpack[SendOptions]) -> Enqueued:
         """Enqueue one value; the options are those of `MessageQueue.enqueue_message`."""
-        return self._enqueue_message(origin, encoded(self.codec, value), key=key, **options)
+        return self._queue.enqueue_message(origin, encoded(self.codec, value), key=key, **options)
 
     def enqueue_many(
         self, values: Iterable[tuple[str, T | TypedMessage[T]]], **options: Unpack[SendOptions]
     ) -> Enqueued:
         """Enqueue pairs of origin and value, all or none; the options are those of `MessageQueue.enqueue_messages`."""
-        return self._enqueue_messages(((origin, self._message(value)) for origin, value in values), **options)
+        return self._queue.enqueue_messages(((origin, self._message(value)) for origin, value in values), **options)
 
     def _message(self, value: T | TypedMessage[T]) -> bytes | Message:
         if isinstance(value, TypedMessage):
@@ -171,7 +139,7 @@ class TypedQueue(Generic[T]):
         :param delete_undecodable: delete messages that do not decode, with the outcome *bad format*. By default they
             are set aside with the reason, for a requeue when the codec is fixed.
         """
-        return self._service_queues(
+        return self._queue.service_queues(
             decoding(self.codec, processor, refused if delete_undecodable else kept), origins=origins, **how
         )
 
@@ -187,13 +155,13 @@ class TypedQueue(Generic[T]):
 
         The parameters are those of `service`.
         """
-        return self._service_queues(
+        return self._queue.service_queues(
             decoding_batches(self.codec, process, refused if delete_undecodable else kept), origins=origins, **how
         )
 
     def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
         """Read messages of an origin without a change; the options are those of `Inspect.peek`."""
-        return [self._looked(peeked) for peeked in self._peek(origin, **how)]
+        return [self._looked(peeked) for peeked in self._queue.inspect.peek(origin, **how)]
 
     def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
         try:

@@ -53,37 +53,28 @@ class Command(ABC, Generic[Result]):
         try:
             self._refuse_again()
             with self.commands.within() as unit:
-                result = self.apply(unit)
+                result = self.write(unit)
         except MessageQueueError as error:
             error.args = (f"{error} (the {self.kind} that was made at {self.made_at})",)
             raise
         self._done()
         return result
 
-    def apply(self, unit: Unit) -> Result:
-        """Execute the command with this unit of work."""
-        self._tried = True
-        return self.within(unit)
-
     def _refuse_again(self) -> None:
         if self._executed:
             raise AlreadyExecuted(f"{self.kind} executed twice: a command is executed once; make another one")
 
     @abstractmethod
-    def within(self, unit: Unit) -> Result:
+    def write(self, unit: Unit) -> Result:
         """Write the change with this unit of work."""
 
     def _done(self) -> None:
         self._executed = True
 
     def __del__(self) -> None:
-        if self._is_forgotten():
-            log.warning("%s never executed: nothing was changed; it was made at %s", self.kind, self.made_at)
-
-    def _is_forgotten(self) -> bool:
-        """Return whether nothing has executed the command, or will."""
         # A command whose construction failed has no such attribute.
-        return not getattr(self, "_tried", True)
+        if not getattr(self, "_tried", True):
+            log.warning("%s never executed: nothing was changed; it was made at %s", self.kind, self.made_at)
 
     def __repr__(self) -> str:
         return f"<{self.kind} made at {self.made_at}{', executed' if self._executed else ''}>"
@@ -102,9 +93,6 @@ class TransferToken(Command[int]):
         self.tokens = tokens
         self._pushed: Push | None = None
 
-    def _is_forgotten(self) -> bool:
-        return super()._is_forgotten() and self._pushed is None
-
     def _refuse_again(self) -> None:
         super()._refuse_again()
         if self._pushed is not None:
@@ -113,7 +101,7 @@ class TransferToken(Command[int]):
                 "execute that push"
             )
 
-    def within(self, unit: Unit) -> int:
+    def write(self, unit: Unit) -> int:
         for token in self.tokens:
             complete_in(unit, self.commands.session.ring_id, token, DONE)
         return len(self.tokens)
@@ -138,7 +126,8 @@ class Push(Command[Enqueued]):
             token._refuse_again()
             if token.commands.connection is not commands.connection:
                 raise InvalidInput("push and completion over two connections: expected one connection for both")
-            token._pushed = self
+            # From here on, the push is executed or forgotten.
+            token._pushed, token._tried = self, True
 
     def _released(self) -> list[TransferToken]:
         return [message for message in self.messages if isinstance(message, TransferToken)]
@@ -148,7 +137,7 @@ class Push(Command[Enqueued]):
         for token in self._released():
             Command._refuse_again(token)
 
-    def within(self, unit: Unit) -> Enqueued:
+    def write(self, unit: Unit) -> Enqueued:
         count = size = repeated = 0
         for _, group in groupby(self.messages, lambda message: isinstance(message, TransferToken)):
             parts = list(group)
@@ -251,8 +240,12 @@ class Commands:
 
     @contextmanager
     def within(self) -> Iterator[Unit]:
-        """Yield a unit of work in the caller's transaction."""
+        """Yield a unit of work in the caller's transaction, or in one of its own if the connection is the store."""
         self.session.refuse_nested()
+        if self.connection is self.session.store:
+            with self.session.store.writing() as unit:
+                yield unit
+            return
         from ...store.guest import guest
 
         with guest(self.session.store, self.connection, known=self._known) as unit:
