@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.rules.claims import Claim, ClaimRun, Decision, Verdict
+from airflow_mq.engine.rules.claims import Claim, ClaimRun
 from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.rules.events import EventRun, Fate
+from airflow_mq.engine.rules.judging import Decision, Exceeded
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.outcome import (
     BadFormat,
@@ -99,7 +100,10 @@ def test_events(runs: list[EventRun]) -> None:
 
 
 DECISIONS = st.builds(
-    Decision, st.sampled_from(Verdict), WEIGHTS, WEIGHTS, st.none() | IDS, st.sampled_from(["overweight", "size"])
+    Decision,
+    st.none() | st.builds(Exceeded, st.sampled_from(["overweight", "size"]), WEIGHTS),
+    WEIGHTS,
+    st.none() | IDS,
 )
 
 

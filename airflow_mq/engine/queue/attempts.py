@@ -14,12 +14,13 @@ from ...observe import traces
 from ..rules.blob import Reference
 from ..rules.book import Book
 from ..rules.characters import quoted, visible
-from ..rules.claims import Decision, Scales, Stretches, Verdict
+from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidOutcome
+from ..rules.judging import Decision
 from ..rules.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..rules.page import Page
 from ..rules.permit import Permit
-from ..rules.service import Ladder, apply_outcome, drop_expired, put_aside, record_done
+from ..rules.service import Ladder, apply_outcome, carry_out, record_done
 from ..rules.weigher import WeighPayloads
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
@@ -152,23 +153,12 @@ class InPlace(Stretches):
         """Record the book that has its turn."""
         self.service.current = book.origin
 
-    def begin_page(self, page: Page) -> None:
-        """Do nothing."""
-
-    def end_page(self, closed: bool) -> None:
-        """Do nothing."""
-
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry out a decision."""
-        working_set, item = ladder.working_set, page.first_index
         self.service.checkpoint(1)
-        if decision.verdict is Verdict.EXPIRED:
-            drop_expired(working_set, book, page, item)
-        else:
-            exceeded = decision.reason, decision.limit
-            put_aside(working_set, book, page, item, decision.weight, exceeded, decision.id)
+        item = page.first_index
         page.first_index += 1
-        return int(decision.verdict is Verdict.EXPIRED)
+        return int(carry_out(ladder.working_set, book, page, item, decision))
 
 
 class Calling(InPlace):
@@ -242,8 +232,7 @@ class Calling(InPlace):
         outcome = settled(answer, delivery, working_set)
         verdict = apply_outcome(working_set, book, page, at, outcome, weight, ladder.bounds)
         if verdict is None:
-            ladder.note_asked(book, outcome)
-            return PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS
+            return ladder.stop_at(book, outcome)
         page.first_index = at + 1
         return int(verdict)
 
@@ -334,7 +323,7 @@ class Batching(InPlace):
                 continue
             verdict = apply_outcome(working_set, book, page, item, outcome, weight, ladder.bounds)
             if verdict is None and not stopped:
-                ladder.note_asked(book, outcome)
+                ladder.stop_at(book, outcome)
             stopped = stopped or verdict is None
             processed += bool(verdict)
             if isinstance(outcome, Done):

@@ -15,13 +15,13 @@ from functools import partial
 from typing import TypedDict
 
 from ..rules.book import Book
-from ..rules.claims import Scales
+from ..rules.claims import OneByOne, Scales
 from ..rules.errors import Busy, MessageQueueError, TokenRefused
 from ..rules.events import Fate
 from ..rules.orders import Ledger
 from ..rules.outcome import Outcome
 from ..rules.page import Page
-from ..rules.service import Attempt, Ladder, OneByOne, overweight_limit
+from ..rules.service import Attempt, Ladder, overweight_limit
 from ..rules.taking import OriginPatterns
 from ..rules.weight import Meter, Weight
 from ..store.rows import Locked
@@ -176,7 +176,7 @@ class Service:
         if isinstance(self.processor, BatchProcessor):
             attempt = Batching(scales, self, self.processor)
         elif getattr(self.processor, "meters_itself", False):
-            attempt = OneByOne(self._execute, scales, self._begin_visit)
+            attempt = OneByOne(self._execute, scales)
         else:
             attempt = Calling(scales, self, self.processor)
         if scales.weigh is None and not isinstance(attempt, OneByOne):
@@ -196,11 +196,9 @@ class Service:
             known.row.in_flight for known in self.working_set.stored.values()
         )
 
-    def _begin_visit(self, book: Book) -> None:
-        self.current = book.origin
-
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         """Call a processor that meters itself for one message."""
+        self.current = book.origin
         self.checkpoint(1)
         payload = self.working_set.payloads(book.origin, page, item + 1)[item]
         opened = OpenPage(book.origin, page, meter, self.working_set, self.context)

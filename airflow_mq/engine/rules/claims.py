@@ -7,50 +7,30 @@ processed, so that one ladder serves both ways of servicing.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import accumulate
 
 from .book import Book
-from .judging import OVERWEIGHT, Exceeded
+from .judging import Decision
 from .message import Address
-from .outcome import PageStatus
+from .outcome import Outcome, PageStatus
 from .page import ASIDE, Page
 from .priority import origin_of, priority_of
-from .service import Ladder
+from .service import Attempt, Ladder, Weighing, apply_outcome, carry_out
 from .weigher import LinearWeigher, Weighed, WeighPayloads
-from .weight import UNLIMITED, ZERO, Weight, total_weight
+from .weight import UNLIMITED, ZERO, Meter, Weight, total_weight
 from .working_set import WorkingSet
 
-#: Number of messages that are cut ahead when a queue's turn comes; doubled as it goes on.
-FIRST_PULL = 16
 #: Number of messages that are weighed at once at first, a page of small ones; eight times as many as long as all fit.
 FIRST_STRETCH = 512
 #: Messages of all queues that a walk decides about without a processor. Decisions cost no weight, so the meter does not
 #: bound them; the next walk goes on.
 MOST_DECISIONS = 10_000
-
-
-class Verdict(Enum):
-    """Decisions of a plan about messages that no processor gets."""
-
-    SET_ASIDE = 1
-    EXPIRED = 2
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A verdict, with the weight and the limit that led to it."""
-
-    verdict: Verdict
-    weight: Weight
-    limit: Weight
-    id: bytes | None = None
-    #: Which limit it is, for a message that is set aside.
-    reason: str = OVERWEIGHT
+#: Executor of one message: takes the page, its item, and the meter to consume from.
+Execute = Callable[[Book, Page, int, Meter], Outcome]
 
 
 @dataclass
@@ -182,20 +162,51 @@ class Scales:
         return weights
 
 
-class Stretches(ABC):
+class OneByOne(Attempt):
+    """Attempt that executes one message after the other in place, by a processor that meters itself."""
+
+    def __init__(self, execute: Execute, scales: Weighing) -> None:
+        super().__init__(scales)
+        self.execute = execute
+
+    def step(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
+        """Try one message."""
+        item, working_set, credit = page.first_index, ladder.working_set, ladder.credit
+        weight, extent, expires = self.front(book, page), page.extent(item), page.note(item).expires
+        exceeded = ladder.bounds.exceeded(weight, extent)
+        if credit and not (exceeded or credit.covering([weight])):
+            return 0, PageStatus.SPENT
+        if not ladder.meter.consume(ladder.item_cost):
+            return 0, PageStatus.BAILED
+        ladder.givers.add(book.origin)
+        has_expired = expires is not None and expires <= working_set.now
+        # Only the processor knows whether a message fits a block; thresholds of the ring are lower than that.
+        is_barred = exceeded and ladder.ring_bounds._replace(full=UNLIMITED).exceeded(weight, extent)
+        if has_expired or is_barred:
+            decision = Decision(None if has_expired else exceeded, weight)
+            page.first_index += 1
+            return int(carry_out(working_set, book, page, item, decision)), None
+        before = ladder.meter.consumed
+        outcome = self.execute(book, page, item, ladder.meter)
+        after = ladder.meter.consumed
+        used = Weight(after[0] - before[0], after[1] - before[1])
+        if credit:
+            credit.spend(used)
+        is_processed = apply_outcome(working_set, book, page, item, outcome, used, ladder.bounds)
+        if is_processed is None:
+            return 0, ladder.stop_at(book, outcome)
+        page.first_index += 1
+        return int(is_processed), None
+
+
+class Stretches(Attempt):
     """Attempt that weighs a stretch of messages and takes as many as fit at once."""
 
+    scales: Scales
+
     def __init__(self, scales: Scales) -> None:
-        self.scales = scales
+        super().__init__(scales)
         self._decisions = 0
-
-    @abstractmethod
-    def begin_visit(self, book: Book) -> None:
-        """Prepare to service a queue."""
-
-    @abstractmethod
-    def begin_page(self, page: Page) -> None:
-        """Prepare to service a page."""
 
     @abstractmethod
     def take(
@@ -207,36 +218,14 @@ class Stretches(ABC):
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Apply a decision to the next message; return how many messages that processed."""
 
-    @abstractmethod
-    def end_page(self, closed: bool) -> None:
-        """Leave a page; closed, if the look that found no further message was paid."""
-
-    def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        return self.scales.weight(book.origin, page, page.first_index)
-
-    def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
-        """Take stretch after stretch, and judge the message that stopped each."""
-        self.begin_page(page)
-        processed, look = 0, FIRST_PULL
-        while True:
-            page.advance()
-            if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
-                # Inbox rows of single messages: cut several, so that they can be taken at once.
-                ladder.working_set.pull_some(book, look)
-                look *= 2
-            if page.is_attempted:
-                status = ladder.next_item(book, page) or PageStatus.NO_MORE
-                self.end_page(status is PageStatus.NO_MORE)
-                return processed, status
-            taken, stop = self._take_fitting(ladder, book, page)
-            processed += taken
-            page.advance()
-            if stop is None and not page.is_attempted:
-                dropped, stop = self._judge(ladder, book, page)
-                processed += dropped
-            if stop:
-                self.end_page(False)
-                return processed, stop
+    def step(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
+        """Take the next stretch, and judge the message that ended it."""
+        taken, stop = self._take_fitting(ladder, book, page)
+        page.advance()
+        if stop is None and not page.is_attempted:
+            dropped, stop = self._judge(ladder, book, page)
+            taken += dropped
+        return taken, stop
 
     def _take_fitting(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
         start, most = page.first_index, FIRST_STRETCH
@@ -288,9 +277,7 @@ class Stretches(ABC):
             self._decisions += 1
             ladder.givers.add(book.origin)
             id_ = self.scales.name(book.origin, page, item)
-            verdict = Verdict.EXPIRED if expired else Verdict.SET_ASIDE
-            reason, limit = exceeded or Exceeded(OVERWEIGHT, ladder.bounds.limit)
-            return self.decide(ladder, book, page, Decision(verdict, weight, limit, id_, reason)), None
+            return self.decide(ladder, book, page, Decision(None if expired else exceeded, weight, id_)), None
         if ladder.credit and not ladder.credit.covering([weight]):
             return 0, PageStatus.SPENT
         if fits:
@@ -318,7 +305,14 @@ class Claiming(Stretches):
             self.claims.append(claim)
         self._claim = claim
 
-    def begin_page(self, page: Page) -> None:
+    def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
+        """Claim message after message, and note whether the page was left for good."""
+        self._begin_run(page)
+        processed, status = super().run(ladder, book, page)
+        self._claim.runs[-1].closed = status is PageStatus.NO_MORE
+        return processed, status
+
+    def _begin_run(self, page: Page) -> None:
         """Continue the last run, or begin one."""
         page.advance()
         last = self._claim.runs[-1] if self._claim.runs else None
@@ -331,7 +325,7 @@ class Claiming(Stretches):
         run = self._claim.runs[-1]
         if run.count == 0:
             run.first = page.first_index
-        self.begin_page(page)
+        self._begin_run(page)
         return self._claim.runs[-1]
 
     def take(
@@ -352,7 +346,7 @@ class Claiming(Stretches):
         """Note the decision; settling the block applies it."""
         run, item = self._run_here(page), page.first_index
         run.decisions[item] = decision
-        expired = decision.verdict is Verdict.EXPIRED
+        expired = decision.exceeded is None
         if expired:
             book.message_count -= 1
             book.size -= page.mark_processed(item)
@@ -363,10 +357,6 @@ class Claiming(Stretches):
         if self.scales.weigh is not None:
             run.weights.append(decision.weight)
         return int(expired)
-
-    def end_page(self, closed: bool) -> None:
-        """Note whether the page was left for good."""
-        self._claim.runs[-1].closed = closed
 
 
 def fitting(ladder: Ladder, weights: list[Weight]) -> int:

@@ -1,59 +1,5 @@
 """Exceptions that this package raises on purpose.
 
-The tree::
-
-    MessageQueueError
-    ├── InvalidInput (ValueError)      invalid arguments
-    │   ├── InvalidMessage
-    │   │   ├── EmptyMessage
-    │   │   └── MessageTooLong
-    │   ├── InvalidOrigin
-    │   ├── InvalidWeight
-    │   ├── InvalidOutcome
-    │   ├── ConnectionUnfit
-    │   └── ConfigRefused
-    ├── Refused                        refused by the contract; nothing was changed
-    │   ├── RecursiveDisallowed
-    │   ├── DeliverySealed
-    │   ├── QueuePaused
-    │   ├── NotFound
-    │   │   ├── NoPage
-    │   │   ├── NoMessage
-    │   │   └── Queued
-    │   ├── AlreadyProcessed
-    │   ├── InsufficientWeight
-    │   ├── TemporarilyUnprocessable
-    │   ├── NotReapable
-    │   ├── Busy
-    │   ├── InFlight
-    │   ├── KeyConflict
-    │   ├── UnknownRing
-    │   ├── RingExists
-    │   ├── NotPermitted
-    │   ├── TooManyOrigins
-    │   ├── UnknownBlock
-    │   ├── BlobMissing
-    │   ├── UploadGivenUp
-    │   ├── AlreadyExecuted
-    │   └── TokenRefused
-    ├── ProcessorError                 raised by processors, with a text that may be stored
-    └── StoreError                     the database or file that holds the queue
-        ├── AddressRefused
-        ├── NetworkFileSystem
-        ├── SchemaMissing
-        │   └── StoreMissing
-        ├── SchemaTooOld
-        ├── SchemaTooNew
-        ├── StoreUnreachable
-        │   └── LoginRefused
-        ├── StoreForked
-        ├── StoreReplaced
-        ├── StoreBusy
-        ├── StoreFull
-        ├── StoreReadOnly
-        ├── StoreCorrupt
-        └── CommitInDoubt
-
 An error text names the problem, the expected value and what to do next. The default text of an error is the first line
 of its docstring.
 """

@@ -22,6 +22,14 @@ class Exceeded(NamedTuple):
     limit: Weight
 
 
+class Decision(NamedTuple):
+    """End of a message that no processor gets: the limit that it exceeds, or None for a message that expired."""
+
+    exceeded: Exceeded | None
+    weight: Weight
+    id: bytes | None = None
+
+
 class Bounds(NamedTuple):
     """Largest weight of a message of one queue."""
 

@@ -190,11 +190,6 @@ def check_visible(origin: str) -> str:
     return origin
 
 
-def group_of(origin: str) -> str:
-    """Return the first part of an origin that is a path: `acme` for `acme/orders/eu`, and for `acme`."""
-    return origin.partition("/")[0]
-
-
 def check_text(text: object, what: str, most: int = MOST_TEXT_BYTES) -> str:
     """Return text given by a caller, or raise `InvalidInput`.
 

@@ -97,15 +97,9 @@ def reason_of(book: Book, visited: Visited) -> str:
     if not book.is_ready:
         # Also if a walk returns to the last queue of the ring, which has left it by then.
         return "emptied"
-    if visited.successor is None:
-        return "limit"
-    return {
-        PageStatus.BAILED: "limit",
-        PageStatus.SPENT: "spent",
-        PageStatus.NO_PROGRESS: "yielded",
-        PageStatus.NO_MORE: "emptied",
-        None: "limit",
-    }[visited.status]
+    if visited.successor is None or visited.status is None:
+        return PageStatus.BAILED.value
+    return visited.status.value
 
 
 def visit(ladder: Ladder, ledger: Ledger, origin: str) -> Visited:
@@ -201,7 +195,7 @@ def is_servable(ladder: Ladder, book: Book) -> bool:
     page = None if book.skipped or not book.is_ready else _front_page(ladder, book)
     if page is None:
         return False
-    expires, weight = page.note(page.first_index).expires, ladder.attempt.front(ladder, book, page)
+    expires, weight = page.note(page.first_index).expires, ladder.attempt.front(book, page)
     exceeded = ladder.ring_bounds.of(book.settings.most).exceeded(weight, page.extent(page.first_index))
     is_decided = exceeded is not None or (expires is not None and expires <= ladder.working_set.now)
     return fits(ladder, ZERO if is_decided else weight)
@@ -216,7 +210,7 @@ def fits(ladder: Ladder, weight: Weight) -> bool:
 def front_weight(ladder: Ladder, book: Book) -> Weight | None:
     """Return the weight of the next message of a queue, or None if its pages hold none."""
     page = _front_page(ladder, book)
-    return None if page is None else ladder.attempt.front(ladder, book, page)
+    return None if page is None else ladder.attempt.front(book, page)
 
 
 def _front_page(ladder: Ladder, book: Book) -> Page | None:

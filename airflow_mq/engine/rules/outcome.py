@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from enum import Enum
 from typing import Any
 
 from .characters import shown
@@ -198,9 +198,9 @@ def _refuse_options(message: Message) -> None:
 
 
 class PageStatus(Enum):
-    """Results of servicing a page."""
+    """Results of servicing a page; the values are the reasons in the ledger why a visit ended."""
 
-    BAILED = auto()  # the meter could not pay for the next step
-    NO_PROGRESS = auto()  # the processor yielded
-    SPENT = auto()  # the origin's own budget is used up (deficit order, or its *most*)
-    NO_MORE = auto()  # every item was attempted
+    BAILED = "limit"  # the meter could not pay for the next step
+    NO_PROGRESS = "yielded"  # the processor yielded
+    SPENT = "spent"  # the origin's own budget is used up (deficit order, or its *most*)
+    NO_MORE = "emptied"  # every item was attempted

@@ -7,18 +7,18 @@ is next. An `Attempt` decides how a message is tried: a processor executes it no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from .book import Book
 from .changes import Aside
 from .events import WRONG, EventRun, Fate, with_error, with_wait
-from .judging import ATTEMPTS, Bounds, bounds_of, in_words
+from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Unreadable, Yield
 from .page import ASIDE, Page
-from .weight import UNLIMITED, ZERO, Meter, Weight, max_message_weight
+from .weight import ZERO, Meter, Weight, max_message_weight
 from .working_set import WorkingSet
 
 
@@ -50,17 +50,44 @@ class Weighing(Protocol):
         """Return the weight of an item."""
 
 
-class Attempt(Protocol):
+class Attempt(ABC):
     """A way to try the messages of a page, from its first unattempted one on."""
 
+    def __init__(self, scales: Weighing) -> None:
+        self.scales = scales
+
     def begin_visit(self, book: Book) -> None:
-        """Prepare to service a queue."""
+        """Prepare to service a queue; most attempts need nothing."""
+        return
+
+    @abstractmethod
+    def step(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
+        """Try one or more of the next messages.
+
+        Return the number of processed messages, and the reason for a stop, if there is one.
+        """
+
+    def front(self, book: Book, page: Page) -> Weight:
+        """Return the expected weight of the first unattempted message."""
+        return self.scales.weight(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
-        """Try item after item; return the number of processed messages and the reason for the stop."""
-
-    def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        """Return the expected weight of the first unattempted message."""
+        """Take step after step; return the number of processed messages and the reason for the stop."""
+        processed, look = 0, FEW
+        while True:
+            page.advance()
+            if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
+                # Inbox rows of single messages: cut several, so that they can be taken at once.
+                ladder.working_set.pull_some(book, look)
+                look *= 2
+            if page.is_attempted:
+                # A complete page has no item; in any other, the look behind the last one is paid.
+                is_paid = page.is_complete or ladder.meter.consume(ladder.item_cost)
+                return processed, PageStatus.NO_MORE if is_paid else PageStatus.BAILED
+            done, stop = self.step(ladder, book, page)
+            processed += done
+            if stop:
+                return processed, stop
 
 
 @dataclass
@@ -145,10 +172,12 @@ class Ladder:
         self.is_cut_short |= self.is_full
         return Visited(processed, successor, status)
 
-    def note_asked(self, book: Book, outcome: Outcome) -> None:
-        """Record the weight that a processor requested, if the queue stops because of it."""
-        if isinstance(outcome, Overweight):
-            self.asked[book.origin] = outcome.weight
+    def stop_at(self, book: Book, outcome: Outcome) -> PageStatus:
+        """Return why a queue stops at a message that went back; record the weight that its processor requested."""
+        if not isinstance(outcome, Overweight):
+            return PageStatus.NO_PROGRESS
+        self.asked[book.origin] = outcome.weight
+        return PageStatus.BAILED
 
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
         total, status = 0, PageStatus.NO_MORE
@@ -182,98 +211,14 @@ class Ladder:
             self.working_set.remove_page(book, page)
         return processed, status
 
-    def next_item(self, book: Book, page: Page) -> PageStatus | None:
-        """Charge for the next item. Return a status if no item is left or the meter cannot pay, else None."""
-        page.advance()
-        if page.is_attempted and page.index == book.end - 1:
-            # Messages that arrived meanwhile may still fit this page.
-            self.working_set.pull_some(book, FEW)
-        if page.is_complete:
-            return PageStatus.NO_MORE
-        if not self.meter.consume(self.item_cost):
-            return PageStatus.BAILED
-        return PageStatus.NO_MORE if page.is_attempted else None
-
 
 #: Queues that a walk visits in vain, beyond the number of those that give it messages.
 IN_VAIN = 512
-#: Messages to cut when a page may be the last: enough to continue, without a read of the whole inbox.
+#: Messages to cut when a page may be the last: enough to continue, without a read of the whole inbox. An attempt
+#: doubles the number as it goes on.
 FEW = 16
 #: Largest length of a processor's reason in an event.
 MOST_WHY = 200
-#: Executor of one message: takes the page, its item, and the meter to consume from.
-Execute = Callable[[Book, Page, int, Meter], Outcome]
-
-
-class OneByOne:
-    """Attempt that executes one message after the other in place."""
-
-    def __init__(self, execute: Execute, scales: Weighing, begin_visit: Callable[[Book], None]) -> None:
-        self.execute = execute
-        self.scales = scales
-        self.begin_visit = begin_visit
-
-    def front(self, ladder: Ladder, book: Book, page: Page) -> Weight:
-        return self.scales.weight(book.origin, page, page.first_index)
-
-    def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
-        """Try item after item."""
-        processed = 0
-        while True:
-            credit = ladder.credit
-            page.advance()
-            if credit and not page.is_attempted and not self._covered(ladder, credit, book, page):
-                return processed, PageStatus.SPENT
-            status = ladder.next_item(book, page)
-            if status:
-                return processed, status
-            status, done = self._try_item(ladder, book, page, credit)
-            processed += done
-            if status:
-                return processed, status
-
-    def _covered(self, ladder: Ladder, credit: Credit, book: Book, page: Page) -> bool:
-        item = page.first_index
-        weight = self.scales.weight(book.origin, page, item)
-        return bool(ladder.bounds.exceeded(weight, page.extent(item)) or credit.covering([weight]))
-
-    def _try_item(self, ladder: Ladder, book: Book, page: Page, credit: Credit | None) -> tuple[PageStatus | None, int]:
-        """Try one message; return the reason to stop, if any, and the number of processed messages."""
-        ladder.givers.add(book.origin)
-        item = page.first_index
-        note = page.notes.get(item)
-        if note and note.expires is not None and note.expires <= ladder.working_set.now:
-            drop_expired(ladder.working_set, book, page, item)
-            page.first_index += 1
-            return None, 1
-        if self._set_aside_if_barred(ladder, book, page, item):
-            page.first_index += 1
-            return None, 0
-        before = ladder.meter.consumed
-        outcome = self.execute(book, page, item, ladder.meter)
-        after = ladder.meter.consumed
-        used = Weight(after[0] - before[0], after[1] - before[1])
-        if credit:
-            credit.spend(used)
-        is_processed = apply_outcome(ladder.working_set, book, page, item, outcome, used, ladder.bounds)
-        if is_processed is None:
-            ladder.note_asked(book, outcome)
-            return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0
-        page.first_index += 1
-        return None, int(is_processed)
-
-    def _set_aside_if_barred(self, ladder: Ladder, book: Book, page: Page, item: int) -> bool:
-        """Set a message aside before its execution if it exceeds a threshold of the ring; return whether it did."""
-        bounds = ladder.ring_bounds
-        if bounds.size is None and bounds.fraction is None:
-            return False
-        weight = self.scales.weight(book.origin, page, item)
-        if bounds._replace(full=UNLIMITED).exceeded(weight, page.extent(item)) is None:
-            return False
-        exceeded = ladder.bounds.exceeded(weight, page.extent(item))
-        if exceeded:
-            put_aside(ladder.working_set, book, page, item, weight, exceeded)
-        return exceeded is not None
 
 
 def apply_outcome(
@@ -359,11 +304,15 @@ def put_aside(
     working_set.set_aside(book, page, item, Aside(id_, size, weight, limit, reason))
 
 
-def drop_expired(working_set: WorkingSet, book: Book, page: Page, item: int) -> None:
-    """Delete an expired message."""
+def carry_out(working_set: WorkingSet, book: Book, page: Page, item: int, decision: Decision) -> bool:
+    """Delete an expired message, or set one aside; return whether it was deleted."""
+    if decision.exceeded is not None:
+        put_aside(working_set, book, page, item, decision.weight, decision.exceeded, decision.id)
+        return False
     id_ = working_set.id_of(book.origin, page, item)
     working_set.emit(Fate.EXPIRED, book.origin, page.index, item, id_)
     mark_gone(working_set, book, page, item)
+    return True
 
 
 def went_back(

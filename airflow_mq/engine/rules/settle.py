@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from .book import Book
-from .claims import Claim, ClaimRun, Decision, Scales, Verdict
+from .claims import Claim, ClaimRun, Scales
 from .events import NOT_TRIED, with_untried
 from .judging import bounds_of
 from .message import ID_BYTES
@@ -34,8 +34,7 @@ from .outcome import (
 from .page import Page
 from .service import (
     apply_outcome,
-    drop_expired,
-    put_aside,
+    carry_out,
     record_done,
     record_went_back,
     remember_weight,
@@ -281,7 +280,9 @@ class ClaimSettler:
         decision = run.decisions.get(item)
         if decision:
             if not stopped:
-                self._carry_out(book, page, item, decision, result)
+                expired = carry_out(self.working_set, book, page, item, decision)
+                result.expired += expired
+                result.set_aside += not expired
         else:
             outcome = answers.get(page.index, item)
             if outcome is not None:
@@ -305,15 +306,6 @@ class ClaimSettler:
         record_went_back(self.working_set, book, page, item, why)
         self._stop(book, page, item)
         result.went_back += 1
-
-    def _carry_out(self, book: Book, page: Page, item: int, decision: Decision, result: Settlement) -> None:
-        if decision.verdict is Verdict.EXPIRED:
-            drop_expired(self.working_set, book, page, item)
-            result.expired += 1
-        else:
-            exceeded = decision.reason, decision.limit
-            put_aside(self.working_set, book, page, item, decision.weight, exceeded, decision.id)
-            result.set_aside += 1
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)

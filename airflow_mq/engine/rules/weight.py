@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -158,22 +159,22 @@ class Costs:
         for field in fields(self):
             object.__setattr__(self, field.name, Weight.of(getattr(self, field.name)))
 
-    @property
+    @cached_property
     def visit(self) -> Weight:
         """Cost of looking at a queue, before any page of it."""
         return self.service_queue_base.plus(self.ready_ring_unknit)
 
-    @property
+    @cached_property
     def page(self) -> Weight:
         """Cost of opening a page. The larger of two, because the page's completion is not known yet."""
         return self.service_page_base_completion.at_least(self.service_page_base_no_completion)
 
-    @property
+    @cached_property
     def execution(self) -> Weight:
         """Largest cost of the bookkeeping for one message executed by hand."""
         return self.execute_overweight_page_updated.at_least(self.execute_overweight_page_removed)
 
-    @property
+    @cached_property
     def overhead(self) -> Weight:
         """Cost of servicing a single message, without the message."""
         return self.bump_service_head.plus(self.visit).plus(self.page).plus(self.service_page_item)

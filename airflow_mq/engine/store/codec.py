@@ -13,15 +13,15 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, chain
+from itertools import accumulate, chain, starmap
 from operator import sub
 from typing import Any, Final
 
 from ..rules.blob import Reference
-from ..rules.claims import Claim, ClaimRun, Decision, Verdict
+from ..rules.claims import Claim, ClaimRun
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate
-from ..rules.judging import OVERWEIGHT
+from ..rules.judging import Decision, Exceeded
 from ..rules.orders import Entry
 from ..rules.outcome import (
     DONE,
@@ -266,7 +266,7 @@ def pack_claim(claim: Claim) -> bytes:
             "count": run.count,
             "closed": run.closed,
             **({"weights": run.weights} if run.weights else {}),
-            **({"decisions": [[i, *_plain_decision(d)] for i, d in run.decisions.items()]} if run.decisions else {}),
+            **({"decisions": [_plain_decision(*pair) for pair in run.decisions.items()]} if run.decisions else {}),
         }
         for run in claim.runs
         if run.count or run.closed
@@ -276,10 +276,13 @@ def pack_claim(claim: Claim) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode()
 
 
-def _plain_decision(decision: Decision) -> list[object]:
-    name = decision.id.hex() if decision.id else ""
-    reason = [] if decision.reason == OVERWEIGHT else [decision.reason]
-    return [decision.verdict.value, decision.weight, decision.limit, name, *reason]
+def _plain_decision(item: int, decision: Decision) -> list[object]:
+    return [item, decision.exceeded, decision.weight, decision.id.hex() if decision.id else ""]
+
+
+def _decision(item: int, exceeded: list[Any] | None, weight: list[int], name: str) -> tuple[int, Decision]:
+    limit = None if exceeded is None else Exceeded(exceeded[0], Weight(*exceeded[1]))
+    return item, Decision(limit, Weight(*weight), bytes.fromhex(name) if name else None)
 
 
 @reading("a claim")
@@ -289,8 +292,7 @@ def unpack_claim(origin: str, data: bytes) -> Claim:
     runs = [
         ClaimRun(
             run["page"], run["first"], run["count"], run["closed"],
-            {i: Decision(Verdict(v), Weight(*w), Weight(*most), bytes.fromhex(name) if name else None, *reason)
-             for i, v, w, most, name, *reason in run.get("decisions", ())},
+            dict(starmap(_decision, run.get("decisions", ()))),
             [Weight(*weight) for weight in run.get("weights", ())],
         )
         for run in plain["runs"]

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from airflow_mq.engine.queue import Report, RingConfig
 from airflow_mq.engine.queue.attempts import outcome_of
 from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
-from airflow_mq.engine.rules.claims import Claim, ClaimRun, Decision, Verdict
+from airflow_mq.engine.rules.claims import Claim, ClaimRun
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted, StoreCorrupt
 from airflow_mq.engine.rules.events import EventRun, Fate
+from airflow_mq.engine.rules.judging import Decision, Exceeded
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.outcome import (
     BEGUN,
@@ -62,8 +63,8 @@ ID = bytes(range(32))
 CLAIM = Claim(
     "acme",
     [
-        ClaimRun(0, 1, 3, True, {2: Decision(Verdict.SET_ASIDE, Weight(9, 9), Weight(1, 1), ID)}, [Weight(1, 2)] * 3),
-        ClaimRun(1, 0, 2, False, {0: Decision(Verdict.EXPIRED, Weight(0, 0), Weight(0, 0), None, "size")}),
+        ClaimRun(0, 1, 3, True, {2: Decision(Exceeded("size", Weight(1, 1)), Weight(9, 9), ID)}, [Weight(1, 2)] * 3),
+        ClaimRun(1, 0, 2, False, {0: Decision(None, Weight(0, 0))}),
     ],
     Weight(3, 2),
     True,

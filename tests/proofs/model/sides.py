@@ -73,7 +73,9 @@ class Sides:
 
 
 def run_facts(run: Any) -> tuple[Any, ...]:
-    decisions = sorted((at, decision.verdict.name) for at, decision in run.decisions.items())
+    decisions = sorted(
+        (at, "EXPIRED" if decision.exceeded is None else "SET_ASIDE") for at, decision in run.decisions.items()
+    )
     return run.page, run.first, run.count, run.closed, decisions
 
 

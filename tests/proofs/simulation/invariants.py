@@ -8,7 +8,7 @@ from airflow_mq import Block, Event
 from airflow_mq.engine.queue.blocks.plan import claims_of
 from airflow_mq.engine.queue.blocks.settling import Terms
 from airflow_mq.engine.queue.session import RingSession
-from airflow_mq.engine.rules.claims import Claim, Verdict
+from airflow_mq.engine.rules.claims import Claim
 from airflow_mq.engine.rules.errors import UnknownBlock
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
@@ -344,7 +344,7 @@ def _check_pages(world: World) -> None:
             continue
         if block.state == "planned":
             runs = [run for claim in queue.blocks.get(block.token).claims for run in claim.runs]
-            expired = sum(one.verdict is Verdict.EXPIRED for run in runs for one in run.decisions.values())
+            expired = sum(one.exceeded is None for run in runs for one in run.decisions.values())
             messages = sum(entry.messages for entry in page.entries)
             if messages != block.messages + expired:
                 raise Violation(

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_mq.engine.rules import orders
 from airflow_mq.engine.rules.book import Book, QueueSettings
 from airflow_mq.engine.rules.changes import Changes, Posted
-from airflow_mq.engine.rules.claims import Claim, Claiming, Scales
+from airflow_mq.engine.rules.claims import Claim, Claiming, OneByOne, Scales
 from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.deficit import DeficitRounds
 from airflow_mq.engine.rules.events import Event
@@ -18,7 +18,7 @@ from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
 from airflow_mq.engine.rules.overweight import find_set_aside, settle_execution
 from airflow_mq.engine.rules.page import Facts, Note, Page, Rows
-from airflow_mq.engine.rules.service import Ladder, OneByOne, overweight_limit
+from airflow_mq.engine.rules.service import Ladder, overweight_limit
 from airflow_mq.engine.rules.settle import Answers, ClaimSettler, Settlement
 from airflow_mq.engine.rules.weigher import LinearWeigher
 from airflow_mq.engine.rules.weight import UNLIMITED, Meter, Weight
@@ -150,7 +150,7 @@ class Scene:
 
     def service(self, time: int = 100, size: int = 100) -> tuple[Weight, orders.Ledger]:
         """Service in place, one message after the other."""
-        ladder = self._ladder(Meter(Weight(time, size)), OneByOne(self._execute, self, lambda book: None))
+        ladder = self._ladder(Meter(Weight(time, size)), OneByOne(self._execute, self))
         ledger = orders.Ledger()
         self._walk(ladder, ledger)
         self.check()

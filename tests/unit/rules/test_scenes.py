@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_mq.engine.rules.claims import Verdict
 from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
     InsufficientWeight,
@@ -251,8 +250,8 @@ def test_a_plan_decides_and_settling_carries_it_out() -> None:
     scene.enqueue("a", "old", expires=1)
     scene.enqueue("a", "weight=101", "x")
     (claim,) = scene.plan()
-    assert [(item, one.verdict) for item, one in claim.runs[0].decisions.items()] == [
-        (0, Verdict.EXPIRED), (1, Verdict.SET_ASIDE)
+    assert [(item, one.exceeded) for item, one in claim.runs[0].decisions.items()] == [
+        (0, None), (1, ("overweight", (100, 100)))
     ]  # fmt: skip
     assert list(claim.runs[0].handed_out()) == [2]
     done = scene.settle([claim])

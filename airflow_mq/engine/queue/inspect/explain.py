@@ -10,7 +10,7 @@ from typing import Any
 
 from ....words import capitalised, many, when
 from ...rules.blob import Reference
-from ...rules.claims import Claim, ClaimRun, Scales, Verdict
+from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.config import RingConfig
 from ...rules.events import NOT_TRIED, Event, Fate
 from ...rules.groups import is_below, names_above
@@ -253,10 +253,11 @@ class _Question:
 
     def _is_held(self, address: Address, block: BlockRow, run: ClaimRun) -> Explanation:
         decision, case, why = run.decisions.get(address.index), "executed" if block.by_hand else "processed", ""
-        if decision is not None and decision.verdict is Verdict.EXPIRED:
+        if decision is not None and decision.exceeded is None:
             case = "to be dropped"
-        elif decision is not None:
-            case, why = "to be set aside", in_words(decision.reason, decision.weight, decision.limit, self._extent())
+        elif decision is not None and decision.exceeded is not None:
+            case, (reason, limit) = "to be set aside", decision.exceeded
+            why = in_words(reason, decision.weight, limit, self._extent())
         elif (address.page, address.index) in in_flight(self.unit, self.working_set, self.name)[1]:
             case = "reported"
         return self._answer(case, held_by=_named(block), number=block.number, why=why)
@@ -407,11 +408,11 @@ class _Question:
 
     def _is_too_much(self, address: Address, when: str, block: ForecastBlock) -> Explanation:
         decision = block.decision(address)
-        assert decision is not None
-        reason, weight, size = decision.reason, decision.weight, self._extent()
-        why = in_words(reason, weight, decision.limit, size).removeprefix("it ")
+        assert decision is not None and decision.exceeded is not None
+        (reason, limit), weight, size = decision.exceeded, decision.weight, self._extent()
+        why = in_words(reason, weight, limit, size).removeprefix("it ")
         # Servicing itself costs as much in a block with a higher limit.
-        wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, decision.limit)))
+        wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, limit)))
         facts = {"why": why, "weight": weight, "size": size, "wider": f"{wider.time}/{wider.size}"}
         return self._answer(reason if reason in _LIMITS else OVERWEIGHT, block.number, when=when, **facts)
 

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from ...rules.claims import Claim, ClaimRun, Decision, Verdict
+from ...rules.claims import Claim, ClaimRun
 from ...rules.config import RingConfig
 from ...rules.errors import Busy, ConfigRefused, InvalidInput
+from ...rules.judging import Decision
 from ...rules.message import Address, check_origin
 from ...rules.orders import Entry, Ledger
 from ...rules.outcome import DONE
@@ -118,7 +119,7 @@ class ForecastBlock:
         decision = run.decisions.get(address.index)
         if decision is None:
             return "processed"
-        return "expired" if decision.verdict is Verdict.EXPIRED else "set aside"
+        return "expired" if decision.exceeded is None else "set aside"
 
     def decision(self, address: Address) -> Decision | None:
         """Return the decision about a message that does not go to a processor, with its weight and its limit."""
@@ -309,13 +310,14 @@ def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForecastQueue]:
 
 
 def _queue(entry: Entry, claims: Sequence[Claim]) -> ForecastQueue:
-    verdicts = [decision.verdict for claim in claims for run in claim.runs for decision in run.decisions.values()]
+    decisions = [decision for claim in claims for run in claim.runs for decision in run.decisions.values()]
+    expired = sum(decision.exceeded is None for decision in decisions)
     return ForecastQueue(
         origin_of(entry.origin),
         sum(claim.messages for claim in claims),
         total_weight([claim.planned for claim in claims]),
-        verdicts.count(Verdict.SET_ASIDE),
-        verdicts.count(Verdict.EXPIRED),
+        len(decisions) - expired,
+        expired,
         entry.offered,
         entry.deficit,
         entry.reason,

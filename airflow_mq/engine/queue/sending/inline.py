@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from ...rules.book import Book
-from ...rules.claims import Scales
+from ...rules.claims import OneByOne, Scales
 from ...rules.errors import Busy, InvalidInput, Refused, StoreBusy, StoreError, TokenRefused
 from ...rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, Unsupported
 from ...rules.page import WAITING, Page
 from ...rules.priority import told
-from ...rules.service import Ladder, OneByOne, overweight_limit
+from ...rules.service import Ladder, overweight_limit
 from ...rules.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
@@ -79,8 +79,8 @@ class _Once(Service):
         """Execute the waiting message, if it is this one and the only one."""
         if not self._is_alone(book, payload):
             raise _StaysQueued
-        self.scales = Scales(self.working_set)
-        attempt = OneByOne(self._try, self.scales, self._begin_visit)
+        self.current, self.scales = book, Scales(self.working_set)
+        attempt = OneByOne(self._try, self.scales)
         ladder = Ladder(self.working_set, self.meter, overweight_limit(self.working_set, self.meter.limit), attempt)
         walk_ring(ladder, self.ledger, self.working_set.config.order, None, self.working_set)
         if not self.is_done:

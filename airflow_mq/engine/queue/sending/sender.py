@@ -17,6 +17,7 @@ from ....observe import traces
 from ...rules.characters import shown
 from ...rules.config import HEADER_SIZE
 from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError, TooManyOrigins
+from ...rules.groups import head_of
 from ...rules.message import (
     BatchesFootprints,
     BatchFootprint,
@@ -24,7 +25,6 @@ from ...rules.message import (
     check_headers,
     check_origin,
     check_payload,
-    group_of,
 )
 from ...rules.priority import LAST, MARK, PAST_HIGH, REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
@@ -184,7 +184,7 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
         most = config.max_origins_per_group
         members: dict[str, list[str]] = {}
         for origin in fresh:
-            members.setdefault(group_of(origin), []).append(origin)
+            members.setdefault(head_of(origin), []).append(origin)
         for group, mine in sorted(members.items()):
             there = _count(unit, ring, [(group, group + _ABOVE), (f"{group}/", group + _BELOW)], most)
             _refuse(mine, most - there, most, "max_origins_per_group", f"the group {group!r}")

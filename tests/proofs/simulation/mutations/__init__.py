@@ -159,10 +159,9 @@ MUTATIONS: Sequence[Mutation] = (
         "        note = page.note(item)\n        headers", "        note = page.note(item)._replace(attempts=0)\n        headers",
     ),
     _bug(
-        "message behind one that went back is processed in place", "engine/rules/service.py",
-        "            return (PageStatus.BAILED if isinstance(outcome, Overweight) else PageStatus.NO_PROGRESS), 0\n"
-        "        page.first_index += 1\n",
-        "            page.first_index += 1\n            return None, 0\n        page.first_index += 1\n",
+        "message behind one that went back is processed in place", "engine/rules/claims.py",
+        "            return 0, ladder.stop_at(book, outcome)\n        page.first_index += 1\n",
+        "            page.first_index += 1\n            return 0, None\n        page.first_index += 1\n",
     ),
     _bug(
         "messages of an outcome are not sent", "engine/rules/settle.py",

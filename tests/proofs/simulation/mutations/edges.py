@@ -171,8 +171,8 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "decisions bounded for each queue, not for a walk", "engine/rules/claims.py",
-        "        self.begin_page(page)\n        processed, look = 0, FIRST_PULL\n",
-        "        self.begin_page(page)\n        self._decisions = 0\n        processed, look = 0, FIRST_PULL\n",
+        "        self._begin_run(page)\n        processed, status",
+        "        self._begin_run(page)\n        self._decisions = 0\n        processed, status",
         test="tests/store/queue/test_decisions.py::test_the_decisions_of_a_walk_do_not_grow_with_its_queues",
     ),
     bug(
