@@ -7,14 +7,10 @@ import secrets
 from collections.abc import Callable
 
 from ...words import many
-from ..rules import orders
 from ..rules.characters import quoted
-from ..rules.deficit import DeficitRounds
-from ..rules.levels import service_levels
-from ..rules.orders import Ledger
-from ..rules.paths import PathRounds
+from ..rules.levels import orders_of, service_levels
+from ..rules.orders import Ledger, record_stuck
 from ..rules.priority import origin_of, priority_of, queue_name
-from ..rules.ring import Ring
 from ..rules.service import Ladder
 from ..store import codec
 from ..store.rows import BlockRow
@@ -73,9 +69,10 @@ class Walks:
 def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, working_set: StoredSet) -> bytes | None:
     """Service in a ring's order; return the seed of a shuffled order."""
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
+    levels = orders_of(ladder, ledger, order, seed)
     if ladder.looks_only:
-        for ring in (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,):
-            _look_further(ladder, ledger, order, ring)
+        for level in levels:
+            level.look_further()
         return seed
     guaranteed: list[str] = []
     if order == "deficit":
@@ -85,30 +82,12 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         if not working_set.config.paths and not any(ladder.visit_cost):
             # A visit that costs nothing changes nothing for a skipped queue but its place.
             working_set.keeps_places = True
-    if working_set.config.high:
-        service_levels(ladder, ledger, order, seed, guaranteed)
-    elif seed is not None:
-        orders.shuffle(ladder, ledger, seed)
-    elif order == "rotation":
-        orders.rotation(ladder, ledger)
-    else:
-        rounds = PathRounds if working_set.config.paths else DeficitRounds
-        rounds(ladder, ledger).run(guaranteed)
-    orders.record_stuck(ladder, ledger)
+    service_levels(levels, guaranteed)
+    record_stuck(ladder, ledger)
     for reason, names in working_set.skipped.items():
         # A visited queue moved to the end of the ring, where the walk met it again.
         ledger.skipped[reason] = [name for name in names if name not in ledger.entries]
     return seed
-
-
-def _look_further(ladder: Ladder, ledger: Ledger, order: str, ring: Ring) -> None:
-    """Service queues of one level to which earlier walks of this call did not come."""
-    if order != "deficit":
-        orders.look_further(ladder, ledger, ring)
-    elif ladder.working_set.config.paths and ring is ladder.working_set.ring:
-        PathRounds(ladder, ledger).run()
-    else:
-        DeficitRounds(ladder, ledger, ring).run()
 
 
 def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> None:

@@ -8,18 +8,7 @@ from itertools import accumulate, islice
 
 from .book import Book
 from .config import BLOCK_PARTS
-from .orders import (
-    LOOK_PAST,
-    MOST_LOOKS,
-    STOPPED,
-    Ledger,
-    fits,
-    front_weight,
-    is_servable,
-    look_on,
-    parts_of,
-    visit,
-)
+from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, parts_of, visit
 from .outcome import PageStatus
 from .priority import origin_of
 from .ring import Ring
@@ -62,14 +51,13 @@ class Grant(Credit):
         return min(meter.covering(weights) for meter in self.meters)
 
 
-class DeficitRounds:
+class DeficitRounds(Order):
     """Rounds of the deficit order within one block."""
 
     def __init__(
         self, ladder: Ladder, ledger: Ledger, ring: Ring | None = None, mosts: dict[str, Meter] | None = None
     ) -> None:
-        self.ladder, self.ledger = ladder, ledger
-        self.ring = ladder.working_set.ring if ring is None else ring
+        super().__init__(ladder, ledger, ring)
         #: Rest of each origin's *most* in this block, shared by both of its books.
         self.mosts = {} if mosts is None else mosts
         config = ladder.working_set.config
@@ -94,19 +82,20 @@ class DeficitRounds:
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Service guarantees, then a round over the ring, then rounds over the queues met there."""
-        if self.ladder.looks_only:
-            self._look_on(MOST_LOOKS)
-            self._go_round([origin for origin in self.met if self._may_go_on(origin)])
-            return
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
         for origin in guaranteed:
             self._grant(origin)
         self._go_round(self._first_round())
 
+    def look_further(self) -> None:
+        """Service queues to which earlier walks of this call did not come."""
+        self._look_on(MOST_LOOKS)
+        self._go_round([origin for origin in self.met if self._may_go_on(origin)])
+
     def resume(self) -> None:
         """Go on after the meter's limit grew, with the queues that the old limit stopped."""
-        again = [origin for origin in {**self.owed, **self.purses} if self.stopped_by_limit(origin)]
+        again = [origin for origin in {**self.owed, **self.purses} if self.is_stopped(origin)]
         fresh = list(islice((origin for origin in self.ring if origin not in self.met), LOOK_PAST))
         self.owed, self.saving = {}, {}
         if self.is_part:
@@ -126,10 +115,9 @@ class DeficitRounds:
                 again.append(origin)
         self._go_round([origin for origin in again if self._may_go_on(origin)])
 
-    def stopped_by_limit(self, origin: str) -> bool:
+    def is_stopped(self, origin: str) -> bool:
         """Return whether only the meter stopped a visited queue."""
-        by_limit = self.ledger.entry(origin).reason == "limit" or origin in self.owed or origin in self.saving
-        return by_limit and origin in self.ring
+        return super().is_stopped(origin) or (origin in self.ring and (origin in self.owed or origin in self.saving))
 
     def _go_round(self, rotating: list[str]) -> None:
         while rotating:
@@ -140,9 +128,9 @@ class DeficitRounds:
             if not served and not self._skip_empty_rounds(rotating):
                 break
         for origin, parts in self.lent.items():
-            book = self.ladder.working_set.book(origin)
+            book = self.working_set.book(origin)
             book.deficit -= parts
-            self.ladder.working_set.changes.books.add(origin)
+            self.working_set.changes.books.add(origin)
             self.ledger.entry(origin).deficit = book.deficit
         self._line_up()
 
@@ -186,7 +174,7 @@ class DeficitRounds:
 
     def _passes_over(self, origin: str) -> bool:
         """Return whether earlier parts of this call left too little for a queue. It is first in the next call."""
-        return self.ladder.is_resumed and not is_servable(self.ladder, self.ladder.working_set.book(origin))
+        return self.ladder.is_resumed and not self.ladder.can_service(self.working_set.book(origin))
 
     def _meet(self, origin: str) -> bool:
         """Visit a queue for the first time in this round; return whether it was serviced."""
@@ -202,15 +190,15 @@ class DeficitRounds:
         reason = self.ledger.entry(origin).reason
         if origin not in self.ring or reason not in STOPPED:
             return not (self.ladder.is_worn and reason == "yielded" and origin in self.ring)
-        return reason == "spent" and is_servable(self.ladder, self.ladder.working_set.book(origin))
+        return reason == "spent" and self.ladder.can_service(self.working_set.book(origin))
 
     def _look_on(self, most: int) -> None:
         """Visit queues that the round did not come to, from where the last look ended, if that services them."""
-        for origin in look_on(self.ladder, self.ring, most, self.met):
+        for origin in self.look_on(most, self.met):
             self._meet(origin)
 
     def _visit(self, origin: str) -> bool:
-        book = self.ladder.working_set.book(origin)
+        book = self.working_set.book(origin)
         self.ring.bump(origin)
         entry = self.ledger.entry(origin)
         resumed = False
@@ -232,26 +220,23 @@ class DeficitRounds:
 
     def _give(self, book: Book, parts: int) -> None:
         book.deficit += parts
-        self.ladder.working_set.changes.books.add(book.origin)
+        self.working_set.changes.books.add(book.origin)
         if self.lending:
             self.lent[book.origin] = self.lent.get(book.origin, 0) + parts
 
     def _front(self, book: Book) -> int:
         """Return what the next message of this queue takes from its deficit; at least one part."""
-        weight = self._front_weight(book)
+        weight = self.ladder.front_of(book)
         return 1 if weight is None else max(self.parts(weight), 1)
-
-    def _front_weight(self, book: Book) -> Weight | None:
-        return front_weight(self.ladder, book)
 
     def _is_stuck(self, book: Book) -> bool:
         """Return whether the next message exceeds the whole block. A turn in such a block is not owed to it."""
-        weight = self._front_weight(book)
+        weight = self.ladder.front_of(book)
         return weight is not None and weight.exceeds(self.ladder.room)
 
     def _grant(self, origin: str) -> None:
-        book = self.ladder.working_set.book(origin)
-        if not book.skipped and (book.is_ready or self.ladder.working_set.pull(book)):
+        book = self.working_set.book(origin)
+        if not book.skipped and (book.is_ready or self.working_set.pull(book)):
             self.ring.meet(origin)
             self._service(book, Grant(Meter(book.settings.least or ZERO), self._purse(book).most))
 
@@ -281,11 +266,11 @@ class DeficitRounds:
         """Return whether another round may service this queue: only credit was missing."""
         if origin not in self.ring or self.ledger.entry(origin).reason != "spent":
             return False
-        book = self.ladder.working_set.book(origin)
-        front = self._front_weight(book)
+        book = self.working_set.book(origin)
+        front = self.ladder.front_of(book)
         if front is None or not self.purses[origin].most.fits(front):
             return False
-        if not fits(self.ladder, front):
+        if not self.ladder.carries(front):
             if not front.exceeds(self.ladder.room):
                 self.saving[origin] = None
             return False
@@ -294,11 +279,11 @@ class DeficitRounds:
     def _save_up(self, rounds: int) -> None:
         """Credit rounds also to queues that can spend nothing more in this block."""
         for origin in self.saving if not self.lending else ():
-            book = self.ladder.working_set.book(origin)
+            book = self.working_set.book(origin)
             quantum, missing = self.quantum * book.settings.share, self._front(book) - book.deficit
             if missing > 0:
                 book.deficit += min(rounds, -(-missing // quantum)) * quantum
-                self.ladder.working_set.changes.books.add(origin)
+                self.working_set.changes.books.add(origin)
                 entry = self.ledger.entry(origin)
                 entry.offered, entry.deficit = max(entry.offered, book.deficit), book.deficit
             if book.deficit >= self._front(book):
@@ -308,7 +293,7 @@ class DeficitRounds:
         """Skip rounds until one of these queues is covered; each queue earns for all of them."""
         if not rotating:
             return False
-        books = [self.ladder.working_set.book(origin) for origin in rotating]
+        books = [self.working_set.book(origin) for origin in rotating]
         rounds = min(-(-(self._front(book) - book.deficit) // (self.quantum * book.settings.share)) for book in books)
         for book in books:
             # The next round pays the last quantum.

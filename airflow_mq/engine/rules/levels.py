@@ -12,109 +12,70 @@ high message of any weight runs, a regular one of any weight does, and neither l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from .config import BLOCK_PARTS
 from .deficit import DeficitRounds
-from .orders import MOST_LOOKS, Ledger, front_weight, parts_of, rotation, shuffle, shuffled, visit, walk
+from .orders import MOST_LOOKS, Ledger, Order, Rotation, Shuffle, parts_of
 from .paths import PathRounds
 from .priority import is_high
-from .ring import Ring
 from .service import Ladder
 from .weight import Meter, Weight
 from .working_set import WorkingSet
 
 
-class Turns:
-    """Service of one level in the ring's order; it can be resumed with more weight."""
-
-    def __init__(
-        self, ladder: Ladder, ledger: Ledger, ring: Ring, order: str, seed: bytes | None,
-        guaranteed: Iterable[str], mosts: dict[str, Meter],
-    ) -> None:  # fmt: skip
-        self.ladder, self.ring, self.order = ladder, ring, order
-        self.seed, self.guaranteed = seed or b"", guaranteed
-        #: Groups share weight among regular books only; high books share evenly.
-        self.paths = order == "deficit" and ladder.working_set.config.paths and ring is ladder.working_set.ring
-        self.whole_ledger, self.ledger = ledger, Ledger() if self.paths else ledger
-        self.rounds = DeficitRounds(ladder, self.ledger, ring, mosts)
-        self.started = False
-
-    def start(self) -> None:
-        """Service the queues of this level within the meter."""
-        self.started = True
-        if self.paths:
-            try:
-                PathRounds(self.ladder, self.ledger).run(self.guaranteed)
-            finally:
-                self.whole_ledger.entries.update(self.ledger.entries)
-        elif self.order == "deficit":
-            self.rounds.run(self.guaranteed)
-        elif self.order == "rotation":
-            rotation(self.ladder, self.ledger, self.ring)
-        else:
-            shuffle(self.ladder, self.ledger, self.seed, self.ring)
-
-    def go_on(self) -> None:
-        """Service the queues that the meter stopped before."""
-        if not self.started:
-            self.start()
-        elif self.order == "deficit":
-            self.rounds.resume()
-        elif self.order == "rotation":
-            for origin in islice(self._stopped(), 0 if self.ladder.is_full else 1):
-                walk(self.ladder, self.ledger, self.ring, origin)
-        else:
-            for origin in list(self._stopped()):
-                if not self.ladder.is_full:
-                    visit(self.ladder, self.ledger, origin)
-
-    def is_stopped(self) -> bool:
-        """Return whether more was ready than the meter could pay."""
-        return any(True for _ in self._stopped())
-
-    def line(self) -> Iterator[str]:
-        """Yield the queues in the order of their turns."""
-        yield from shuffled(self.ring, self.seed) if self.order == "shuffle" else self.ring
-
-    def _stopped(self) -> Iterator[str]:
-        entries = self.ledger.entries
-        for origin in self.line():
-            if origin not in entries or self.rounds.stopped_by_limit(origin):
-                yield origin
-
-
-def service_levels(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, guaranteed: Iterable[str]) -> None:
-    """Service both levels of a ring within the meter."""
-    working_set, meter, limit = ladder.working_set, ladder.meter, ladder.meter.limit
+def orders_of(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None) -> list[Order]:
+    """Return the order of each level of a ring, the high one first; a ring without high messages has one level."""
+    working_set = ladder.working_set
     mosts: dict[str, Meter] = {}
-    most = ladder.most_queues
-    #: Number of high queues that may be serviced before regular ones.
-    places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
-    regular = Turns(ladder, ledger, working_set.ring, order, seed, guaranteed, mosts)
-    high = Turns(ladder, ledger, working_set.high, order, seed, (), mosts)
-    if working_set.high.head() is None:
-        regular.start()
+    found: list[Order] = []
+    for ring in (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,):
+        if order == "rotation":
+            found.append(Rotation(ladder, ledger, ring))
+        elif order == "shuffle":
+            found.append(Shuffle(ladder, ledger, ring, seed or b""))
+        elif working_set.config.paths and ring is working_set.ring:
+            # Groups share weight among regular books only; high books share evenly.
+            found.append(PathRounds(ladder, ledger))
+        else:
+            found.append(DeficitRounds(ladder, ledger, ring, mosts))
+    return found
+
+
+def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
+    """Service the levels of a ring within the meter."""
+    *above, regular = levels
+    if not above:
+        regular.run(guaranteed)
+        return
+    (high,) = above
+    ladder, working_set = regular.ladder, regular.working_set
+    meter, limit, most = ladder.meter, ladder.meter.limit, ladder.most_queues
+    if high.ring.head() is None:
+        regular.run(guaranteed)
         _owe(working_set, 0)
         return
+    #: Number of high queues that may be serviced before regular ones.
+    places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
     # A later part of a call divides what the first one left of its shares.
     share = 0 if ladder.is_resumed else int(working_set.config.kept_for_regular * BLOCK_PARTS)
     kept = share + _owed(working_set)
-    if kept < BLOCK_PARTS:
-        meter.limit = _part(ladder, high, BLOCK_PARTS - kept)
+    is_first = kept < BLOCK_PARTS
+    if is_first:
+        meter.limit = _part(high, BLOCK_PARTS - kept)
         ladder.most_queues = places
-        high.start()
+        high.run()
         meter.limit = limit
     time, size = meter.consumed
-    ladder.most_queues = most if most is None or places is None or high.started else max(most - places, 1)
-    regular.start()
+    ladder.most_queues = most if most is None or places is None or is_first else max(most - places, 1)
+    regular.run(guaranteed)
     used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
-    is_owed = regular.is_stopped() and (not ladder.is_full or ladder.has_parts or places == most)
+    is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)
     _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if is_owed or _left_regular(working_set) else 0)
     ladder.most_queues = most
-    if high.is_stopped():
-        high.go_on()
+    if any(True for _ in high.stopped()):
+        (high.resume if is_first else high.run)()
 
 
 def _left_regular(working_set: WorkingSet) -> bool:
@@ -122,14 +83,15 @@ def _left_regular(working_set: WorkingSet) -> bool:
     return any(not is_high(name) for name in working_set.left_out)
 
 
-def _part(ladder: Ladder, high: Turns, parts: int) -> Weight:
+def _part(high: Order, parts: int) -> Weight:
     """Return the limit of high before regular's turn: its part, or the weight of its first message if larger."""
+    ladder = high.ladder
     whole = ladder.meter.limit
     part = Weight(whole[0] * parts // BLOCK_PARTS, whole[1] * parts // BLOCK_PARTS)
     need = ladder.costs.overhead
     for origin in islice(high.line(), MOST_LOOKS):
         book = ladder.working_set.book(origin)
-        first = None if book.skipped else front_weight(ladder, book)
+        first = None if book.skipped else ladder.front_of(book)
         if first is None:
             need = need.plus(ladder.visit_cost)
         elif not ladder.ring_bounds.exceeded(first):

@@ -7,6 +7,7 @@ from its front; unspent credit is kept from block to block. *Shuffle* services i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,7 +15,6 @@ from hashlib import blake2b
 from .book import Book
 from .config import BLOCK_PARTS
 from .outcome import PageStatus
-from .page import Page
 from .priority import REGULAR, origin_of
 from .ring import Ring
 from .service import Ladder, Visited
@@ -80,14 +80,10 @@ def record_stuck(ladder: Ladder, ledger: Ledger) -> None:
     for entry in ledger.entries.values():
         if entry.reason in ("limit", "spent") or entry.origin in ladder.asked:
             book = ladder.working_set.book(entry.origin)
-            needs = needed_of(ladder, book) if book.is_ready else None
+            # As its processor requested, else as predicted.
+            needs = (ladder.asked.get(entry.origin) or ladder.front_of(book)) if book.is_ready else None
             if needs is not None and needs.exceeds(ladder.room):
                 entry.reason, entry.needs = "limit", needs
-
-
-def needed_of(ladder: Ladder, book: Book) -> Weight | None:
-    """Return the weight that the first message of a queue needs: as its processor requested, else as predicted."""
-    return ladder.asked.get(book.origin) or front_weight(ladder, book)
 
 
 def reason_of(book: Book, visited: Visited) -> str:
@@ -115,113 +111,128 @@ def visit(ladder: Ladder, ledger: Ledger, origin: str) -> Visited:
     return visited
 
 
-def rotation(ladder: Ladder, ledger: Ledger, ring: Ring | None = None) -> None:
-    """Service in the contract's order. Pallet: `service_queues_impl`."""
-    is_second = ladder.meter.consumed != ZERO
-    if not ladder.meter.consume(ladder.costs.bump_service_head):
-        return
-    ring = ladder.working_set.ring if ring is None else ring
-    origin = ring.head()
-    if origin is None:
-        return
-    if not (ladder.is_resumed or (is_second and _waits_for_rest(ladder, origin))):
-        ring.bump(origin)
-    walk(ladder, ledger, ring, origin)
+class Order(ABC):
+    """Order in which one level of a ring is serviced."""
+
+    def __init__(self, ladder: Ladder, ledger: Ledger, ring: Ring | None = None) -> None:
+        self.ladder, self.ledger, self.working_set = ladder, ledger, ladder.working_set
+        self.ring = ladder.working_set.ring if ring is None else ring
+
+    @abstractmethod
+    def run(self, guaranteed: Iterable[str] = ()) -> None:
+        """Service queues within the meter.
+
+        :param guaranteed: in the deficit order, the queues and groups with a *least*, which come first.
+        """
+
+    def resume(self) -> None:
+        """Go on after the meter's limit grew, with the queues that the old limit stopped."""
+        for origin in list(self.stopped()):
+            if not self.ladder.is_full:
+                visit(self.ladder, self.ledger, origin)
+
+    def look_further(self) -> None:
+        """Service queues to which earlier walks of this call did not come, because they visited too many in vain."""
+        for origin in self.look_on(MOST_LOOKS):
+            visit(self.ladder, self.ledger, origin)
+
+    def look_on(self, most: int, known: Container[str] = ()) -> Iterator[str]:
+        """Yield queues that a visit services and that no walk came to, from where the last look ended.
+
+        Many queues may wait for a weight that is not left. They keep their turns, and others do not wait for them.
+
+        :param known: queues at which the look ends.
+        """
+        working_set = self.working_set
+        names, ended = working_set.loader.look_on(most, known, high=self.ring is working_set.high)
+        self.ladder.is_cut_short |= not ended
+        for origin in names:
+            if origin not in known and not self.ladder.is_full and self.ladder.can_service(working_set.book(origin)):
+                self.ring.meet(origin)
+                yield origin
+
+    def line(self) -> Iterator[str]:
+        """Iterate over the queues in the order of their turns."""
+        return iter(self.ring)
+
+    def stopped(self) -> Iterator[str]:
+        """Yield the queues for which the meter could not pay any more."""
+        return (name for name in self.line() if name not in self.ledger.entries or self.is_stopped(name))
+
+    def is_stopped(self, origin: str) -> bool:
+        """Return whether only the meter stopped a visited queue."""
+        return self.ledger.entry(origin).reason == "limit" and origin in self.ring
 
 
-def _waits_for_rest(ladder: Ladder, origin: str) -> bool:
-    """Return whether the other level of the ring used up what the head needs. It is the head of the next block."""
-    book = ladder.working_set.book(origin)
-    front = None if book.skipped else front_weight(ladder, book)
-    return front is not None and not (fits(ladder, front) or front.exceeds(ladder.room))
+class Rotation(Order):
+    """The contract's order."""
 
-
-def walk(ladder: Ladder, ledger: Ledger, ring: Ring, origin: str) -> None:
-    """Service queue after queue until a step cannot be paid, or a whole run of queues made no progress."""
-    stuck: str | None = None
-    while True:
-        visited = visit(ladder, ledger, origin)
-        if visited.successor is None or ladder.is_full:
+    def run(self, guaranteed: Iterable[str] = ()) -> None:
+        """Service from the head, which moves by one. Pallet: `service_queues_impl`."""
+        ladder, is_second = self.ladder, self.ladder.meter.consumed != ZERO
+        if not ladder.meter.consume(ladder.costs.bump_service_head):
             return
-        if visited.progressed:
-            stuck = None
-        elif stuck == visited.successor:
+        origin = self.ring.head()
+        if origin is None:
             return
-        elif stuck is None or stuck not in ring:
-            # A queue that left the ring is not remembered: the walk would never return to it.
-            stuck = origin if origin in ring else None
-        origin = visited.successor
+        if not (ladder.is_resumed or (is_second and self._waits_for_rest(origin))):
+            self.ring.bump(origin)
+        self._walk(origin)
+
+    def resume(self) -> None:
+        """Go on with the first queue that the meter stopped."""
+        origin = None if self.ladder.is_full else next(self.stopped(), None)
+        if origin is not None:
+            self._walk(origin)
+
+    def _waits_for_rest(self, origin: str) -> bool:
+        """Return whether the other level of the ring used up what the head needs. It is the head of the next block."""
+        book = self.working_set.book(origin)
+        front = None if book.skipped else self.ladder.front_of(book)
+        return front is not None and not (self.ladder.carries(front) or front.exceeds(self.ladder.room))
+
+    def _walk(self, origin: str) -> None:
+        """Service queue after queue until a step cannot be paid, or a whole run of queues made no progress."""
+        stuck: str | None = None
+        while True:
+            visited = visit(self.ladder, self.ledger, origin)
+            if visited.successor is None or self.ladder.is_full:
+                return
+            if visited.progressed:
+                stuck = None
+            elif stuck == visited.successor:
+                return
+            elif stuck is None or stuck not in self.ring:
+                # A queue that left the ring is not remembered: the walk would never return to it.
+                stuck = origin if origin in self.ring else None
+            origin = visited.successor
 
 
-def shuffle(ladder: Ladder, ledger: Ledger, seed: bytes, ring: Ring | None = None) -> None:
-    """Service in the order of a seeded hash of the origins; equal seeds give equal orders."""
-    if not ladder.meter.consume(ladder.costs.bump_service_head):
-        return
-    for origin in shuffled(ladder.working_set.ring if ring is None else ring, seed):
-        successor = visit(ladder, ledger, origin).successor
-        if ladder.is_full or (successor is None and not ladder.meter.fits(ladder.visit_cost)):
+class Shuffle(Order):
+    """Order of a seeded hash of the origins; equal seeds give equal orders."""
+
+    def __init__(self, ladder: Ladder, ledger: Ledger, ring: Ring | None, seed: bytes) -> None:
+        super().__init__(ladder, ledger, ring)
+        self.seed = seed
+
+    def run(self, guaranteed: Iterable[str] = ()) -> None:
+        """Service queue after queue."""
+        ladder = self.ladder
+        if not ladder.meter.consume(ladder.costs.bump_service_head):
             return
+        for origin in self.line():
+            successor = visit(ladder, self.ledger, origin).successor
+            if ladder.is_full or (successor is None and not ladder.meter.fits(ladder.visit_cost)):
+                return
+
+    def line(self) -> Iterator[str]:
+        """Iterate over the queues in the order of their turns."""
+        return iter(shuffled(self.ring, self.seed))
 
 
 def shuffled(origins: Iterable[str], seed: bytes) -> list[str]:
     """Return the origins in the order that this seed determines."""
     return sorted(origins, key=lambda origin: blake2b(origin_of(origin).encode(), key=seed, digest_size=16).digest())
-
-
-def look_on(ladder: Ladder, ring: Ring, most: int, known: Container[str]) -> Iterator[str]:
-    """Yield queues that a visit services and that no walk came to, from where the last look ended.
-
-    Many queues may wait for a weight that is not left. They keep their turns, and others do not wait for them.
-
-    :param known: queues at which the look ends.
-    """
-    working_set = ladder.working_set
-    names, ended = working_set.loader.look_on(most, known, high=ring is working_set.high)
-    ladder.is_cut_short |= not ended
-    for origin in names:
-        if origin not in known and not ladder.is_full and is_servable(ladder, working_set.book(origin)):
-            ring.meet(origin)
-            yield origin
-
-
-def look_further(ladder: Ladder, ledger: Ledger, ring: Ring) -> None:
-    """Service queues to which a rotation or a shuffle did not come, because it visited too many in vain."""
-    for origin in look_on(ladder, ring, MOST_LOOKS, ()):
-        visit(ladder, ledger, origin)
-
-
-def is_servable(ladder: Ladder, book: Book) -> bool:
-    """Return whether the next message of a queue fits the rest of the block, or ends without a processor."""
-    page = None if book.skipped or not book.is_ready else _front_page(ladder, book)
-    if page is None:
-        return False
-    expires, weight = page.note(page.first_index).expires, ladder.attempt.front(book, page)
-    exceeded = ladder.ring_bounds.of(book.settings.most).exceeded(weight, page.extent(page.first_index))
-    is_decided = exceeded is not None or (expires is not None and expires <= ladder.working_set.now)
-    return fits(ladder, ZERO if is_decided else weight)
-
-
-def fits(ladder: Ladder, weight: Weight) -> bool:
-    """Return whether the rest of the block carries a message of another visit."""
-    costs = ladder.visit_cost.plus(ladder.page_cost).plus(ladder.item_cost)
-    return ladder.meter.fits(weight.plus(costs))
-
-
-def front_weight(ladder: Ladder, book: Book) -> Weight | None:
-    """Return the weight of the next message of a queue, or None if its pages hold none."""
-    page = _front_page(ladder, book)
-    return None if page is None else ladder.attempt.front(book, page)
-
-
-def _front_page(ladder: Ladder, book: Book) -> Page | None:
-    """Return the page of the next message of a queue, at its first index."""
-    for index in range(book.begin, book.end):
-        page = ladder.working_set.page(book.origin, index)
-        if page is not None:
-            page.advance()
-            if not page.is_attempted:
-                return page
-    return None
 
 
 def parts_of(limit: Weight) -> Callable[[Weight], int]:

@@ -21,7 +21,7 @@ from itertools import accumulate
 from .book import DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
-from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, front_weight, is_servable, look_on, parts_of, visit
+from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, parts_of, visit
 from .priority import is_high
 from .service import Credit, Ladder
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
@@ -67,12 +67,11 @@ class Turn(Credit):
         super().refund(weight)
 
 
-class PathRounds:
+class PathRounds(Order):
     """Turns over the tree of ready queues, within one block."""
 
     def __init__(self, ladder: Ladder, ledger: Ledger) -> None:
-        self.ladder, self.ledger, self.working_set = ladder, ledger, ladder.working_set
-        self.ring = ladder.working_set.ring
+        super().__init__(ladder, ledger)
         config = ladder.working_set.config
         self.parts = parts_of(config.service_weight or ladder.meter.limit)
         self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
@@ -85,9 +84,6 @@ class PathRounds:
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Service guarantees, then owed turns, then turn after turn."""
-        if self.ladder.looks_only:
-            self._look_further()
-            return
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
         guaranteed = list(guaranteed)
@@ -124,11 +120,11 @@ class PathRounds:
                 return
             unfit = 0 if served else unfit + 1
             if unfit == LOOK_PAST and not self.has_looked:
-                self._service_found(look_on(self.ladder, self.ring, LOOK_PAST, ()))
+                self._service_found(self.look_on(LOOK_PAST))
 
-    def _look_further(self) -> None:
+    def look_further(self) -> None:
         """Service queues to which earlier walks of this call did not come. The names of a ring are read if one fits."""
-        if found := list(look_on(self.ladder, self.ring, MOST_LOOKS, ())):
+        if found := list(self.look_on(MOST_LOOKS)):
             with self._turns_over(Tree(self.working_set)):
                 self.owed = list(filter(self.working_set.takes, self.working_set.owed))
                 self._service_found(found)
@@ -138,7 +134,7 @@ class PathRounds:
         """Service queues before their turn, one message each; then only queues that were visited get turns."""
         self.has_looked = True
         for queue in self.tree.meet(set(found)):
-            if not self.ladder.is_full and is_servable(self.ladder, self._load(queue)):
+            if not self.ladder.is_full and self.ladder.can_service(self._load(queue)):
                 self._give_turn(queue, 1)
         self.tree.only_met()
 
@@ -152,7 +148,7 @@ class PathRounds:
         """Update the tree after a turn; return false if the queue's next message does not fit the rest."""
         reason = self.ledger.entry(queue.name).reason
         if reason == "limit" and book.is_ready and not book.skipped:
-            front = front_weight(self.ladder, book)
+            front = self.ladder.front_of(book)
             if front is not None and front.exceeds(self.ladder.room):
                 # Such a block never carries it: the queue saves no credit, and newcomers start at the level of the
                 # others.

@@ -179,6 +179,36 @@ class Ladder:
         self.asked[book.origin] = outcome.weight
         return PageStatus.BAILED
 
+    def front_of(self, book: Book) -> Weight | None:
+        """Return the weight of the next message of a queue, or None if its pages hold none."""
+        page = self._front_page(book)
+        return None if page is None else self.attempt.front(book, page)
+
+    def carries(self, weight: Weight) -> bool:
+        """Return whether the rest of the block carries a message of another visit."""
+        costs = self.visit_cost.plus(self.page_cost).plus(self.item_cost)
+        return self.meter.fits(weight.plus(costs))
+
+    def can_service(self, book: Book) -> bool:
+        """Return whether the next message of a queue fits the rest of the block, or ends without a processor."""
+        page = None if book.skipped or not book.is_ready else self._front_page(book)
+        if page is None:
+            return False
+        expires, weight = page.note(page.first_index).expires, self.attempt.front(book, page)
+        exceeded = self.ring_bounds.of(book.settings.most).exceeded(weight, page.extent(page.first_index))
+        is_decided = exceeded is not None or (expires is not None and expires <= self.working_set.now)
+        return self.carries(ZERO if is_decided else weight)
+
+    def _front_page(self, book: Book) -> Page | None:
+        """Return the page of the next message of a queue, at its first index."""
+        for index in range(book.begin, book.end):
+            page = self.working_set.page(book.origin, index)
+            if page is not None:
+                page.advance()
+                if not page.is_attempted:
+                    return page
+        return None
+
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
         total, status = 0, PageStatus.NO_MORE
         while book.is_ready:

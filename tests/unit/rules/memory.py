@@ -220,9 +220,9 @@ class Scene:
     def _walk(self, ladder: Ladder, ledger: orders.Ledger) -> None:
         order = self.working_set.config.order
         if order == "rotation":
-            orders.rotation(ladder, ledger)
+            orders.Rotation(ladder, ledger).run()
         elif order == "shuffle":
-            orders.shuffle(ladder, ledger, b"seed")
+            orders.Shuffle(ladder, ledger, None, b"seed").run()
         else:
             DeficitRounds(ladder, ledger).run([o for o, b in self.working_set.books.items() if b.settings.least])
 

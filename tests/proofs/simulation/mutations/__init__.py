@@ -191,7 +191,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "no look past queues that do not fit, with paths", "engine/rules/paths.py",
-        "self._service_found(look_on(self.ladder, self.ring, LOOK_PAST, ()))", "self._service_found(())",
+        "self._service_found(self.look_on(LOOK_PAST))", "self._service_found(())",
         runs="crowd",
     ),
     _bug(

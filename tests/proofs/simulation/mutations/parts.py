@@ -17,7 +17,7 @@ PARTS = (
     ),
     _bug(
         "later part visits queues that it cannot pay", "engine/rules/deficit.py",
-        "return self.ladder.is_resumed and not is_servable", "return False and not is_servable",
+        "return self.ladder.is_resumed and not self.ladder.can_service", "return False and not self.ladder.can_service",
     ),
     _bug(
         "served queue comes first for its next turn", "engine/rules/deficit.py",
@@ -50,7 +50,7 @@ PARTS = (
         "        if self.ladder.is_resumed:\n            return\n", "",
     ),
     # Rotation and levels.
-    _bug("head moves that the other level left too little", "engine/rules/orders.py", "(is_second and _waits", "(False and _waits"),
+    _bug("head moves that the other level left too little", "engine/rules/orders.py", "(is_second and self._waits", "(False and self._waits"),
     _bug("each part keeps a share for regular", "engine/rules/levels.py", "share = 0 if ladder.is_resumed else", "share ="),
     _bug("only place of a block is always high's", "engine/rules/levels.py", " or places == most)", ")"),
 )  # fmt: skip
