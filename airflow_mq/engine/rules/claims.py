@@ -8,10 +8,8 @@ processed, so that one ladder serves both ways of servicing.
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from .book import Book
 from .judging import Decision
@@ -232,7 +230,7 @@ class Stretches(Attempt):
         while True:
             stop = self._stretch(page, start, start + most)
             weights = self.scales.weights(book.origin, page, start, stop)
-            count = fitting(ladder, weights)
+            count = ladder.fitting(weights) if weights else 0
             # Weigh more only while all fits: many messages of a page may be judged one by one.
             if count < len(weights) or stop < start + most:
                 break
@@ -357,26 +355,3 @@ class Claiming(Stretches):
         if self.scales.weigh is not None:
             run.weights.append(decision.weight)
         return int(expired)
-
-
-def fitting(ladder: Ladder, weights: list[Weight]) -> int:
-    """Return how many of these messages, from the first on, fit the meter, the credit and the bounds."""
-    if not weights:
-        return 0
-    count = ladder.credit.covering(weights) if ladder.credit else len(weights)
-    left, item, most = ladder.meter.left, ladder.item_cost, ladder.bar or UNLIMITED
-    weight = weights[0]
-    if weights.count(weight) == len(weights):
-        if weight.exceeds(most):
-            return 0
-        for part in (0, 1):
-            if weight[part] + item[part]:
-                count = min(count, left[part] // (weight[part] + item[part]))
-        return count
-    for part in (0, 1):
-        row = [weight[part] for weight in weights]
-        sums = list(accumulate(cost + item[part] for cost in row))
-        count = min(count, bisect_right(sums, left[part]))
-        if max(row) > most[part]:
-            count = min(count, next(item for item, cost in enumerate(row) if cost > most[part]))
-    return count

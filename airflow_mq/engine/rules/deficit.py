@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, islice
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from .book import Book
 from .config import BLOCK_PARTS
-from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, parts_of, visit
+from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, Parts, covered, parts_of, visit
 from .outcome import PageStatus
 from .priority import origin_of
 from .ring import Ring
@@ -19,36 +18,21 @@ from .weight import UNLIMITED, ZERO, Meter, Weight
 class Purse(Credit):
     """Weight that one queue may spend now: its deficit, and the rest of its *most* in this block."""
 
-    def __init__(self, book: Book, parts: Callable[[Weight], int], most: Meter) -> None:
+    def __init__(self, book: Book, parts: Parts, most: Meter) -> None:
         super().__init__(most)
         self.book, self.parts, self.most = book, parts, most
 
     def covering(self, weights: Sequence[Weight]) -> int:
-        weight = weights[0]
-        if weights.count(weight) == len(weights):
-            most, count = self.most.left, min(len(weights), self.book.deficit // max(self.parts(weight), 1))
-            for part in (0, 1):
-                if weight[part]:
-                    count = min(count, most[part] // weight[part])
-            return max(count, 0)
-        count = bisect_right(list(accumulate(map(self.parts, weights))), self.book.deficit)
-        return min(count, self.most.covering(weights))
+        return min(covered(weights, self.parts, self.book.deficit), super().covering(weights))
 
     def spend(self, weight: Weight) -> None:
         """Charge used weight; an overrun makes the deficit negative."""
         self.book.deficit -= self.parts(weight)
-        self.most.charge(weight)
+        super().spend(weight)
 
     def refund(self, weight: Weight) -> None:
         self.book.deficit += self.parts(weight)
-        self.most.refund(weight)
-
-
-class Grant(Credit):
-    """Weight of a queue's *least*, before the rounds begin. It counts in its *most*, and not in its deficit."""
-
-    def covering(self, weights: Sequence[Weight]) -> int:
-        return min(meter.covering(weights) for meter in self.meters)
+        super().refund(weight)
 
 
 class DeficitRounds(Order):
@@ -238,7 +222,8 @@ class DeficitRounds(Order):
         book = self.working_set.book(origin)
         if not book.skipped and (book.is_ready or self.working_set.pull(book)):
             self.ring.meet(origin)
-            self._service(book, Grant(Meter(book.settings.least or ZERO), self._purse(book).most))
+            # A *least* counts in the *most*, and not in the deficit.
+            self._service(book, Credit(Meter(book.settings.least or ZERO), self._purse(book).most))
 
     def _service(self, book: Book, credit: Credit) -> bool:
         self.ladder.credit = credit

@@ -8,9 +8,11 @@ from its front; unspent credit is kept from block to block. *Shuffle* services i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 
 from .book import Book
 from .config import BLOCK_PARTS
@@ -235,7 +237,11 @@ def shuffled(origins: Iterable[str], seed: bytes) -> list[str]:
     return sorted(origins, key=lambda origin: blake2b(origin_of(origin).encode(), key=seed, digest_size=16).digest())
 
 
-def parts_of(limit: Weight) -> Callable[[Weight], int]:
+#: Converts a weight to parts of a block.
+Parts = Callable[[Weight], int]
+
+
+def parts_of(limit: Weight) -> Parts:
     """Return a function that converts a weight to parts of a block; the dominant part of the weight counts."""
     time, size = max(limit[0], 1), max(limit[1], 1)
 
@@ -243,6 +249,13 @@ def parts_of(limit: Weight) -> Callable[[Weight], int]:
         return max(-(-weight[0] * BLOCK_PARTS // time), -(-weight[1] * BLOCK_PARTS // size))
 
     return parts
+
+
+def covered(weights: Sequence[Weight], parts: Parts, left: int) -> int:
+    """Return how many of these weights, from the first on, so many parts of a block cover."""
+    if weights.count(weights[0]) == len(weights):
+        return min(max(left // max(parts(weights[0]), 1), 0), len(weights))
+    return bisect_right(list(accumulate(map(parts, weights))), left)
 
 
 #: Reasons of a block to stop at a queue that would have taken more, and to skip one. `BookRow.obstacle` and the

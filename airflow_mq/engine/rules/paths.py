@@ -13,15 +13,13 @@ of the ring at a time.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 
 from .book import DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
-from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, parts_of, visit
+from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, Parts, covered, parts_of, visit
 from .priority import is_high
 from .service import Credit, Ladder
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
@@ -35,28 +33,14 @@ LOADED = 128
 class Turn(Credit):
     """Weight that a queue may spend in this turn; a message may start as long as any is left."""
 
-    def __init__(self, allowance: int, parts: Callable[[Weight], int], meters: Iterable[Meter]) -> None:
+    def __init__(self, allowance: int, parts: Parts, meters: Iterable[Meter]) -> None:
         super().__init__(*meters)
         self.allowance, self.parts = allowance, parts
         self.spent = 0
-        #: Meter that had no room for the next message.
-        self.refused: Meter | None = None
 
     def covering(self, weights: Sequence[Weight]) -> int:
         left = self.allowance - self.spent
-        if left <= 0:
-            return 0
-        if weights.count(weights[0]) == len(weights):
-            count = -(-left // max(self.parts(weights[0]), 1))
-        else:
-            count = 1 + bisect_left(list(accumulate(map(self.parts, weights))), left)
-        count = min(count, len(weights))
-        for meter in self.meters:
-            count = meter.covering(weights[:count])
-            if not count:
-                self.refused = meter
-                break
-        return count
+        return min(covered(weights, self.parts, left - 1) + 1, super().covering(weights)) if left > 0 else 0
 
     def spend(self, weight: Weight) -> None:
         self.spent += self.parts(weight)

@@ -22,15 +22,23 @@ from .weight import ZERO, Meter, Weight, max_message_weight
 from .working_set import WorkingSet
 
 
-class Credit(ABC):
-    """Weight that one origin may still spend in this visit, and the meters that it is charged to."""
+class Credit:
+    """Weight that one queue may spend in this visit, and the meters that it is charged to."""
 
     def __init__(self, *meters: Meter) -> None:
         self.meters = meters
+        #: Meter that had no room for the next message.
+        self.refused: Meter | None = None
 
-    @abstractmethod
     def covering(self, weights: Sequence[Weight]) -> int:
         """Return how many of these messages, from the first on, may start."""
+        count = len(weights)
+        for meter in self.meters:
+            count = min(count, meter.covering(weights))
+            if not count:
+                self.refused = meter
+                break
+        return count
 
     def spend(self, weight: Weight) -> None:
         """Charge used weight."""
@@ -198,6 +206,14 @@ class Ladder:
         exceeded = self.ring_bounds.of(book.settings.most).exceeded(weight, page.extent(page.first_index))
         is_decided = exceeded is not None or (expires is not None and expires <= self.working_set.now)
         return self.carries(ZERO if is_decided else weight)
+
+    def fitting(self, weights: Sequence[Weight]) -> int:
+        """Return how many of these messages, from the first on, fit the meter, the credit and the bounds."""
+        count = self.meter.covering(weights, self.item_cost)
+        if self.credit:
+            count = min(count, self.credit.covering(weights))
+        heavy = set() if self.bar is None else {weight for weight in set(weights) if weight.exceeds(self.bar)}
+        return next((at for at in range(count) if weights[at] in heavy), count) if heavy else count
 
     def _front_page(self, book: Book) -> Page | None:
         """Return the page of the next message of a queue, at its first index."""

@@ -133,10 +133,16 @@ class Meter:
         self.time -= weight[0]
         self.size -= weight[1]
 
-    def covering(self, weights: Sequence[Weight]) -> int:
-        """Return how many of these weights, from the first on, could be consumed."""
-        left = self.left
-        return min(bisect_right(list(accumulate(weight[part] for weight in weights)), left[part]) for part in (0, 1))
+    def covering(self, weights: Sequence[Weight], each: Weight = ZERO) -> int:
+        """Return how many of these weights, from the first on, could be consumed, each with another one on top."""
+        left, count = self.left, len(weights)
+        if not count or min(left) < 0:
+            return 0
+        if weights.count(weights[0]) < count:
+            rows = ([weight[part] + each[part] for weight in weights] for part in (0, 1))
+            return min(bisect_right(list(accumulate(row)), part) for row, part in zip(rows, left))
+        costs = weights[0][0] + each[0], weights[0][1] + each[1]
+        return min([count, *(part // cost for part, cost in zip(left, costs) if cost)])
 
 
 @dataclass(frozen=True)
