@@ -70,8 +70,7 @@ class PathRounds(Order):
         """Service guarantees, then owed turns, then turn after turn."""
         if not self.ladder.meter.consume(self.ladder.costs.bump_service_head):
             return
-        guaranteed = list(guaranteed)
-        with self._turns_over(Tree(self.working_set, guaranteed)):
+        with self._turns_over(Tree(self.working_set)):
             for path in guaranteed:
                 self._grant(path)
             self._pay_owed()
@@ -117,7 +116,7 @@ class PathRounds(Order):
     def _service_found(self, found: Iterable[str]) -> None:
         """Service queues before their turn, one message each; then only queues that were visited get turns."""
         self.has_looked = True
-        for queue in self.tree.meet(set(found)):
+        for queue in self.tree.meet(found):
             if not self.ladder.is_full and self.ladder.can_service(self._load(queue)):
                 self._give_turn(queue, 1)
         self.tree.only_met()
@@ -136,17 +135,17 @@ class PathRounds(Order):
             if front is not None and front.exceeds(self.ladder.room):
                 # Such a block never carries it: the queue saves no credit, and newcomers start at the level of the
                 # others.
-                self.tree.leave(queue)
+                queue.leave()
             else:
-                self.tree.wait(queue)
+                queue.wait()
                 self._owe(queue.name)
             return False
         if turn.refused is not None:
             # The *most* of a queue or a group is used up.
-            full = next(member for member in self.tree.path(queue) if member.meter is turn.refused)
-            self.tree.leave(full)
+            full = next(member for member in queue.path() if member.meter is turn.refused)
+            full.leave()
         elif reason != "spent" or not book.is_ready:
-            self.tree.leave(queue)
+            queue.leave()
         return True
 
     def _owe(self, origin: str) -> None:
@@ -162,7 +161,7 @@ class PathRounds(Order):
 
     def _pay_owed(self) -> None:
         for origin in self.working_set.owed:
-            queue = self.tree.queues.get(origin)
+            queue = self.tree.queue(origin)
             if queue is None or queue.state is not State.OPEN:
                 continue
             if self.ladder.is_full:
@@ -173,13 +172,13 @@ class PathRounds(Order):
 
     def _grant(self, path: str) -> None:
         """Service the guarantee of a queue or a group, without a charge."""
-        member = self.tree.below(path)
+        member = self.tree.groups.get(path + SEPARATOR) or self.tree.queue(path)
         least = self.working_set.loader.settings(path).least
         if member is None or least is None or member.state is State.OUT:
             return
         meter, stopped = Meter(least), []
         while member.state is State.OPEN:
-            queue = member.first_queue()
+            queue = self.tree.first_queue(member)
             if queue is None:
                 break
             book, turn = self._load(queue), self._turn(queue, ANY)
@@ -188,21 +187,18 @@ class PathRounds(Order):
             if book.is_ready and not book.skipped:
                 # Its next message does not fit the guarantee or the block; other queues of the group may have smaller
                 # ones.
-                self.tree.wait(queue)
+                queue.wait()
                 stopped.append(queue)
             else:
-                self.tree.leave(queue)
+                queue.leave()
         for queue in stopped:
-            queue.state = State.OPEN
-            queue.enqueue()
+            queue.open()
 
     def _turn(self, queue: Member, allowance: int) -> Turn:
-        return Turn(
-            allowance, self.parts, [member.meter for member in self.tree.path(queue) if member.meter is not None]
-        )
+        return Turn(allowance, self.parts, [member.meter for member in queue.path() if member.meter is not None])
 
     def _visit(self, queue: Member, book: Book, turn: Turn, *, charged: bool = True) -> bool:
-        queue.met, self.tree.queues[queue.name] = True, queue
+        queue.met = True
         self.ring.bump(queue.name)
         entry = self.ledger.entry(queue.name)
         spent = self.parts(entry.granted)
@@ -219,7 +215,7 @@ class PathRounds(Order):
         return visited.progressed
 
     def _charge(self, queue: Member, book: Book, parts: int) -> None:
-        for member in self.tree.path(queue):
+        for member in queue.path():
             member.charge(parts)
             if member.is_group:
                 self._keep_group(member)
@@ -238,7 +234,7 @@ class PathRounds(Order):
 
     def charge_queue(self, book: Book, parts: int) -> bool:
         """Charge a queue for an overrun; return False if it takes no part in the turns."""
-        queue = self.tree.known(book.origin)
+        queue = self.tree.queue(book.origin)
         if queue is None:
             return False
         self._learn(queue)
@@ -249,7 +245,8 @@ class PathRounds(Order):
     def _learn(self, member: Member) -> None:
         """Load the share and the *most* of a member."""
         if not member.known:
-            settings = DEFAULT_SETTINGS if member.is_own else self.working_set.loader.settings(member.settings_of)
+            name = member.settings_name
+            settings = DEFAULT_SETTINGS if name is None else self.working_set.loader.settings(name)
             member.known, member.share = True, settings.share
             member.meter = Meter(settings.most) if settings.most else None
 
@@ -264,7 +261,7 @@ class PathRounds(Order):
                     self.ring.meet(origin)
             self.ring.soon = tuple(soon)
         book = self.working_set.book(queue.name)
-        for member in self.tree.path(queue):
+        for member in queue.path():
             self._learn(member)
         return book
 
@@ -276,7 +273,7 @@ class PathRounds(Order):
         """Store the deficits and levels of all visited groups; levels only ever fall."""
         for group in self.tree.groups.values():
             if any(member.met or member.used for member in group.members):
-                group.level = group.end_level()
+                group.level = self.tree.end_level(group)
                 self._keep_group(group)
         for origin, entry in self.ledger.entries.items():
             queue = self.tree.queues.get(origin)

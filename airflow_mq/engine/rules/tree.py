@@ -6,7 +6,7 @@ turn is near.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from heapq import heappop, heappush
 
@@ -42,11 +42,6 @@ class State(Enum):
 #: A queue without a turn yet: its deficit (negative), its place among its siblings, and its name.
 Unmet = tuple[int, int, str]
 
-#: Members of queues, which are not groups.
-_NO_MEMBERS: list[Member] = []
-_NO_ENTRIES: list[tuple[int, int, Member]] = []
-_NO_QUEUES: list[Unmet] = []
-
 
 class Member:
     """A queue or a group, among its siblings."""
@@ -66,11 +61,12 @@ class Member:
         self.known = False
         #: Whether it was visited.
         self.met = False
-        # For a group: its members, those that may have a turn, the number of present ones, and the level of newcomers.
-        self.members: list[Member] = [] if self.is_group else _NO_MEMBERS
-        self.heap: list[tuple[int, int, Member]] = [] if self.is_group else _NO_ENTRIES
-        #: Queues that no turn reached yet, the next of them last; and those that this block will not reach.
-        self.unmet = self.passed = _NO_QUEUES
+        # For a group: its members and their turns, queues that no turn reached yet, the next of them last, queues that
+        # get no turn in this block, the number of all present ones, and the level of newcomers.
+        self.members: list[Member] = []
+        self.heap: list[tuple[int, int, Member]] = []
+        self.unmet: list[Unmet] = []
+        self.passed: list[Unmet] = []
         self.present = 0
         self.level = level or 0
 
@@ -79,107 +75,85 @@ class Member:
         return False
 
     @property
-    def settings_of(self) -> str:
-        """Name under which its share and its *most* are set."""
-        return self.name.removesuffix(SEPARATOR) if self.is_group else self.name
+    def settings_name(self) -> str | None:
+        """Name under which its share and its *most* are set; None if settings of its name are those of its group."""
+        if self.is_group:
+            return self.name.removesuffix(SEPARATOR)
+        return None if self.parent is not None and self.parent.name == self.name + SEPARATOR else self.name
 
-    @property
-    def is_own(self) -> bool:
-        """Whether it is the queue that has the name of its group; settings of that name are the group's."""
-        return not self.is_group and self.parent is not None and self.parent.name == self.name + SEPARATOR
+    def path(self) -> Iterator[Member]:
+        """Yield the member and the groups that hold it, without the root."""
+        member = self
+        while member.parent is not None:
+            yield member
+            member = member.parent
 
-    def first(self) -> Member | None:
-        """Return the member of this group whose turn is next."""
-        heap, unmet = self.heap, self.unmet
-        while heap:
-            deficit, place, member = heap[0]
-            if member.state is not State.OPEN or deficit != -member.deficit:
-                heappop(heap)
-            elif unmet and unmet[-1] < (deficit, place):
-                break
-            else:
-                return member
-        return self.meet(unmet.pop()) if unmet else None
+    def enter(self) -> None:
+        """Take part in the turns; so do the groups above."""
+        for member in self.path():
+            if member.state is not State.OUT or member.parent is None:
+                return
+            member.open()
+            member.parent.present += 1
 
-    def first_queue(self) -> Member | None:
-        """Return the queue below this member whose turn is next, if there is one."""
-        member: Member | None = self
-        while member is not None and member.is_group:
-            member = member.first()
-        return member
-
-    def meet(self, unmet: Unmet) -> Member:
-        """Make a member of a queue that no turn reached yet."""
-        deficit, place, name = unmet
-        queue = Member(name, self, place, -deficit)
-        queue.state = State.OPEN
-        self.members.append(queue)
-        heappush(self.heap, (deficit, place, queue))
-        return queue
-
-    def rival(self, member: Member) -> Member | None:
-        """Return the member whose turn follows that of the first member."""
-        first = heappop(self.heap)
-        second = self.first()
-        while second is member:
-            heappop(self.heap)
-            second = self.first()
-        heappush(self.heap, first)
-        return second
-
-    def enqueue(self) -> None:
+    def open(self) -> None:
         """Take the place among the siblings that the deficit determines."""
         assert self.parent is not None
+        self.state = State.OPEN
         heappush(self.parent.heap, (-self.deficit, self.place, self))
 
-    def lower(self, most: int) -> None:
-        """Lower the deficit to that of its siblings: absent members save nothing."""
-        if self.deficit > most:
-            self.base -= self.deficit - most
-            self.deficit = most
+    def wait(self) -> None:
+        """Get no further turn; the place among the siblings stays."""
+        if self.state is State.OPEN:
+            self.state = State.WAITING
+
+    def leave(self) -> None:
+        """Get no further turn; the place does not count for newcomers."""
+        for member in self.path():
+            if member.state is State.OUT or member.parent is None:
+                return
+            member.state = State.OUT
+            member.parent.present -= 1
+            if member.parent.present:
+                return
 
     def charge(self, parts: int) -> None:
         """Reduce the deficit by used parts; rounded once for all turns."""
         self.used += parts
         self.deficit = self.base - units_of(self.used, self.share)
         if self.state is State.OPEN:
-            self.enqueue()
+            self.open()
 
-    def _present_deficits(self) -> Iterator[int]:
-        """Yield the deficits of all present members; of queues that no turn reached, only the largest."""
-        yield from (-queues[-1][0] for queues in (self.unmet, self.passed) if queues)
-        yield from (member.deficit for member in self.members if member.state is not State.OUT)
 
-    def now(self) -> int:
-        """Return the level at which a newcomer starts now."""
-        return min(self.level, max(self._present_deficits(), default=ANY))
+#: The turn of a member, or of a queue without one yet.
+Turn = tuple[int, int, Member] | Unmet
 
-    def end_level(self) -> int:
-        """Return the level at which a newcomer starts after this block."""
-        best = max(self._present_deficits(), default=None)
-        return min(self.level, best if best is not None else min(member.deficit for member in self.members))
+
+def _counts(turn: tuple[int, int, Member]) -> bool:
+    """Return whether a turn is the latest one of its member, which may have it."""
+    return turn[2].state is State.OPEN and turn[0] == -turn[2].deficit
 
 
 class Tree:
     """All ready queues in their groups."""
 
-    def __init__(self, working_set: WorkingSet, guaranteed: Iterable[str] = ()) -> None:
+    def __init__(self, working_set: WorkingSet) -> None:
         self.working_set = working_set
         line = working_set.loader.line()
-        groups = working_set.groups
-        root = groups.get(ROOT)
+        root = working_set.groups.get(ROOT)
         self.root = Member(ROOT, None, 0, 0, root.level if root else 0)
         self.groups: dict[str, Member] = {ROOT: self.root}
-        #: Queues that were visited or named; and all queues in the line.
+        #: Queues that are members, and the places of all in the line.
         self.queues: dict[str, Member] = {}
-        self._line = {origin for origin, _ in line}
+        self._line: dict[str, tuple[int, int]] = {}
         #: Groups that are stored or new. A queue of the same name is a member of its own group.
-        above = {origin[: origin.rfind(SEPARATOR) + 1] for origin in self._line}
-        self._paths = {path for path in groups if path}.union(above, *map(groups_of, above))
+        above = {origin[: origin.rfind(SEPARATOR) + 1] for origin, _ in line}
+        self._paths = {path for path in working_set.groups if path}.union(above, *map(groups_of, above))
         self._place = 0
-        self._line_up(line, {*guaranteed, *working_set.owed})
+        self._has_only_met = False
+        self._line_up(line)
 
-    def _line_up(self, line: Iterable[tuple[str, int]], wanted: Container[str]) -> None:
+    def _line_up(self, line: Iterable[tuple[str, int]]) -> None:
         """Enter all ready queues. Those that this walk does not service are present, and get no turn."""
         groups, paths, takes = self.groups, self._paths, self.working_set.takes
         for origin, deficit in line:
@@ -187,172 +161,167 @@ class Tree:
             if path not in paths:
                 path = origin[: origin.rfind(SEPARATOR) + 1]
             group = groups.get(path) or self._group(path)
-            taken = takes(origin)
-            if taken and origin in wanted:
-                self._enter(self._queue(origin, deficit))
-                continue
-            if not (group.unmet or group.passed):
-                group.unmet, group.passed = [], []
-                self._enter(group)
+            if not group.present:
+                group.enter()
+            group.present += 1
             self._place += 1
-            queues = group.unmet if taken else group.passed
-            queues.append((-deficit if deficit < group.level else -group.level, self._place, origin))
+            turn = -min(deficit, group.level), self._place, origin
+            self._line[origin] = turn[:2]
+            (group.unmet if takes(origin) else group.passed).append(turn)
         for group in groups.values():
             group.unmet.sort(reverse=True)
             group.passed.sort(reverse=True)
-            group.present += len(group.unmet) + len(group.passed)
-
-    def join(self, origin: str, deficit: int) -> None:
-        """Enter a queue that became ready meanwhile."""
-        queue = self.queues.get(origin)
-        if queue is None:
-            if origin in self._line:
-                return
-            queue = self._queue(origin, deficit)
-        if queue.state is State.OUT and queue.parent is not None:
-            queue.lower(queue.parent.now())
-            self._enter(queue)
-
-    def _queue(self, origin: str, deficit: int) -> Member:
-        parent = self._group(self._path_of(origin))
-        queue = self.queues[origin] = self._member(origin, parent, deficit)
-        return queue
-
-    def known(self, origin: str) -> Member | None:
-        """Return the queue of this name if it takes part in the turns, also if no turn reached it yet."""
-        queue = self.queues.get(origin)
-        if queue is not None or origin not in self._line:
-            return queue
-        group = self._group(self._path_of(origin))
-        for member in group.members:
-            if member.name == origin and not member.is_group:
-                return member
-        for queues, state in ((group.unmet, State.OPEN), (group.passed, State.WAITING)):
-            for at, (deficit, place, name) in enumerate(queues):
-                if name == origin:
-                    del queues[at]
-                    queue = Member(origin, group, place, -deficit)
-                    queue.state = state
-                    group.members.append(queue)
-                    return queue
-        return None
-
-    def _path_of(self, origin: str) -> str:
-        """Return the path of the group of which a queue is a member."""
-        path = origin + SEPARATOR
-        return path if path in self._paths else home_of(origin)
 
     def _group(self, path: str) -> Member:
         group = self.groups.get(path)
         if group is None:
             parent = self._group(group_of(path))
             stored = self.working_set.groups.get(path) or Group(path, parent.level, parent.level)
-            group = self.groups[path] = self._member(path, parent, stored.deficit, stored.level)
+            self._place += 1
+            group = Member(path, parent, self._place, min(stored.deficit, parent.level), stored.level)
+            self.groups[path] = group
+            parent.members.append(group)
         return group
 
-    def _member(self, name: str, parent: Member, deficit: int, level: int | None = None) -> Member:
-        self._place += 1
-        member = Member(name, parent, self._place, min(deficit, parent.level), level)
-        parent.members.append(member)
-        return member
+    def queue(self, origin: str) -> Member | None:
+        """Return the queue of this name as a member, if it takes part in the turns."""
+        queue = self.queues.get(origin)
+        if queue is None and origin in self._line:
+            deficit, place = self._line[origin]
+            queue = self._meet(origin, -deficit, place)
+            queue.open()
+            if self._has_only_met or not self.working_set.takes(origin):
+                queue.wait()
+        return queue
 
-    def _enter(self, member: Member) -> None:
-        while member.state is State.OUT and member.parent is not None:
-            member.state = State.OPEN
-            member.enqueue()
-            member.parent.present += 1
-            member = member.parent
+    def _meet(self, origin: str, deficit: int, place: int) -> Member:
+        """Make a member of a queue."""
+        path = origin + SEPARATOR
+        group = self._group(path if path in self._paths else home_of(origin))
+        queue = self.queues[origin] = Member(origin, group, place, min(deficit, group.level))
+        group.members.append(queue)
+        return queue
 
-    def leave(self, member: Member) -> None:
-        """Take a member out of the turns; its place does not count for newcomers."""
-        while member.state is not State.OUT and member.parent is not None:
-            member.state = State.OUT
-            member = member.parent
-            member.present -= 1
-            if member.present:
-                return
+    def join(self, origin: str, deficit: int) -> Member:
+        """Enter a queue that became ready meanwhile; absent members save nothing."""
+        queue = self.queue(origin)
+        if queue is None:
+            self._place += 1
+            queue = self._meet(origin, deficit, self._place)
+        if queue.state is State.OUT and queue.parent is not None:
+            most = min(queue.parent.level, max(self._present(queue.parent), default=ANY))
+            queue.base -= max(queue.deficit - most, 0)
+            queue.deficit = min(queue.deficit, most)
+            queue.enter()
+        return queue
 
-    def wait(self, member: Member) -> None:
-        """Take a member out of the turns; it keeps its place among its siblings."""
-        if member.state is State.OPEN:
-            member.state = State.WAITING
+    def first(self, group: Member) -> Member | None:
+        """Return the member of a group whose turn is next."""
+        turn = self._first(group)
+        if turn is None or isinstance(turn[2], Member):
+            return None if turn is None else turn[2]
+        deficit, place, origin = group.unmet.pop()
+        queue = self._meet(origin, -deficit, place)
+        queue.open()
+        return queue
+
+    def _first(self, group: Member) -> Turn | None:
+        """Return the first turn of a group that still counts."""
+        heap, unmet = group.heap, group.unmet
+        while heap and not _counts(heap[0]):
+            heappop(heap)
+        while unmet and unmet[-1][2] in self.queues:
+            unmet.pop()
+        if heap and (not unmet or heap[0][:2] < unmet[-1][:2]):
+            return heap[0]
+        return unmet[-1] if unmet else None
 
     def next(self) -> Member | None:
         """Return the queue whose turn is next: from the top, always the member with the largest deficit."""
         member = self.root
         while member.is_group:
-            below = member.first()
+            below = self.first(member)
             if below is not None:
                 member = below
             elif member.parent is None:
                 return None
             else:
-                self.wait(member)
+                member.wait()
                 member = member.parent
         return member
 
-    def path(self, member: Member) -> Iterator[Member]:
-        """Yield a member and the groups that hold it, without the root."""
-        while member.parent is not None:
-            yield member
-            member = member.parent
+    def first_queue(self, member: Member | None) -> Member | None:
+        """Return the queue below this member whose turn is next, if there is one."""
+        while member is not None and member.is_group:
+            member = self.first(member)
+        return member
 
     def allowance(self, queue: Member, quantum: int) -> int:
         """Return what the next queue may spend: up to its rival's turn, plus a quantum."""
         least = max(quantum, _SOLO)
-        for member in self.path(queue):
-            assert member.parent is not None
-            rival = member.parent.rival(member)
+        for member in queue.path():
+            rival = self._rival(member)
             if rival is not None:
-                least = min(least, ((member.deficit - rival.deficit) * GRAIN + quantum) * member.share)
+                least = min(least, ((member.deficit - rival) * GRAIN + quantum) * member.share)
         return max(least, 1)
+
+    def _rival(self, member: Member) -> int | None:
+        """Return the deficit of the member whose turn follows that of the first member."""
+        assert member.parent is not None
+        heap = member.parent.heap
+        own = heappop(heap)
+        while (turn := self._first(member.parent)) is not None and turn[2] is member:
+            heappop(heap)
+        heappush(heap, own)
+        return None if turn is None else -turn[0]
 
     def soon(self, most: int) -> list[str]:
         """Return queues whose turns come soon, roughly in order."""
-        return list(_soon(self.root, most))
+        return list(self._soon(self.root, most))
 
-    def below(self, path: str) -> Member | None:
-        """Return the group of this name, or the queue."""
-        return self.groups.get(path + SEPARATOR) or self.queues.get(path)
+    def _soon(self, group: Member, most: int) -> Iterator[str]:
+        first = self._first(group)
+        turns: list[Turn] = [] if first is None else [first]
+        if most > 1:
+            turns = [turn for turn in group.unmet[-most:] if turn[2] not in self.queues]
+            turns += [turn for turn in group.heap[:most] if _counts(turn)]
+            turns.sort()
+        for _, _, member in turns[:most]:
+            if isinstance(member, Member) and member.is_group:
+                yield from self._soon(member, max(most // min(len(turns), most), 1))
+            else:
+                yield member.name if isinstance(member, Member) else member
 
-    def meet(self, origins: Collection[str]) -> list[Member]:
+    def meet(self, origins: Iterable[str]) -> list[Member]:
         """Return these queues as members, except those that had a turn or that cannot get one.
 
         Queues that became ready within the operation are not in the line.
         """
-        fresh = [origin for origin in origins if origin not in self._line and origin not in self.queues]
-        for origin in fresh:
-            self.join(origin, self.working_set.book(origin).deficit)
-        found = [self.queues[origin] for origin in fresh]
-        for group in list(self.groups.values()):
-            if any(one[2] in origins for one in group.unmet):
-                found += [group.meet(one) for one in group.unmet if one[2] in origins]
-                group.unmet = [one for one in group.unmet if one[2] not in origins]
-        return [queue for queue in found if all(one.state is not State.OUT for one in self.path(queue))]
+        fresh = [origin for origin in origins if origin not in self.queues]
+        found = [self.join(origin, self.working_set.book(origin).deficit) for origin in fresh]
+        return [
+            queue
+            for queue in found
+            if queue.state is State.OPEN and all(member.state is not State.OUT for member in queue.path())
+        ]
 
     def only_met(self) -> None:
         """Give no turn in this block to queues that were not visited yet."""
         for group in self.groups.values():
             for member in group.members:
                 if not (member.is_group or member.met):
-                    self.wait(member)
-            if group.unmet:
-                group.passed, group.unmet = sorted([*group.passed, *group.unmet], reverse=True), _NO_QUEUES
+                    member.wait()
+            group.passed, group.unmet = sorted([*group.passed, *group.unmet], reverse=True), []
+        self._has_only_met = True
 
+    def _present(self, group: Member) -> Iterator[int]:
+        """Yield the largest deficits of the present members of a group."""
+        while group.passed and group.passed[-1][2] in self.queues:
+            group.passed.pop()
+        yield from (-turn[0] for turn in (self._first(group), *group.passed[-1:]) if turn is not None)
+        yield from (member.deficit for member in group.members if member.state is State.WAITING)
 
-def _soon(member: Member, most: int) -> Iterator[str]:
-    first = member.first()
-    if first is None:
-        return
-    below: list[Member | str] = [first]
-    if most > 1:
-        entries: list[tuple[int, int, Member | str]] = [*member.unmet[-most:]]
-        entries += [
-            entry for entry in member.heap[:most] if entry[2].state is State.OPEN and entry[0] == -entry[2].deficit
-        ]
-        below = list(dict.fromkeys(found for _, _, found in sorted(entries)))[:most]
-    for found in below:
-        if isinstance(found, Member) and found.is_group:
-            yield from _soon(found, max(most // len(below), 1))
-        else:
-            yield found.name if isinstance(found, Member) else found
+    def end_level(self, group: Member) -> int:
+        """Return the level at which a newcomer of a group starts after this block."""
+        best = max(self._present(group), default=None)
+        return min(group.level, best if best is not None else min(member.deficit for member in group.members))
