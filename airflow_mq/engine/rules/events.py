@@ -7,7 +7,7 @@ expands them into single events.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -39,54 +39,40 @@ class Fate(Enum):
     TRANSFERRED = 16
 
 
-NAMES = {
-    Fate.PROCESSED: "Processed",
-    Fate.DECLINED: "Processed",
-    Fate.BAD_FORMAT: "ProcessingFailed",
-    Fate.CORRUPT: "ProcessingFailed",
-    Fate.UNSUPPORTED: "ProcessingFailed",
-    Fate.STACK_LIMIT: "ProcessingFailed",
-    Fate.SET_ASIDE: "OverweightEnqueued",
-    Fate.PAGE_REAPED: "PageReaped",
-    Fate.DISCARDED: "Discarded",
-    Fate.REJUDGED: "Rejudged",
-    Fate.EXECUTED: "Executed",
-    Fate.WENT_BACK: "WentBack",
-    Fate.ATTEMPTS_EXHAUSTED: "AttemptsExhausted",
-    Fate.EXPIRED: "Expired",
-    Fate.SWEPT: "Swept",
-    Fate.TRANSFERRED: "Transferred",
-}
-
-ERRORS = {
-    Fate.BAD_FORMAT: "BadFormat",
-    Fate.CORRUPT: "Corrupt",
-    Fate.UNSUPPORTED: "Unsupported",
-    Fate.STACK_LIMIT: "StackLimitReached",
-}
-
-#: Events of decisions; the detail names the reason and the actor.
-DECISIONS = {Fate.DISCARDED, Fate.REJUDGED, Fate.EXECUTED, Fate.EXPIRED, Fate.SWEPT, Fate.PAGE_REAPED}
-
 WRONG = {
     BadFormat: Fate.BAD_FORMAT,
     Corrupt: Fate.CORRUPT,
     Unsupported: Fate.UNSUPPORTED,
     StackLimitReached: Fate.STACK_LIMIT,
 }
-
+ERRORS = {fate: kind.__name__ for kind, fate in WRONG.items()}
+#: Names of events: the words of a fate, but for these.
+NAMES = {
+    **{fate: fate.name.title().replace("_", "") for fate in Fate},
+    **dict.fromkeys(ERRORS, "ProcessingFailed"),
+    Fate.DECLINED: "Processed",
+    Fate.SET_ASIDE: "OverweightEnqueued",
+}
 
 #: Prefix of the reason of a message that went back and never reached its processor.
 NOT_TRIED = "not tried:"
 
-_DECIDED = re.compile(r"(?s)(.*) \(([^()]*)\)")
-_SENT = re.compile(r"; sent (\S+)$")
-_MOVED = re.compile(r"; goes on at ([0-9]{1,19}):([0-9]{1,19})")
-_UNTRIED = re.compile(r"(?s)(.*?)(?:; )?untried behind it up to ([0-9]{1,19}):([0-9]{1,19})")
-_WAITS = re.compile(
-    r"(?s)(.*?)(?:; )?waits aside for ([0-9]{1,19}(?:\.[0-9]{1,6})?) s, joins again behind ([0-9]{1,19}):([0-9]{1,19})"
-)
-_ATTEMPT = re.compile(r"(?s)(.*?) \(attempt [0-9]{1,19}: (.*)\)")
+_DECISION = r"(?P<why>.*) \((?P<actor>[^()]*)\)"
+_SENT = r"(?:; sent (?P<sent>\S+))?"
+_PLACE = r"(?P<page>[0-9]{1,19}):(?P<index>[0-9]{1,19})"
+_UP_TO = r"(?P<last_page>[0-9]{1,19}):(?P<last_index>[0-9]{1,19})"
+#: What the details of events hold; the functions below write them.
+_DETAILS = {
+    **dict.fromkeys((Fate.DISCARDED, Fate.EXPIRED, Fate.SWEPT, Fate.PAGE_REAPED), _DECISION),
+    Fate.REJUDGED: _DECISION.replace(".*", rf".*?(?:; goes on at {_PLACE})?"),
+    Fate.EXECUTED: "(?P<why>)(?P<actor>.*)",
+    Fate.SET_ASIDE: f"(?P<why>.*?){_SENT}",
+    Fate.ATTEMPTS_EXHAUSTED: rf"(?P<why>.*?)(?: \(attempt [0-9]{{1,19}}: (?P<error>.*)\))?{_SENT}",
+    Fate.WENT_BACK: r"(?P<why>.*?)"
+    rf"(?:(?:; )?waits aside for (?P<seconds>[0-9]{{1,19}}(?:\.[0-9]{{1,6}})?) s, joins again behind {_PLACE})?"
+    rf"(?:(?:; )?untried behind it up to {_UP_TO})?",
+}
+_PATTERNS = {fate: re.compile(f"(?s){pattern}") for fate, pattern in _DETAILS.items()}
 
 
 def decided(why: str, actor: str) -> str:
@@ -150,65 +136,52 @@ class Event:
         return {Fate.PROCESSED: True, Fate.DECLINED: False}.get(self.fate)
 
     @property
+    def _facts(self) -> Mapping[str, str | None]:
+        """What the detail holds."""
+        pattern = _PATTERNS.get(self.fate)
+        found = pattern.fullmatch(self.detail) if pattern else None
+        return found.groupdict() if found else {}
+
+    @property
     def actor(self) -> str | None:
         """Actor of a decision: a person, a program or a policy."""
-        if self.fate is Fate.EXECUTED:
-            return self.detail or None
-        found = _DECIDED.fullmatch(self.detail) if self.fate in DECISIONS else None
-        return found[2] if found else None
+        return self._facts.get("actor") or None
 
     @property
     def why(self) -> str:
         """Reason, if one was recorded."""
-        if self.fate is Fate.EXECUTED:
-            return ""
-        detail = _SENT.sub("", self.detail)
-        if self.fate is Fate.ATTEMPTS_EXHAUSTED:
-            attempt = _ATTEMPT.fullmatch(detail)
-            return attempt[1] if attempt else detail
-        if self.fate is Fate.WENT_BACK:
-            return self._went_back[0]
-        found = _DECIDED.fullmatch(self.detail) if self.fate in DECISIONS else None
-        return found[1] if found else detail
-
-    @property
-    def _went_back(self) -> tuple[str, Wait | None]:
-        """For *WentBack*: the reason, and the wait that followed."""
-        untried = _UNTRIED.fullmatch(self.detail)
-        detail = untried[1] if untried else self.detail
-        found = _WAITS.fullmatch(detail)
-        return (found[1], Wait(float(found[2]), (int(found[3]), int(found[4])))) if found else (detail, None)
+        why = self._facts.get("why")
+        return self.detail if why is None else why
 
     @property
     def wait(self) -> Wait | None:
         """For *WentBack* in a relaxed queue with a backoff: the wait until the message joins its queue again."""
-        return self._went_back[1] if self.fate is Fate.WENT_BACK else None
+        seconds, behind = self._facts.get("seconds"), self._place("page", "index")
+        return Wait(float(seconds), behind) if seconds and behind else None
 
     @property
     def sent(self) -> str | None:
         """For a message that was set aside: when it was sent, in ISO format."""
-        found = _SENT.search(self.detail) if self.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED) else None
-        return found[1] if found else None
+        return self._facts.get("sent")
 
     @property
     def last_error(self) -> str:
         """For *WentBack* and *AttemptsExhausted*: the error of the attempt, if one was reported."""
-        if self.fate is Fate.WENT_BACK:
-            return self.why
-        found = _ATTEMPT.fullmatch(_SENT.sub("", self.detail)) if self.fate is Fate.ATTEMPTS_EXHAUSTED else None
-        return found[2] if found else ""
+        return self.why if self.fate is Fate.WENT_BACK else self._facts.get("error") or ""
 
     @property
     def moved_to(self) -> tuple[int, int] | None:
         """For *Rejudged*: the page and index to which the message was requeued."""
-        found = _MOVED.search(self.detail) if self.fate is Fate.REJUDGED else None
-        return (int(found[1]), int(found[2])) if found else None
+        return self._place("page", "index") if self.fate is Fate.REJUDGED else None
 
     @property
     def untried_up_to(self) -> tuple[int, int] | None:
         """For *WentBack*: the page and index up to which messages behind it went back untried."""
-        found = _UNTRIED.fullmatch(self.detail) if self.fate is Fate.WENT_BACK else None
-        return (int(found[2]), int(found[3])) if found else None
+        return self._place("last_page", "last_index")
+
+    def _place(self, page: str, index: str) -> tuple[int, int] | None:
+        facts = self._facts
+        return (int(facts[page] or 0), int(facts[index] or 0)) if facts.get(page) else None
 
     @property
     def error(self) -> str | None:
