@@ -44,8 +44,7 @@ if TYPE_CHECKING:
         Unsupported,
         Yield,
     )
-    from .engine.rules.weigher import LinearWeigher
-    from .engine.rules.weight import Costs, Weight
+    from .engine.rules.weight import Costs, LinearWeigher, Weight
     from .processors import Part, Processor, Processors
 
 #: The public names, by the module that defines them.
@@ -55,8 +54,7 @@ _NAMES = {
     "engine.rules.invariants": "Violation",
     "engine.rules.message": "Address Footprint Message",
     "engine.rules.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
-    "engine.rules.weigher": "LinearWeigher",
-    "engine.rules.weight": "Costs Weight",
+    "engine.rules.weight": "Costs LinearWeigher Weight",
     "processors": "Part Processor Processors",
     "engine.queue": (
         "Batch Block Delivery Enqueued Explanation ForecastBlock History Inline Judgement MessageQueue Peeked Report "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
-from ..engine.rules.weigher import PER, LinearWeigher
+from ..engine.rules.weight import PER, LinearWeigher
 from ..words import many, percent
 from .arguments import limit
 from .command import Group, command, option

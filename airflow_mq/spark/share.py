@@ -13,8 +13,7 @@ from ..engine.queue import Batch, BatchProcessor, Delivery, Report
 from ..engine.queue.calls import processor_of
 from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
-from ..engine.rules.settle import Answers
-from ..engine.rules.tally import Tally
+from ..engine.rules.settle import Answers, Tally
 from ..loading import load_named
 from ..processors import Processor
 from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here

@@ -15,8 +15,7 @@ from ..engine.queue.values import Delivery
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.message import Address
 from ..engine.rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, StackLimitReached, Unsupported, Yield
-from ..engine.rules.weigher import Weighed
-from ..engine.rules.weight import UNLIMITED, ZERO, Weight
+from ..engine.rules.weight import UNLIMITED, ZERO, Weighed, Weight
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue

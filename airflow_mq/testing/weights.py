@@ -19,8 +19,7 @@ from ..engine.queue import Block, MessageQueue, Report
 from ..engine.rules.config import RingConfig
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address, Message
-from ..engine.rules.weigher import LinearWeigher
-from ..engine.rules.weight import Costs, Weight
+from ..engine.rules.weight import Costs, LinearWeigher, Weight
 from ..engine.store import Store, StoreAddress, open_store
 from .scratch import beside
 

@@ -21,8 +21,7 @@ from ..rules.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsuppo
 from ..rules.page import Page
 from ..rules.permit import Permit
 from ..rules.service import Ladder, apply_outcome, carry_out, record_done
-from ..rules.weigher import WeighPayloads
-from ..rules.weight import ZERO, Meter, Weight, total_weight
+from ..rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ..rules.working_set import WorkingSet
 from .context import current_delivery
 from .values import Batch, Delivery, OpenPage, deliveries_of

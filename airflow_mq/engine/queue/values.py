@@ -18,8 +18,8 @@ from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import NO_NOTE, Facts, Page
 from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
+from ..rules.settle import Tally
 from ..rules.taking import OriginPatterns
-from ..rules.tally import Tally
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..store.blobs import open_blob
 from ..store.working_set import StoredSet

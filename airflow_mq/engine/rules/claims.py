@@ -18,8 +18,7 @@ from .outcome import Outcome, PageStatus
 from .page import ASIDE, Page
 from .priority import origin_of, priority_of
 from .service import Attempt, Ladder, Weighing, apply_outcome, carry_out
-from .weigher import LinearWeigher, Weighed, WeighPayloads
-from .weight import UNLIMITED, ZERO, Meter, Weight, total_weight
+from .weight import UNLIMITED, ZERO, LinearWeigher, Meter, Weighed, WeighPayloads, Weight, total_weight
 from .working_set import WorkingSet
 
 #: Number of messages that are weighed at once at first, a page of small ones; eight times as many as long as all fit.

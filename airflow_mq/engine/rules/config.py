@@ -10,8 +10,7 @@ from typing import Any
 from .characters import shown
 from .errors import ConfigRefused, InvalidWeight
 from .nearest import suggestion
-from .weigher import LinearWeigher
-from .weight import Costs, Weight, max_message_weight
+from .weight import Costs, LinearWeigher, Weight, max_message_weight
 
 #: Default limit in bytes of all headers of one message.
 MOST_HEADERS = 16_384

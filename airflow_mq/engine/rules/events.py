@@ -137,7 +137,7 @@ class Event:
 
     @property
     def _facts(self) -> Mapping[str, str | None]:
-        """What the detail holds."""
+        """Values that the detail holds, by name."""
         pattern = _PATTERNS.get(self.fate)
         found = pattern.fullmatch(self.detail) if pattern else None
         return found.groupdict() if found else {}

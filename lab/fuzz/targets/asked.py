@@ -151,7 +151,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "settings", ("airflow_mq.engine.rules.config", "airflow_mq.engine.rules.weight", "airflow_mq.engine.rules.weigher"),
+        "settings", ("airflow_mq.engine.rules.config", "airflow_mq.engine.rules.weight"),
         "ConfigRefused, InvalidInput", "settings are stored and read as they are", check_settings,
         (
             json.dumps(RingConfig().to_json()).encode(), b'{"costs":{"reap_page":[1,2]},"weigher":{"base":[1,2]}}',

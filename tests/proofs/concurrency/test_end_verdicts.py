@@ -11,7 +11,7 @@ import pytest
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InFlight
-from airflow_mq.engine.rules.tally import FATES
+from airflow_mq.engine.rules.settle import FATES
 from airflow_mq.engine.store import parse, upgrade
 from tests.holding import drop_lease, take_lease
 from tests.proofs.model.clock import Clock

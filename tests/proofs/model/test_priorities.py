@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from airflow_mq import Block, Corrupt, Done, Message, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.rules.weigher import LinearWeigher
+from airflow_mq.engine.rules.weight import LinearWeigher
 from tests.postgres_server import Server
 
 from .clock import Clock

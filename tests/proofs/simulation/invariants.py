@@ -13,7 +13,7 @@ from airflow_mq.engine.rules.errors import UnknownBlock
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.rules.page import PROCESSED
-from airflow_mq.engine.rules.tally import FATES
+from airflow_mq.engine.rules.settle import FATES
 from airflow_mq.engine.store.blocks import EndRow
 from airflow_mq.engine.store.working_set import StoredSet
 

@@ -12,7 +12,7 @@ from airflow_mq import Done, Message, MessageQueue, RingConfig, Weight, Yield
 from airflow_mq.engine.rules.config import ORDERS
 from airflow_mq.engine.rules.errors import ConfigRefused, InFlight, InvalidInput, InvalidOrigin
 from airflow_mq.engine.rules.message import Address, Footprint
-from airflow_mq.engine.rules.weigher import LinearWeigher
+from airflow_mq.engine.rules.weight import LinearWeigher
 from airflow_mq.engine.store import parse, upgrade
 
 from .conftest import MakeQueue

@@ -20,8 +20,7 @@ from airflow_mq.engine.rules.overweight import find_set_aside, settle_execution
 from airflow_mq.engine.rules.page import Facts, Note, Page, Rows
 from airflow_mq.engine.rules.service import Ladder, overweight_limit
 from airflow_mq.engine.rules.settle import Answers, ClaimSettler, Settlement
-from airflow_mq.engine.rules.weigher import LinearWeigher
-from airflow_mq.engine.rules.weight import UNLIMITED, Meter, Weight
+from airflow_mq.engine.rules.weight import UNLIMITED, LinearWeigher, Meter, Weight
 from airflow_mq.engine.rules.working_set import WorkingSet
 
 

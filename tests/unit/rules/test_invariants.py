@@ -12,8 +12,7 @@ from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.errors import ConfigRefused
 from airflow_mq.engine.rules.invariants import check_book, check_slices
 from airflow_mq.engine.rules.page import ASIDE, PROCESSED, Page, Rows
-from airflow_mq.engine.rules.weigher import LinearWeigher
-from airflow_mq.engine.rules.weight import Costs, Weight
+from airflow_mq.engine.rules.weight import Costs, LinearWeigher, Weight
 
 
 def sound() -> tuple[Book, dict[int, Page]]:

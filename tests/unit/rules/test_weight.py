@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidWeight
-from airflow_mq.engine.rules.weigher import LinearWeigher
-from airflow_mq.engine.rules.weight import LARGEST, ZERO, Costs, Meter, Weight, max_message_weight, total_weight
+from airflow_mq.engine.rules.weight import (
+    LARGEST,
+    ZERO,
+    Costs,
+    LinearWeigher,
+    Meter,
+    Weight,
+    max_message_weight,
+    total_weight,
+)
 
 PARTS = st.one_of(st.integers(0, 20), st.integers(0, LARGEST))
 WEIGHTS = st.builds(Weight, PARTS, PARTS)

@@ -18,8 +18,7 @@ from ...rules.outcome import BEGUN, Mark, is_tried_alone
 from ...rules.overweight import find_set_aside
 from ...rules.settle import Answers
 from ...rules.taking import OriginPatterns
-from ...rules.weigher import WeighPayloads
-from ...rules.weight import Weight
+from ...rules.weight import WeighPayloads, Weight
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
 from ..batches import PageRuns, cut, load_batches

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median_high
 from typing import NamedTuple, TypeAlias
 
-from ...rules.weigher import PER, LinearWeigher
-from ...rules.weight import Weight
+from ...rules.weight import PER, LinearWeigher, Weight
 from ...store import codec
 from ...store.unit import Unit
 

@@ -12,8 +12,7 @@ from ...rules.errors import InFlight
 from ...rules.orders import Ledger
 from ...rules.service import Ladder, overweight_limit
 from ...rules.taking import OriginPatterns
-from ...rules.weigher import WeighPayloads
-from ...rules.weight import ZERO, Meter, Weight, total_weight
+from ...rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit

@@ -18,8 +18,7 @@ from ...rules.overweight import settle_execution
 from ...rules.page import PROCESSED
 from ...rules.paths import charge_overrun
 from ...rules.service import overweight_limit
-from ...rules.settle import Answers, ClaimSettler, Settlement
-from ...rules.tally import FATES
+from ...rules.settle import FATES, Answers, ClaimSettler, Settlement
 from ...rules.weight import Weight
 from ...store import codec
 from ...store.blocks import EndRow

@@ -12,8 +12,7 @@ from ...rules.groups import SEPARATOR
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
 from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import REGULAR, book_name, books_of, origin_of, priority_of, queue_name
-from ...rules.weigher import PER
-from ...rules.weight import LARGEST, Weight
+from ...rules.weight import LARGEST, PER, Weight
 from ...store import codec
 from ...store.books import QueueDepth
 from ...store.inbox import RowIds

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...rules.weigher import PER
-from ...rules.weight import LARGEST
+from ...rules.weight import LARGEST, PER
 from ...rules.working_set import WorkingSet
 from ..rows import InboxRow
 from . import books

@@ -11,7 +11,7 @@ from airflow_mq import Delivery, MessageQueue, Outcome, Weight
 from airflow_mq.engine.queue.context import outside
 from airflow_mq.engine.queue.service import service_lease
 from airflow_mq.engine.rules.errors import Busy, Refused, StoreBusy, StoreCorrupt
-from airflow_mq.engine.rules.tally import FATES
+from airflow_mq.engine.rules.settle import FATES
 from airflow_mq.engine.store.blocks import EndRow
 
 from ..messages import Violation
