@@ -44,13 +44,12 @@ from .sending.inline import Inline
 from .sending.packing import Pairs
 from .sending.sender import Sender, SendOptions, Terms
 from .servers import Server
-from .service import SLICE, Service, ServiceOptions
+from .service import SLICE, Service, ServiceOptions, service_forever
 from .session import Listener, RingSession
 from .set_aside import Judgement, SetAsides
 from .tokens import ReferenceToken
 from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
 from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside, When
-from .worker import Worker
 
 T = TypeVar("T")
 
@@ -226,7 +225,7 @@ class MessageQueue:
         """
         self.session.refuse_nested()
         call = partial(Service, self.session, checked(processor), limit, **options)
-        return Worker(self.session, self.inspect, call, stop or threading.Event()).run()
+        return service_forever(self.session, self.inspect.pulse, call, stop or threading.Event())
 
     def execute_overweight(
         self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False

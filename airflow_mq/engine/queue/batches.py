@@ -30,9 +30,17 @@ def load_batches(working_set: StoredSet, wanted: Iterable[PageRuns], block: int 
 
     :param block: number of the block that holds the messages
     """
-    found: list[Batch] = []
-    for group in grouped([one for one in wanted if one.runs], AT_ONCE, _size_of):
-        found += _batches_of(working_set, group, block)
+    loader, found = working_set.loader.payloads, list[Batch]()
+    # A group reads from the first to the last message of each of its pages.
+    held = (one for one in wanted if one.runs)
+    for group in grouped(held, AT_ONCE, lambda one: one.page.held(one.runs[0].start, one.runs[-1].stop)):
+        ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in group]
+        loader.fetch_between(ranges)
+        for (book, page, runs), facts in zip(group, loader.facts_of(ranges)):
+            found += [
+                Batch(book, page.payloads[run.start : run.stop], page.index, run.start, block=block, _facts=facts)
+                for run in runs
+            ]
     return found
 
 
@@ -50,24 +58,6 @@ def grouped(
             group, size = [], 0
     if group:
         yield group
-
-
-def _size_of(wanted: PageRuns) -> int:
-    """Return the bytes that are read for ranges of messages: from the first to the last of them."""
-    return wanted.page.held(wanted.runs[0].start, wanted.runs[-1].stop)
-
-
-def _batches_of(working_set: StoredSet, wanted: Sequence[PageRuns], block: int | None) -> list[Batch]:
-    """Read the rows of ranges of messages, and make batches of them."""
-    loader = working_set.loader.payloads
-    ranges = [(book, page, range(runs[0].start, runs[-1].stop)) for book, page, runs in wanted]
-    loader.fetch_between(ranges)
-    found = []
-    for (book, page, runs), facts in zip(wanted, loader.facts_of(ranges)):
-        for run in runs:
-            payloads = page.payloads[run.start : run.stop]
-            found.append(Batch(book, payloads, page.index, run.start, block=block, _facts=facts))
-    return found
 
 
 def cut(batch: Batch, is_alone: Callable[[int], bool]) -> Iterator[Batch]:

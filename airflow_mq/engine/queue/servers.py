@@ -1,9 +1,8 @@
-"""Servers of a ring: the DAGs and programs that service it, as the ledger and the blocks record them."""
+"""Servers of a ring, the DAGs and programs that service it, and the pages of its ledger."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,8 +12,9 @@ from ..rules.config import RingConfig
 from ..rules.taking import OriginPatterns
 from ..rules.weight import Weight, max_message_weight
 from ..store import codec
+from ..store.rows import LATEST
 from ..store.unit import Unit
-from .values import moment
+from .values import LedgerBlock, moment
 
 #: Numbers of latest blocks, and of latest pages of the ledger, that are searched for servers.
 LATEST_BLOCKS, LATEST_PAGES = 5_000, 200
@@ -100,21 +100,15 @@ def server_record(
 def servers_of(unit: Unit, ring: int) -> list[Server]:
     """Return the servers of a ring: DAGs first, and of these the one with the latest block."""
     found: dict[str, Server] = {}
-    for server in _recorded(unit, ring):
+    recorded = [(codec.read_json(record), block, at) for block, at, record in unit.blocks.servers(ring, LATEST_BLOCKS)]
+    for block, at, data, _ in unit.ledger.heads(ring, LATEST_PAGES):
+        recorded.append((codec.unpack_ledger_head(bytes(data)).get("server"), block, at))
+    for server in (server_of(*row) for row in recorded if row[0] is not None):
         if server.name not in found or found[server.name].block < server.block:
             found[server.name] = server
     several = len({server.airflow for server in found.values()} - {None}) > 1
     servers = [replace(server, is_of_several=several) for server in found.values()]
     return sorted(servers, key=lambda server: (not server.is_dag, -server.block))
-
-
-def _recorded(unit: Unit, ring: int) -> Iterator[Server]:
-    for block, at, record in unit.blocks.servers(ring, LATEST_BLOCKS):
-        yield server_of(codec.read_json(record), block, at)
-    for block, at, data, _ in unit.ledger.heads(ring, LATEST_PAGES):
-        record = codec.unpack_ledger_head(bytes(data)).get("server")
-        if record is not None:
-            yield server_of(record, block, at)
 
 
 @codec.reading("the server of a ring")
@@ -123,3 +117,17 @@ def server_of(record: ServerRecord, block: int, at: int) -> Server:
     limit, patterns = record["limit"], OriginPatterns.of(record.get("origins"))
     weight, debt = None if limit is None else Weight(*limit), int(record.get("debt", 0))
     return Server(str(record["name"]), bool(record["dag"]), weight, patterns, block, moment(at), debt)
+
+
+def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
+    """Return the pages of the ledger of the blocks from `first` to `last`, latest first."""
+    return [_page(*row) for row in unit.ledger.latest(ring, limit, first, last + 1)]
+
+
+def _page(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
+    entries, record = codec.unpack_ledger(data), codec.unpack_ledger_head(data).get("server")
+    skipped = codec.unpack_ledger_skipped(data)
+    if record is None:
+        return LedgerBlock(block, moment(at), entries, skipped=skipped, id=id_)
+    server = server_of(record, block, at)
+    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, skipped, id_)

@@ -9,21 +9,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import TypedDict
 
 from ..rules.book import Book
 from ..rules.claims import OneByOne, Scales
-from ..rules.errors import Busy, MessageQueueError, TokenRefused
+from ..rules.errors import Busy, CommitInDoubt, MessageQueueError, StoreBusy, StoreUnreachable, TokenRefused
 from ..rules.events import Fate
 from ..rules.orders import Ledger
 from ..rules.outcome import Outcome
 from ..rules.page import Page
 from ..rules.service import Attempt, Ladder, overweight_limit
 from ..rules.taking import OriginPatterns
-from ..rules.weight import Meter, Weight
+from ..rules.weight import ZERO, Meter, Weight
 from ..store.rows import Locked
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions
@@ -32,7 +33,7 @@ from .context import ProcessorContext, outside
 from .holding import Lease
 from .servers import server_record
 from .session import RingSession, limit_of
-from .values import Delivery, OpenPage, Serviced
+from .values import Delivery, OpenPage, Pulse, Serviced
 from .walk import Walks, meet_newcomers, warn_of_stuck, write_ledger
 
 log = logging.getLogger("airflow_mq.service")
@@ -42,6 +43,11 @@ SLICE = 20_000
 #: Bytes of messages that a service fetches; then it commits its results, however few, and forgets the payloads of other
 #: queues than the current one.
 HELD = 64 << 20
+#: The number of a result that counts a fate; any other one counts as failed.
+COUNTED = {
+    Fate.PROCESSED: "processed", Fate.DECLINED: "processed", Fate.SET_ASIDE: "set_aside",
+    Fate.ATTEMPTS_EXHAUSTED: "set_aside", Fate.EXPIRED: "expired", Fate.WENT_BACK: "went_back",
+}  # fmt: skip
 #: Queues that stay ready, after which a call services no further ones: it remembers their names.
 MOST_LEFT = 100_000
 _TAKEN_OVER = (
@@ -255,8 +261,10 @@ class Service:
                 self.lease.end_call(unit, self.working_set.locked_after(locked), needed=self.met_in_flight())
             else:
                 self.lease.extend(unit, locked)
-        if locked.state.ends:
-            self._apply_ends(last)
+        if locked.state.ends and last:
+            session.hold.apply_soon()
+        elif locked.state.ends:
+            self._apply_ends()
         session.store.rest()
         self.tried, self._slice_began = 0, time.monotonic()
         session.committed(self.working_set)
@@ -268,14 +276,11 @@ class Service:
             session.forget_old()
         return locked
 
-    def _apply_ends(self, last: bool) -> None:
+    def _apply_ends(self) -> None:
         """Apply ends that others recorded meanwhile: between two slices with the working set that goes on.
 
         After the time of a slice, what is left follows behind the next slice: there may be thousands of ends.
         """
-        if last:
-            self.session.hold.apply_soon()
-            return
         began, is_due = time.monotonic(), True
         while is_due and self.session.settler.apply_next(self.lease, self.working_set):
             self.working_set.loader.keep_payloads(HELD, self.current)
@@ -298,14 +303,51 @@ class Service:
 
     def _count(self) -> None:
         for run in self.working_set.changes.events:
-            count = len(run.ids)
-            if run.fate in (Fate.PROCESSED, Fate.DECLINED):
-                self.result.processed += count
-            elif run.fate in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
-                self.result.set_aside += count
-            elif run.fate is Fate.EXPIRED:
-                self.result.expired += count
-            elif run.fate is Fate.WENT_BACK:
-                self.result.went_back += count
-            else:
-                self.result.failed += count
+            name = COUNTED.get(run.fate, "failed")
+            setattr(self.result, name, getattr(self.result, name) + len(run.ids))
+
+
+#: Seconds between two reads of a worker: at first, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
+#: Seconds of short pauses after the last messages or notification. A process that sends without a notification has
+#: notified less than `WAKE_EVERY` seconds ago, so this lasts a little longer.
+ACTIVE = 0.3
+
+
+def service_forever(
+    session: RingSession, pulse: Callable[[], Pulse], call: Callable[[Lease], Service], stop: Event
+) -> Serviced:
+    """Service a ring whenever it has messages, until the stop; sleep meanwhile. Return the sums of all calls.
+
+    :param pulse: reads the ready queues
+    :param call: makes a call that services the ring with this lease
+    :param stop: ends the loop after the call under way
+    """
+    total, pause, active_at = Serviced(weight=ZERO), FIRST_PAUSE, time.monotonic()
+    with closing(session.store.sleeper(session.ring_id)) as sleeper, service_lease(session, keeps=True) as lease:
+        # Listen first: then no message falls between the first read and the first sleep.
+        sleeper.sleep(0)
+        while not stop.is_set():
+            try:
+                # The newest inbox row and the next delayed one; after a long pause, the ready queues too.
+                if bool(pulse()) if pause >= LONGEST_PAUSE else lease.has_messages():
+                    done = call(lease).run()
+                    total = total.plus(done)
+                    if done.moved:
+                        active_at = time.monotonic()
+                        continue
+            except (Busy, StoreBusy, TokenRefused, CommitInDoubt, StoreUnreachable) as error:
+                log.warning("could not service ring %r: %s; trying again", session.ring, error)
+                pause = LONGEST_PAUSE
+                if isinstance(error, (CommitInDoubt, StoreUnreachable)):
+                    # Another process may have taken the ring over meanwhile.
+                    lease.release()
+                    stop.wait(LONGEST_PAUSE)
+                    continue
+            if sleeper.sleep(pause):
+                active_at = time.monotonic()
+            is_active = time.monotonic() - active_at < ACTIVE
+            pause = FIRST_PAUSE if is_active else min(pause * 2, LONGEST_PAUSE)
+            if not is_active:
+                lease.release()
+    return total

@@ -124,9 +124,10 @@ class RingSession:
         """Return the settings of the ring from their stored form, and keep them."""
         self._config_read_at = time.monotonic()
         if self._plain_config != plain:
+            with codec.reading("the configuration of the ring"):
+                #: The settings of the ring, as last read.
+                self.config = RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
             self._plain_config = plain
-            #: The settings of the ring, as last read.
-            self.config = config_of(plain)
         return self.config
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:
@@ -263,12 +264,6 @@ def limit_of(config: RingConfig, limit: Weight | None) -> Weight:
     if given is None:
         raise InvalidInput("limit is missing, and this ring has no service weight: set limit=Weight(time, size)")
     return Weight.of(given)
-
-
-def config_of(plain: PlainConfig) -> RingConfig:
-    """Return the settings of a ring from their stored form."""
-    with codec.reading("the configuration of the ring"):
-        return RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
 
 
 def _user() -> str:

@@ -438,16 +438,12 @@ def instant(when: When, now: Callable[[], int], least: float = -1e10) -> int:
     """
     if isinstance(when, datetime):
         return microseconds(when)
-    seconds = when.total_seconds() if isinstance(when, timedelta) else when
-    if isinstance(seconds, bool) or not _is_number(seconds) or not least <= seconds <= 1e10:
+    seconds: object = when.total_seconds() if isinstance(when, timedelta) else when
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not least <= seconds <= 1e10:
         raise InvalidInput(
             f"invalid time {shown(when)!r}: expected a datetime, a timedelta, or seconds from {least:g} to 1e10"
         )
     return now() + int(seconds * 1_000_000)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float))
 
 
 def moment(microseconds: int) -> datetime:

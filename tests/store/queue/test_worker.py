@@ -121,7 +121,7 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
 
 def test_one_thread_renews_the_leases_of_a_worker(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "RING_LEASE", 0.15)
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     started, renewed = [], []
     start, renew = Ticker.start, Rings.renew_lease
     monkeypatch.setattr(Ticker, "start", lambda ticker: (started.append(ticker), start(ticker)))
@@ -171,7 +171,7 @@ def send_until(queue: MessageQueue, worker: Running, is_done: Callable[[], bool]
 
 
 def test_a_worker_keeps_its_lease_while_messages_come(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     taken = taken_leases(monkeypatch)
     with running(queue) as worker:
         send_until(queue, worker, lambda: len(worker.seen) == 10)
@@ -187,7 +187,7 @@ def test_an_idle_worker_gives_its_lease_back(queue: MessageQueue) -> None:
 
 
 def test_a_planner_beside_a_busy_worker_gets_the_ring(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     plans: list[int] = []
 
     def plan() -> None:
@@ -205,7 +205,7 @@ def test_a_planner_beside_a_busy_worker_gets_the_ring(queue: MessageQueue, monke
 
 
 def test_a_view_asks_a_worker_for_the_ring(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
         # The view never waits. The worker reads its mark.
@@ -213,7 +213,7 @@ def test_a_view_asks_a_worker_for_the_ring(queue: MessageQueue, monkeypatch: pyt
 
 
 def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     taken = taken_leases(monkeypatch)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
@@ -225,7 +225,7 @@ def test_a_worker_that_lost_its_lease_takes_another(queue: MessageQueue, monkeyp
 
 
 def test_a_ring_that_becomes_shuffled_is_serviced_on(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     with running(queue) as worker:
         send_until(queue, worker, lambda: len(worker.seen) >= 2)
         queue.admin.change_ring(order="shuffle")
@@ -291,7 +291,7 @@ def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may have serviced the ring meanwhile: the next service takes a lease of its own."""
-    monkeypatch.setattr("airflow_mq.engine.queue.worker.ACTIVE", 30.0)
+    monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
     taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), Lease.has_messages
 
     def failing(lease: Lease) -> bool:

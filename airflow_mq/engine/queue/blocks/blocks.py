@@ -22,12 +22,12 @@ from ...rules.weight import WeighPayloads, Weight
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
 from ..batches import PageRuns, cut, load_batches
-from ..ledger import ledger_pages
+from ..servers import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Report, Serviced, moment
 from ..walk import meet_newcomers
 from .block import STATES, Block, block_of, claims_of
-from .plan import Planned, Planner, new_block, planned_under
+from .plan import Planner, new_block, planned_under
 from .reports import answers_of, pack_reports
 from .settlement import refusal
 
@@ -84,7 +84,13 @@ class Blocks:
         self.release_dead()
         meet_newcomers(self.session)
         planner = partial(Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
-        return self._block(*(planner().plan_at_once() if weigher is None else _plan_holding(planner)))
+        if weigher is None:
+            return self._block(*planner().plan_at_once())
+        for _ in range(PLANS - 1):
+            # If the ring changes while the weigher runs, plan again.
+            with suppress(InFlight):
+                return self._block(*planner().plan_holding())
+        return self._block(*planner().plan_holding())
 
     def get(self, token: BlockRef) -> Block:
         """Return a block by its token or its number."""
@@ -282,14 +288,6 @@ class Blocks:
                         size += page.held(run.first, run.first + run.count)
                 found = load_batches(working_set, wanted, block)
             yield from found
-
-
-def _plan_holding(planner: Callable[[], Planner]) -> Planned:
-    """Plan with the caller's weigher, and plan again if the ring changed while the weigher ran."""
-    for _ in range(PLANS - 1):
-        with suppress(InFlight):
-            return planner().plan_holding()
-    return planner().plan_holding()
 
 
 def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:

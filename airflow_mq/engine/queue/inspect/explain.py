@@ -23,8 +23,7 @@ from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
 from ...store.unit import Unit
-from ..ledger import ledger_pages
-from ..servers import Server, servers_of
+from ..servers import Server, ledger_pages, servers_of
 from ..session import RingSession
 from ..values import moment
 from .events import latest_events

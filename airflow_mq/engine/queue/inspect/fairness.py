@@ -20,7 +20,7 @@ from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import settings_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
-from ..ledger import ledger_pages
+from ..servers import ledger_pages
 from ..values import LedgerBlock, moment
 from .order import ready_books
 from .queues import RECENT

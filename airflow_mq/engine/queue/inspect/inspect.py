@@ -21,8 +21,7 @@ from ...store.rows import LATEST
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
-from ..ledger import ledger_pages
-from ..servers import Server, servers_of
+from ..servers import Server, ledger_pages, servers_of
 from ..session import RingSession, limit_of
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events

@@ -153,7 +153,8 @@ class PackedCall:
         row = self._row(origin, own.priority or self.priority)
         payload = check_payload(own.payload, self.max_size)
         attributes = self._attributes_of(own)
-        headers, used = _header_bytes(attributes), len(payload) + HEADER_SIZE
+        used = len(payload) + HEADER_SIZE
+        headers = header_bytes(attributes["headers"]) if "headers" in attributes else 0
         is_full = row.used + used > self.heap_size or (headers and row.headers + headers > self.heap_size)
         if row.payloads and (own.key is not None or is_full):
             # A row with a key may be refused.
@@ -183,9 +184,9 @@ class PackedCall:
             row = self._open[origin, priority] = _OpenRow(book_name(origin, priority))
         return row
 
-    def _attributes_of(self, message: Message) -> dict[str, object]:
+    def _attributes_of(self, message: Message) -> dict[str, Any]:
         """Return the checked attributes of a message: a stored one concerns every later plan."""
-        attributes: dict[str, object] = {}
+        attributes: dict[str, Any] = {}
         if message.weight is not None:
             attributes["weight"] = Weight.of(message.weight)
         if message.headers:
@@ -254,8 +255,3 @@ class PackedCall:
             self._file.seek(0)
             for row, heap, attributes in self._filed:
                 yield row._replace(heap=self._file.read(heap), attributes=self._file.read(attributes))
-
-
-def _header_bytes(attributes: Mapping[str, object]) -> int:
-    headers = attributes.get("headers")
-    return header_bytes(headers) if isinstance(headers, Mapping) else 0
