@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from .. import Arrived, Changed
+from .. import Changed
 from .place import Found
 
 #: Files up to this size are read when they are fetched; of larger ones at most a piece is in memory.
@@ -25,13 +25,13 @@ class Reading:
     offset: int = 0
     number: int = 0
     #: The latest line; the next one shows whether it is the last of the file.
-    waiting: Arrived | None = None
+    waiting: Line | None = None
     is_done: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line without its line ending; of a long one only its position."""
+    """A line without its line ending, or a whole file with the number 0; of a long one only its position."""
 
     number: int
     start: int
@@ -41,7 +41,7 @@ class Line:
     @property
     def unfit(self) -> str | None:
         """Reason why the line cannot be a message."""
-        if self.length <= LONGEST_LINE:
+        if not self.number or self.length <= LONGEST_LINE:
             return None
         return f"line {self.number:,} is longer than {LONGEST_LINE:,} bytes; the lines before it are in the queue"
 

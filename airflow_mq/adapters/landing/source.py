@@ -246,7 +246,11 @@ class Landing:
                 yield from self._lines(reading)
             else:
                 reading.is_done = True
-                yield self._whole(found, reading.origin)
+                data = None
+                if found.size <= INLINE:
+                    with self._content(found, 0, found.size) as file:
+                        data = file.read()
+                yield self._arrived(reading, Line(0, 0, found.size, data), is_last=True)
         except (Changed, FileNotFoundError):
             log.info("%s changed while it was read; it is left for the next run", ascii(found.path))
         except PermissionError as error:
@@ -256,18 +260,6 @@ class Landing:
 
     def _key(self, found: Found, *more: str) -> str:
         return key_for("landing", self.place.name, found.path + "@" + found.stamp, *more)
-
-    def _whole(self, found: Found, origin: str) -> Arrived:
-        key = self._key(found)
-        payload, content = None, None
-        if found.size <= INLINE:
-            with self._content(found, 0, found.size) as file:
-                payload = file.read()
-        else:
-            content = partial(self._content, found, 0, found.size)
-        self._of[key] = found, True
-        headers = {"path": text_of(found.path)}
-        return Arrived(key, origin, payload, found.path, headers, content, found.size, replaceable=True)
 
     def _content(self, found: Found, start: int, length: int) -> IO[bytes]:
         """Open a stretch of a file; reading it raises `Changed` at its end if the file has another version."""
@@ -284,30 +276,31 @@ class Landing:
                     return
                 if not line.length:
                     continue
-                before, reading.waiting = reading.waiting, self._line(reading, line)
+                before, reading.waiting = reading.waiting, line
                 if before is not None:
-                    self._of[before.key] = found, False
-                    yield before
-                if reading.waiting.unfit:
+                    yield self._arrived(reading, before)
+                if line.unfit:
                     break
             if not self.place.is_same(found, file):
                 raise Changed()
-            last = reading.waiting or self._line(reading, Line(1, 0, 0, b""))
             reading.is_done = True
-            self._of[last.key] = found, True
-            yield last
+            yield self._arrived(reading, reading.waiting or Line(1, 0, 0, b""), is_last=True)
 
-    def _line(self, reading: Reading, line: Line) -> Arrived:
+    def _arrived(self, reading: Reading, line: Line, *, is_last: bool = False) -> Arrived:
+        """Return a line of a file as a message, or with the number 0 the whole file.
+
+        :param is_last: the file is stored completely once this message is
+        """
         found = reading.found
-        place = f"{found.path}:{line.number}"
-        content = None
-        if line.data is None:
-            content = partial(self._content, found, line.start, line.length)
-        headers = {"path": text_of(found.path), "line": str(line.number)}
-        key = self._key(found, str(line.number))
+        number = [str(line.number)] if line.number else []
+        key = self._key(found, *number)
+        self._of[key] = found, is_last
+        content = None if line.data is not None else partial(self._content, found, line.start, line.length)
+        headers = {"path": text_of(found.path), **({"line": number[0]} if number else {})}
         return Arrived(
-            key, reading.origin, line.data, place, headers, content, line.length, line.unfit, replaceable=True
-        )
+            key, reading.origin, line.data, ":".join((found.path, *number)), headers, content, line.length, line.unfit,
+            replaceable=True,
+        )  # fmt: skip
 
 
 class Listing:
