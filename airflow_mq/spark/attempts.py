@@ -7,7 +7,8 @@ stands alone. Careful attempts call the function in a child process (`child`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias, cast
 
 from .. import failures
@@ -58,18 +59,21 @@ class Attempts:
         return check_outcome(outcome_of(answer), *self.terms.bounds)
 
     def noted(self, outcomes: Iterable[tuple[Delivery, Outcome]], answered: set[Place]) -> Outcomes:
-        """Yield messages with their outcomes; note that they have one, and the ordered books in which one went back."""
+        """Yield messages with their outcomes, and note that they have one."""
         for message, outcome in outcomes:
             answered.add(place_of(message))
-            if self.terms.stops(message.origin, outcome):
-                self.stopped.add(message.book)
+            self.note_stop(message, outcome)
             yield message, outcome
 
-    def left(self, messages: Iterable[Delivery], answered: Container[Place] = ()) -> list[Delivery]:
+    def note_stop(self, message: Delivery, outcome: Outcome) -> None:
+        """Note that nothing behind a message is tried, if it goes back to an ordered book."""
+        if self.terms.stops(message.origin, outcome):
+            self.stopped.add(message.book)
+
+    def left(self, messages: Iterable[Delivery], answered: Collection[Place] = ()) -> list[Delivery]:
         """Return the messages that are still to be tried."""
-        return [
-            message for message in messages if message.book not in self.stopped and place_of(message) not in answered
-        ]
+        tried = [message for message in messages if message.book not in self.stopped]
+        return [message for message in tried if place_of(message) not in answered] if answered else tried
 
 
 def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attempts:
@@ -101,14 +105,18 @@ class MessageAttempts(Attempts):
                     yield from self.noted(died, answered)
 
     def _call(self, messages: Iterable[Delivery]) -> Outcomes:
-        # This process may be a child of the one that made these attempts: it notes its own outcomes.
-        context, answered = ProcessorContext(self.terms.place), set[Place]()
-        for message in messages:
-            if message.book not in self.stopped:
-                yield from self.noted([(message, self._try(message, context))], answered)
+        # This process may be a child of the one that made these attempts: it has a context, and notes its own stops.
+        context = ProcessorContext(self.terms.place)
+        for page, group in groupby(messages, lambda message: message._open):
+            opened = page._replace(context=context)
+            for message in group:
+                if message.book not in self.stopped:
+                    message._open = opened
+                    outcome = self._try(message)
+                    self.note_stop(message, outcome)
+                    yield message, outcome
 
-    def _try(self, delivery: Delivery, context: ProcessorContext) -> Outcome:
-        delivery._open = delivery._open._replace(context=context)
+    def _try(self, delivery: Delivery) -> Outcome:
         mark = current_delivery.set(delivery)
         try:
             return checked(self.process(delivery), delivery, self.terms.bounds, traced=True)

@@ -9,7 +9,8 @@ import pytest
 
 _TALLY = """
 import sys
-from airflow_mq.spark.frames import Numbered
+from types import SimpleNamespace
+from airflow_mq.spark.frames import Numbered, tallies_in
 from airflow_mq.spark.share import Reported
 from array import array
 import pyarrow as pa
@@ -18,8 +19,8 @@ ids = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(array("q", [1, 0]
 numbers = pa.RecordBatch.from_arrays([ids], names=["id"])
 tallies = [Reported(1, 2, went_back=3, before=4), Reported(5, refused="too late\\N{SNOWMAN}")]
 found = Numbered(tallies, iter)([numbers])
-values = [[column.to_pylist() for column in batch.columns] for batch in found]
-assert values == [[[5], [0], [0], [0], ["too late\\N{SNOWMAN}"]], [[1], [2], [3], [4], [None]]], values
+rows = [SimpleNamespace(tally=text) for batch in found for text in batch.column("tally").to_pylist()]
+assert list(tallies_in(rows)) == [tallies[1], tallies[0]], rows
 """
 _STORE = """
 import sys
