@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import reduce
 from itertools import chain, islice
 from math import inf
-from threading import Event
 
 from ...rules.fairness import Asks, Fairness, Promise, Takes, judge, together
 from ...rules.orders import Entry, parts_of
@@ -54,34 +50,6 @@ def recent_shares(unit: Unit, working_set: StoredSet, blocks: int) -> Mapping[tu
         share = shares[origin.origin, origin.priority]
         share.promised, share.received = origin.promised, origin.received
     return dict(shares)
-
-
-_paused = Event()
-
-
-@cache
-def _let_children_collect() -> None:
-    """Let the collector go on in a child that another thread forks while it is paused."""
-    os.register_at_fork(after_in_child=lambda: gc.enable() if _paused.is_set() else None)
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Pause Python's collector of cycles: it would visit the figures of all queues again and again.
-
-    That took a fifth of the time for 100,000 queues. Another thread may let the collector go on earlier.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    _let_children_collect()
-    _paused.set()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        _paused.clear()
 
 
 def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
