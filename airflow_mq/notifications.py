@@ -140,7 +140,8 @@ class StarvingNotifier(QueueNotifier):
     def _old(self, queue: MessageQueue) -> list[QueueState]:
         if self.oldest is None:
             return []
-        return [depth for depth in queue.inspect.oldest(COUNTED) if depth.age is not None and depth.age > self.oldest]
+        states = queue.inspect.backlog(oldest=COUNTED).oldest
+        return [state for state in states if state.age is not None and state.age > self.oldest]
 
     def _unfair(self, queue: MessageQueue) -> list[str]:
         if self.most_wait is None and self.most_late is None:

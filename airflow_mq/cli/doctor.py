@@ -200,7 +200,7 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
 
 def _servers(queue: MessageQueue) -> Iterator[Finding]:
     """Yield which DAGs and programs service a ring, and which queues none of them can."""
-    servers = queue.inspect.servers()
+    servers = queue.inspect.servicing().servers
     for one in servers:
         limit = one.limit_in(queue.config)
         takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"

@@ -127,10 +127,7 @@ def order(session: Session, args: Namespace) -> None:
     The same seed and the same ready origins always give the same order.
     """
     with session.queue(args.name) as queue:
-        if args.seed is None:
-            names = queue.inspect.ring_order(args.limit, args.priority)
-        else:
-            names = queue.inspect.shuffled_order(args.seed, args.limit, args.priority)
+        names = queue.inspect.ring_order(args.limit, args.priority, args.seed)
         shuffles = queue.config.order == "shuffle"
     session.out.value(names)
     for name in names:

@@ -133,7 +133,7 @@ def test_two_dags_with_different_processors_share_a_ring(queue: MessageQueue) ->
     assert (first["processed"], first["went_back"], second["processed"], second["went_back"]) == (2, 0, 4, 0)
     assert [queue.footprint(one).count for one in ("a", "b", "zebra")] == [2, 0, 1]
     assert queue.admin.paused() == []
-    assert {one.title: one.limit for one in queue.inspect.servers()} == {
+    assert {one.title: one.limit for one in queue.inspect.servicing().servers} == {
         "DAG 'orders', task 'plan'": Weight(2, 1 << 20), "DAG 'mail', task 'plan'": None
     }  # fmt: skip
     assert queue.inspect.explain("a").sentence.endswith("runs in the next block of DAG 'orders', task 'plan'.")
@@ -236,7 +236,7 @@ def test_equal_dags_of_two_airflows_are_two_servers(queue: MessageQueue) -> None
     whole(there.run(), only("b*"))
     whole(here.run(), only("a*"), limit=[2, 1 << 20])
 
-    found = {one.name: (one.title, one.dag_id, one.airflow, one.limit) for one in queue.inspect.servers()}
+    found = {one.name: (one.title, one.dag_id, one.airflow, one.limit) for one in queue.inspect.servicing().servers}
     assert found == {
         f"DAG 'dag' of Airflow {name!r}, task 'plan'": (
             f"DAG 'dag' of Airflow {name!r}, task 'plan'",

@@ -223,7 +223,6 @@ def _look_at(queue: MessageQueue) -> None:
         queue.payloads.list,
         queue.inspect.fairness,
         queue.inspect.ledger,
-        queue.inspect.oldest,
         queue.admin.paused,
         queue.inspect.latest_events,
         queue.inspect.shares,
@@ -238,7 +237,7 @@ def _look_at(queue: MessageQueue) -> None:
     ):
         overview()
     queue.inspect.backlog(deepest=3)
-    queue.inspect.oldest(limit=3)
+    queue.inspect.backlog(oldest=3)
     queue.set_aside.list(block=1)
     queue.set_aside.list(arrived=1)
     for event in list(queue.inspect.events(limit=3)):

@@ -43,13 +43,13 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
     "queues exact": lambda queue: states(queue.inspect.queues(exact=True)),
     "queues among": lambda queue: states(queue.inspect.queues(among=[(origin, "regular") for origin in ORIGINS])),
     "queues after": lambda queue: states(queue.inspect.queues(after="b", limit=2)),
-    "oldest": lambda queue: [states(queue.inspect.oldest(limit)) for limit in (1, 2, 10)],
+    "oldest": lambda queue: [states(queue.inspect.backlog(oldest=limit).oldest) for limit in (1, 2, 10)],
     "backlog": lambda queue: [backlog(queue, deepest) for deepest in (0, 10)],
     "depths": lambda queue: depths(queue),
     "pages": lambda queue: [queue.inspect.pages(origin) for origin in ORIGINS],
     "ring": lambda queue: ring(queue),
     "ring order": lambda queue: queue.inspect.ring_order(),
-    "shuffled order": lambda queue: queue.inspect.shuffled_order(SEED),
+    "shuffled order": lambda queue: queue.inspect.ring_order(seed=SEED),
     "pulse": lambda queue: replace(queue.inspect.pulse(10), newest=0),
     "peek": lambda queue: [
         [replace(one, sent_at=None) for one in queue.inspect.peek(origin, limit=100)] for origin in ORIGINS

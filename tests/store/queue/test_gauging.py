@@ -21,7 +21,7 @@ def test_backlog_of_an_empty_ring_is_zero(queue: MessageQueue) -> None:
     backlog = queue.inspect.backlog(deepest=5)
 
     assert (backlog.messages, backlog.size, backlog.queues, backlog.age, backlog.blocks) == (0, 0, 0, None, None)
-    assert list(backlog.deepest) == [] == queue.inspect.oldest()
+    assert list(backlog.deepest) == [] == queue.inspect.backlog(oldest=10).oldest
 
 
 def test_backlog_includes_pages_and_inbox(queue: MessageQueue) -> None:
@@ -91,13 +91,14 @@ def test_oldest_lists_the_oldest_origins_first(queue: MessageQueue) -> None:
         queue.enqueue_message(origin, b"x")
     queue.enqueue_messages("third", [b"x"] * 5)
 
-    backlog = queue.inspect.oldest(2)
+    backlog = queue.inspect.backlog(oldest=2).oldest
 
     assert [entry.origin for entry in backlog] == ["first", "second"]
     ages = [entry.age or 0.0 for entry in backlog]
     assert ages == sorted(ages, reverse=True)
-    with pytest.raises(ValueError, match="at least 1"):
-        queue.inspect.oldest(0)
+    with pytest.raises(ValueError, match="a number of queues"):
+        queue.inspect.backlog(oldest=-1)
+    assert list(queue.inspect.backlog(oldest=0).oldest) == []
 
 
 def test_backlog_is_separate_per_ring(queue: MessageQueue) -> None:

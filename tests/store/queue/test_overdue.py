@@ -65,7 +65,7 @@ def test_dag_that_stopped_planning(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue()
     rewind(clock, 3 * 300 + 10)
     run_blocks(queue, clock, 300)
-    (server,) = queue.inspect.servers()
+    (server,) = queue.inspect.servicing().servers
     clock.advance(10)
     queue.enqueue_message("acme", b"x")
     clock.advance(290)

@@ -371,7 +371,7 @@ def test_invalid_priorities_and_origins_are_rejected(queue: MessageQueue) -> Non
         lambda: queue.inspect.ring_order(priority="urgent"),
         lambda: queue.admin.force_set_head("a", priority="urgent"),
         lambda: queue.inspect.explain_message(Address("a", 0, 0, "urgent")),
-        lambda: queue.inspect.shuffled_order(b""),
+        lambda: queue.inspect.ring_order(seed=b""),
     ):
         with pytest.raises(InvalidInput):
             call()
@@ -395,13 +395,13 @@ def test_seed_determines_the_shuffled_order(queue: MessageQueue) -> None:
         queue.enqueue_message(f"o{number}", b"x")
         queue.enqueue_message(f"o{number}", b"x", priority="high")
     seed = bytes(range(16))
-    high, regular = queue.inspect.shuffled_order(seed, priority="high"), queue.inspect.shuffled_order(seed)
-    assert high == regular != queue.inspect.ring_order() and queue.inspect.shuffled_order(b"another") != regular
+    high, regular = queue.inspect.ring_order(priority="high", seed=seed), queue.inspect.ring_order(seed=seed)
+    assert high == regular != queue.inspect.ring_order() and queue.inspect.ring_order(seed=b"another") != regular
     block = queue.blocks.plan()
     stored_block = queue.blocks.get(block.token)
     assert stored_block.seed is not None
     queue.blocks.release(block)
-    expected = queue.inspect.shuffled_order(stored_block.seed)
+    expected = queue.inspect.ring_order(seed=stored_block.seed)
     entries = queue.inspect.ledger(block=block.id)[0].entries
     assert [entry.origin for entry in entries] == expected + expected
     assert run(queue, seed) == [f"{origin}!" for origin in high] + regular

@@ -111,7 +111,7 @@ def test_explain_reports_an_origin_without_a_dag(make_queue: Maker) -> None:
         f"zebra ({MAIL} takes b*; {ORDERS} takes a*, other)."
     )
     assert [queue_.origin for queue_ in queue.inspect.stuck()] == ["zebra"]
-    assert {server.title: (server.limit, str(server.patterns)) for server in queue.inspect.servers()} == {
+    assert {server.title: (server.limit, str(server.patterns)) for server in queue.inspect.servicing().servers} == {
         ORDERS: (None, "a*, other"), MAIL: (Weight(500, 1 << 20), "b*")
     }  # fmt: skip
 
@@ -192,7 +192,7 @@ def test_explain_names_the_last_plan_of_an_inactive_dag(make_queue: Maker) -> No
     with stopped_clock() as clock:
         queue.enqueue_messages("a", [b"x", b"y"])
         run_block(queue, limit=Weight(1, 1 << 20))
-        (server,) = queue.inspect.servers()
+        (server,) = queue.inspect.servicing().servers
         assert queue.inspect.explain("a").sentence.endswith(f"runs in the next block of {ORDERS}.")
         clock.advance(3 * 86_400)
         explanation = queue.inspect.explain("a")

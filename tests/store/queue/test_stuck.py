@@ -112,7 +112,7 @@ def test_explain_names_the_server_with_a_sufficient_limit(make_queue: Maker) -> 
     queue = stuck_queue(make_queue)
     run_block(queue, Weight(65_000, 1 << 30), "DAG 'night', task 'plan'")
     run_block(queue)
-    assert {server.title: server.limit for server in queue.inspect.servers()} == {
+    assert {server.title: server.limit for server in queue.inspect.servicing().servers} == {
         "DAG 'night', task 'plan'": Weight(65_000, 1 << 30), DAG: BLOCK
     }  # fmt: skip
     assert queue.inspect.explain("acme").reason == "stuck"

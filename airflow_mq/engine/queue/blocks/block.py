@@ -55,7 +55,7 @@ class Block:
     reports_begin: bool = False
     #: The error that keeps it from being settled; empty without one.
     problem: str = ""
-    #: The seed of a shuffled order (`Inspect.shuffled_order`).
+    #: The seed of a shuffled order (`Inspect.ring_order`).
     seed: bytes | None = None
     claims: Sequence[Claim] = field(default=(), repr=False)
     #: Its page of the ledger, if requested and still kept.

@@ -21,7 +21,7 @@ from ...store.rows import LATEST
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
-from ..servers import Server, ledger_pages, servers_of
+from ..servers import ledger_pages
 from ..session import RingSession, limit_of
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
@@ -115,12 +115,6 @@ class Inspect:
         with self._session.snapshot() as (unit, working_set):
             yield from depths_of(unit, working_set)
 
-    def oldest(self, limit: int = 10) -> Sequence[QueueState]:
-        """Return the queues whose first message was sent longest ago."""
-        if not check_number(limit, "a number of queues"):
-            raise InvalidInput("the oldest are at least 1 queue")
-        return self.backlog(oldest=limit).oldest
-
     def backlog(self, deepest: int = 0, oldest: int = 0) -> Backlog:
         """Return the totals of the ring.
 
@@ -157,17 +151,16 @@ class Inspect:
             shown = [state for state in states if state.in_ring]
             return RingState(moment(working_set.now), version, shown, in_flight)
 
-    def ring_order(self, limit: int = 100, priority: str = REGULAR) -> list[str]:
-        """Return the origins with ready books of this priority, from the head of the ring."""
-        with self._session.snapshot() as (_, working_set):
-            return [origin_of(name) for name in islice(ready_books(working_set, priority), limit)]
+    def ring_order(self, limit: int = 100, priority: str = REGULAR, seed: bytes | None = None) -> list[str]:
+        """Return the origins with ready books of this priority, from the head of the ring.
 
-    def shuffled_order(self, seed: bytes, limit: int = 100, priority: str = REGULAR) -> list[str]:
-        """Return the origins with ready books in the shuffled order of a seed."""
-        if not 1 <= len(seed) <= MOST_SEED:
+        :param seed: instead, in the shuffled order of a block with this seed
+        """
+        if seed is not None and not 1 <= len(seed) <= MOST_SEED:
             raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
         with self._session.snapshot() as (_, working_set):
-            return [origin_of(name) for name in shuffled(ready_books(working_set, priority), seed)[:limit]]
+            names = ready_books(working_set, priority)
+            return [origin_of(name) for name in islice(names if seed is None else shuffled(names, seed), limit)]
 
     def ring_version(self) -> tuple[int, int]:
         """Return numbers that grow with every block and service, and with every send; until then, counts stay valid."""
@@ -431,11 +424,6 @@ class Inspect:
         check_number(blocks, "a number of blocks")
         with self._session.snapshot() as (unit, working_set):
             return recent_shares(unit, working_set, blocks)
-
-    def servers(self) -> list[Server]:
-        """Return the DAGs and programs that serviced the ring recently, with the limits of their latest blocks."""
-        with self._store.loose() as unit:
-            return servers_of(unit, self._ring_id)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """Return the weights fitted to measured use, per processor and origin."""
