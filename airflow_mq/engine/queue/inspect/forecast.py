@@ -40,27 +40,17 @@ MESSAGES_A_VISIT = 8
 _LOOKING_AHEAD = threading.Lock()
 
 
-@dataclass(frozen=True)
-class ForecastQueue:
-    """The part of a forecast block that concerns one queue."""
+@dataclass
+class ForecastQueue(Entry):
+    """The part of a forecast block that concerns one queue: its line of the ledger, and what becomes of its messages.
 
-    origin: str
-    #: Messages that would go to a processor, and their weight.
-    messages: int = 0
+    `messages` counts those that would go to a processor.
+    """
+
     weight: Weight = ZERO
     #: Messages that would be set aside because no block can carry them, and messages that would expire.
     set_aside: int = 0
     expired: int = 0
-    #: Deficit order: the credit of the queue, and the rest that it would keep, in parts of a block.
-    offered: int = 0
-    deficit: int = 0
-    #: The reason for leaving the queue, as in the ledger.
-    reason: str = ""
-    #: The weight that its messages and the steps around them would use, as in the ledger.
-    granted: Weight = ZERO
-    priority: str = REGULAR
-    #: Weight of its first message if that is more than a whole block can carry, as in the ledger.
-    needs: Weight | None = None
 
 
 @dataclass(frozen=True)
@@ -312,16 +302,10 @@ def _queues(ledger: Ledger, claims: Sequence[Claim]) -> list[ForecastQueue]:
 def _queue(entry: Entry, claims: Sequence[Claim]) -> ForecastQueue:
     decisions = [decision for claim in claims for run in claim.runs for decision in run.decisions.values()]
     expired = sum(decision.exceeded is None for decision in decisions)
+    names = {"origin": origin_of(entry.origin), "priority": priority_of(entry.origin)}
     return ForecastQueue(
-        origin_of(entry.origin),
-        sum(claim.messages for claim in claims),
-        total_weight([claim.planned for claim in claims]),
-        len(decisions) - expired,
-        expired,
-        entry.offered,
-        entry.deficit,
-        entry.reason,
-        entry.granted,
-        priority_of(entry.origin),
-        entry.needs,
+        **{**vars(entry), **names, "messages": sum(claim.messages for claim in claims)},
+        weight=total_weight([claim.planned for claim in claims]),
+        set_aside=len(decisions) - expired,
+        expired=expired,
     )
