@@ -108,9 +108,10 @@ class Inspect:
             return [state for state in states if state.origin in kept]
 
     def depths(self) -> Iterator[QueueDepth]:
-        """Yield what each queue holds, all of one moment; this connection is busy until the last one.
+        """Yield what each queue holds, all of one moment.
 
-        The database counts some queues at a time.
+        The database counts some queues at a time. Until the last one, this object must not be used in this thread: its
+        connection is in a transaction. Another `MessageQueue` of the same store may be.
         """
         with self._session.snapshot() as (unit, working_set):
             yield from depths_of(unit, working_set)
@@ -195,6 +196,8 @@ class Inspect:
 
     def waiting(self, *origins: str, limit: int) -> Iterator[Batch]:
         """Yield the first waiting messages of origins, high ones first: neighbours of a page together.
+
+        Until the last one, this object must not be used in this thread, as for `depths`.
 
         :param limit: largest number of messages of each origin
         """
