@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -75,13 +76,6 @@ def _driver_of(connection: Any) -> tuple[Any, bool]:
 # PostgreSQL.
 
 
-class _Answered:
-    """The answer to a statement on the caller's connection."""
-
-    def __init__(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
-        self.rows, self.count = cursor.fetchall, lambda: cursor.rowcount
-
-
 class _PlainConnection:
     """The caller's connection, with rows as tuples and without the caller's cursor settings."""
 
@@ -94,9 +88,10 @@ class _PlainConnection:
     def execute(self, query: bytes) -> psycopg.Cursor[tuple[Any, ...]]:
         return self.cursor().execute(query)
 
-    def later(self, query: bytes, values: Mapping[str, Any]) -> _Answered:
-        """Run a statement at once."""
-        return _Answered(self.cursor().execute(query, values, binary=True))
+    def later(self, query: bytes, values: Mapping[str, Any]) -> SimpleNamespace:
+        """Run a statement at once; return the ways to its answer."""
+        cursor = self.cursor().execute(query, values, binary=True)
+        return SimpleNamespace(rows=cursor.fetchall, count=lambda: cursor.rowcount)
 
     def insert(self, query: bytes, types: Mapping[str, str], values: Sequence[Any]) -> None:
         self.later(query, dict(zip(types, values)))
@@ -163,41 +158,20 @@ def _check_database(store: PostgresStore, unit: Unit) -> None:
             f"this connection leads to another database than that of the queue, which is {store.address.safe}; "
             "only in one database can both be written in one transaction"
         )
-    _check_schema(unit)
-
-
-def _check_schema(unit: Unit) -> None:
     require_version(unit.rows("schema_version")[0][0])
 
 
 # SQLite.
 
 
-class _PlainFile:
-    """The caller's connection, with rows as tuples."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def cursor(self) -> sqlite3.Cursor:
-        cursor = self.connection.cursor()
-        cursor.row_factory = None
-        return cursor
-
-    def execute(self, query: str, values: Any = ()) -> sqlite3.Cursor:
-        return self.cursor().execute(query, values)
-
-    def executemany(self, query: str, values: Any) -> sqlite3.Cursor:
-        return self.cursor().executemany(query, values)
-
-
 @contextmanager
 def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool) -> Iterator[Unit]:
     if not isinstance(connection, sqlite3.Connection):
         raise ConnectionUnfit(f"the queue is on SQLite, and this is a {_name(connection)}; it takes {TAKEN}")
-    plain = _PlainFile(connection)
+    # Rows as tuples; a unit has read the answer to a statement before it runs the next one.
+    plain = _cursor_of(connection)
+    plain.row_factory = None
     unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
-    _refuse_closed(connection)
     with sqlite.translated(store.address.path):
         store.refuse_replaced()
         if not known:
@@ -207,7 +181,7 @@ def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool)
         plain.execute(f"SAVEPOINT {_SAVEPOINT}")
         try:
             if not known:
-                _check_schema(unit)
+                require_version(unit.rows("schema_version")[0][0])
             yield unit
             store.point("release")
             plain.execute(f"RELEASE {_SAVEPOINT}")
@@ -217,7 +191,7 @@ def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool)
 
 
 def _back_to_savepoint(
-    connection: sqlite3.Connection, plain: _PlainFile, error: BaseException, path: Path | None
+    connection: sqlite3.Connection, plain: sqlite3.Cursor, error: BaseException, path: Path | None
 ) -> None:
     if connection.in_transaction:
         plain.execute(f"ROLLBACK TO {_SAVEPOINT}")
@@ -228,10 +202,11 @@ def _back_to_savepoint(
         raise type(ours)(f"{ours}; SQLite has rolled your whole transaction back") from error
 
 
-def _check_file(store: SqliteStore, plain: _PlainFile) -> None:
+def _check_file(store: SqliteStore, plain: sqlite3.Cursor) -> None:
     path = store.address.path
     assert path is not None
-    same = [_text(name) for _, name, file in plain.execute("PRAGMA database_list") if _is_file(_text(file), path)]
+    files = [(_text(name), _text(file)) for _, name, file in plain.execute("PRAGMA database_list")]
+    same = [name for name, file in files if file and os.path.exists(file) and os.path.samefile(file, path)]
     if "main" in same:
         return
     if same:
@@ -245,15 +220,15 @@ def _check_file(store: SqliteStore, plain: _PlainFile) -> None:
     )
 
 
-def _refuse_closed(connection: sqlite3.Connection) -> None:
+def _cursor_of(connection: sqlite3.Connection) -> sqlite3.Cursor:
     try:
         # Fails if the connection is closed or belongs to another thread; reads nothing.
-        connection.cursor().close()
+        return connection.cursor()
     except sqlite3.ProgrammingError as error:
         raise ConnectionUnfit(f"this connection cannot be used here: {error}") from None
 
 
-def _refuse_no_transaction(connection: sqlite3.Connection, plain: _PlainFile, begun: bool) -> None:
+def _refuse_no_transaction(connection: sqlite3.Connection, plain: sqlite3.Cursor, begun: bool) -> None:
     if connection.in_transaction:
         return
     if begun and connection.isolation_level is not None:
@@ -264,10 +239,6 @@ def _refuse_no_transaction(connection: sqlite3.Connection, plain: _PlainFile, be
         "this connection has no open transaction; begin one (connection.execute('BEGIN IMMEDIATE')), or write rows of "
         "your own first where the driver begins by itself"
     )
-
-
-def _is_file(name: str, path: Path) -> bool:
-    return bool(name) and os.path.exists(name) and os.path.samefile(name, path)
 
 
 def _text(value: str | bytes) -> str:
