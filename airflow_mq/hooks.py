@@ -172,8 +172,7 @@ def _open_file(address: StoreAddress) -> sqlite3.Connection:
     """Open a connection to a store that exists; do not create one."""
     from airflow_mq.engine.store.files import refuse_foreign_log
 
-    assert address.path is not None
-    refuse_foreign_log(address.path)
+    refuse_foreign_log(address.file)
     return sqlite3.connect(address.file_uri("rw"), uri=True, timeout=60.0, check_same_thread=False)
 
 

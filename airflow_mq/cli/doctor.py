@@ -233,11 +233,6 @@ def _hold(queue: MessageQueue) -> Iterator[Finding]:
 # A file of SQLite.
 
 
-def _path(store: Store[Any]) -> Path:
-    assert store.address.path is not None
-    return store.address.path
-
-
 def _journal(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     mode = unit.rows("file")[0][0]
     if mode != "wal":
@@ -250,7 +245,7 @@ def _journal(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _log(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    log = Path(f"{_path(store)}-wal")
+    log = Path(f"{store.address.file}-wal")
     size = log.stat().st_size if log.exists() else 0
     if size > LARGE_LOG:
         yield Finding(
@@ -267,12 +262,12 @@ def _empty(store: Store[Any], unit: Unit) -> Iterator[Finding]:
             WRONG,
             f"{words.size(free * page_size)} of the file's {words.size(pages * page_size)} are empty",
             "harmless, as it is used again; to get the room back while no program works: "
-            f"sqlite3 {_path(store).name} VACUUM",
+            f"sqlite3 {store.address.file.name} VACUUM",
         )
 
 
 def _file_rights(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    path = _path(store)
+    path = store.address.file
     files = [Path(f"{path}{kind}") for kind in ("", "-wal", "-shm")]
     public = [str(file) for file in files if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)]
     if public:
@@ -284,7 +279,7 @@ def _file_rights(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _disk(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    free = shutil.disk_usage(_path(store).parent).free
+    free = shutil.disk_usage(store.address.file.parent).free
     level, do = (OK, "") if free >= LITTLE_ROOM else (WRONG, "make room before enqueuing fails")
     yield Finding(level, f"{words.size(free)} are free on the disk of the store", do)
 

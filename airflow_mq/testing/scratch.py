@@ -41,8 +41,7 @@ def beside(address: StoreAddress) -> Iterator[StoreAddress]:
 
 @contextmanager
 def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
-    assert address.path is not None
-    folder, name = address.path.parent, f"{address.path.name}{_FILE}"
+    folder, name = address.file.parent, f"{address.file.name}{_FILE}"
     for left in folder.glob(f"{_escaped(name)}*"):
         pid = read_number(left.name.removeprefix(name).partition("-")[0], MOST_PID)
         if pid and not _lives(pid):

@@ -24,8 +24,7 @@ def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
     """The store at an address. Its schema must be current; nothing is created."""
     address = parse(uri) if isinstance(uri, str) else uri
     if address.driver == "sqlite":
-        assert address.path is not None
-        refuse_network_file_system(address.path)
+        refuse_network_file_system(address.file)
     schema_status(address).require()
     if address.driver == "sqlite":
         return SqliteStore(address, busy_timeout)

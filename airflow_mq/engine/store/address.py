@@ -120,6 +120,12 @@ class StoreAddress:
         return SQLITE_PREFIX if self.driver == "sqlite" else f'"{self.schema}".'
 
     @property
+    def file(self) -> Path:
+        """The file of a store in SQLite."""
+        assert self.path is not None, "only an address of SQLite has a file"
+        return self.path
+
+    @property
     def permit(self) -> Permit:
         """The restrictions of senders."""
         if self.origins is None and self.priority is None:
@@ -184,10 +190,8 @@ class StoreAddress:
         that no process has open. Without a -wal the file alone holds everything, so it is opened as immutable. If a
         writer opens the store at that moment, the worst result is a failed read.
         """
-        if self.path is None:
-            raise AddressRefused("only an address of SQLite has a file")
-        still = mode == "ro" and not os.path.lexists(f"{self.path}-wal")
-        return f"{self.path.as_uri()}?mode={mode}{'&immutable=1' if still else ''}"
+        still = mode == "ro" and not os.path.lexists(f"{self.file}-wal")
+        return f"{self.file.as_uri()}?mode={mode}{'&immutable=1' if still else ''}"
 
     def _written(self, *, with_password: bool) -> str:
         if self.path is not None:

@@ -25,15 +25,6 @@ class LineRow(NamedTuple):
     deficit: int
 
 
-class TicketsRow(NamedTuple):
-    """Number and range of tickets, and the number of those before one."""
-
-    before: int
-    total: int
-    lowest: int | None
-    highest: int | None
-
-
 class Serviceable(NamedTuple):
     """Names of the next ready books in ring order."""
 
@@ -161,9 +152,10 @@ class Books(Repository):
         rows = self._read("depths", names, requests, ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
 
-    def count(self, ring: int, ticket: int | None, *, high: bool) -> TicketsRow:
-        """Count the tickets of a priority, and those before a ticket."""
-        return TicketsRow(*self.unit.rows("count_before", ring=ring, high=high, ticket=ticket)[0])
+    def count(self, ring: int, ticket: int | None, *, high: bool) -> tuple[int, int, int | None, int | None]:
+        """Return the number of tickets of a priority before a ticket, that of all, and the lowest and the highest."""
+        before, total, lowest, highest = self.unit.rows("count_before", ring=ring, high=high, ticket=ticket)[0]
+        return before, total, lowest, highest
 
     def advance(self, ring: int, ticket: int, shift: int, *, high: bool) -> None:
         """Lower the tickets of a priority from `ticket` on."""

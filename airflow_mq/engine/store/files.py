@@ -73,10 +73,8 @@ def replaced_store(path: Path) -> StoreMissing | StoreReplaced:
     )
 
 
-def read_only_store(path: Path | None) -> StoreReadOnly:
+def read_only_store(path: Path) -> StoreReadOnly:
     """Return the error for a store that this user cannot write to, with the first place that is read-only."""
-    if path is None:
-        return StoreReadOnly()
     places = [path, Path(f"{path}-wal"), Path(f"{path}-shm"), path.parent]
     place = next((place for place in places if place.exists() and not os.access(place, os.W_OK)), path)
     return StoreReadOnly(
@@ -85,25 +83,21 @@ def read_only_store(path: Path | None) -> StoreReadOnly:
     )
 
 
-def is_mounted_read_only(path: Path | None) -> bool:
+def is_mounted_read_only(path: Path) -> bool:
     """Return whether the disk of a file takes no writes from any user; SQLite reports that it cannot open the file."""
     try:
-        return path is not None and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
         return False
 
 
-def full_disk(path: Path | None) -> StoreFull:
+def full_disk(path: Path) -> StoreFull:
     """Return the error for a store whose disk is full."""
-    if path is None:
-        return StoreFull()
     return StoreFull(f"the disk of the SQLite file {str(path)!r} is full: nothing was changed; free space, then retry")
 
 
-def unusable_store(path: Path | None, reason: str) -> StoreUnreachable:
+def unusable_store(path: Path, reason: str) -> StoreUnreachable:
     """Return the error for a file that SQLite cannot open, read or write."""
-    if path is None:
-        return StoreUnreachable(f"the SQLite file cannot be used: {reason}")
     return StoreUnreachable(
         f"the SQLite file {str(path)!r} cannot be used: {reason}; check that this user may read and write the file and "
         "its folder, and that the disk is healthy"

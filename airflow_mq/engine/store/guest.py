@@ -172,7 +172,7 @@ def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool)
     plain = _cursor_of(connection)
     plain.row_factory = None
     unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
-    with sqlite.translated(store.address.path):
+    with sqlite.translated(store.path):
         store.refuse_replaced()
         if not known:
             _check_file(store, plain)
@@ -186,13 +186,11 @@ def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool)
             store.point("release")
             plain.execute(f"RELEASE {_SAVEPOINT}")
         except BaseException as error:
-            _back_to_savepoint(connection, plain, error, store.address.path)
+            _back_to_savepoint(connection, plain, error, store.path)
             raise
 
 
-def _back_to_savepoint(
-    connection: sqlite3.Connection, plain: sqlite3.Cursor, error: BaseException, path: Path | None
-) -> None:
+def _back_to_savepoint(connection: sqlite3.Connection, plain: sqlite3.Cursor, error: BaseException, path: Path) -> None:
     if connection.in_transaction:
         plain.execute(f"ROLLBACK TO {_SAVEPOINT}")
         plain.execute(f"RELEASE {_SAVEPOINT}")
@@ -203,8 +201,7 @@ def _back_to_savepoint(
 
 
 def _check_file(store: SqliteStore, plain: sqlite3.Cursor) -> None:
-    path = store.address.path
-    assert path is not None
+    path = store.path
     files = [(_text(name), _text(file)) for _, name, file in plain.execute("PRAGMA database_list")]
     same = [name for name, file in files if file and os.path.exists(file) and os.path.samefile(file, path)]
     if "main" in same:

@@ -28,17 +28,6 @@ class BlobRow(NamedTuple):
     stored: int
 
 
-class UseRow(NamedTuple):
-    """The use of a blob by a message, or a hold until a time."""
-
-    row_id: int
-    place: int
-    hash: str
-    until: int | None
-    #: Whether the inbox row exists.
-    is_there: bool
-
-
 class Payloads(Repository):
     """External payloads of the store. A hash is hexadecimal text here."""
 
@@ -116,9 +105,9 @@ class Payloads(Repository):
         """End the uses of blobs by deleted messages: inbox row, and place in it."""
         self._put("release_blobs", ("inbox_row", "place"), places)
 
-    def uses(self) -> list[UseRow]:
-        """Return every use of a blob."""
-        return [UseRow(*row) for row in self.unit.rows("all_uses")]
+    def uses(self) -> dict[tuple[int, int], tuple[str, int | None, bool]]:
+        """Return every use by inbox row and place: the hash, the end of a hold, and whether the row exists."""
+        return {(row_id, place): (*use,) for row_id, place, *use in self.unit.rows("all_uses")}
 
     def past_uses(self, now: int, limit: int) -> list[str]:
         """Return blobs with a use that has ended."""

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 from ..rules.config import RingConfig
@@ -42,18 +43,15 @@ def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
 
 
 def _sqlite(address: StoreAddress, timeout: float) -> _Applied:
-    assert address.path is not None
-    if address.path.stat().st_size:  # SQLite applies no log to an empty file.
-        refuse_foreign_log(address.path)
-    with sqlite.translated(address.path), GATE:
+    if address.file.stat().st_size:  # SQLite applies no log to an empty file.
+        refuse_foreign_log(address.file)
+    with sqlite.translated(address.file), GATE:
         connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
-        try:
+        with closing(connection):
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'mq_migration'").fetchone():
                 return None, None
             applied: _Applied = connection.execute(_APPLIED.format(SQLITE_PREFIX)).fetchone()
             return applied
-        finally:
-            connection.close()
 
 
 def _postgres(address: StoreAddress) -> _Applied:
@@ -68,37 +66,48 @@ def _postgres(address: StoreAddress) -> _Applied:
 
 def upgrade(address: StoreAddress) -> list[str]:
     """Upgrade a store to the current schema; return the names of the applied migrations."""
-    if address.driver == "sqlite":
-        return _upgrade_sqlite(address)
-    return _upgrade_postgres(address)
-
-
-def _upgrade_sqlite(address: StoreAddress) -> list[str]:
-    assert address.path is not None
-    address.path.parent.mkdir(parents=True, exist_ok=True)
-    refuse_network_file_system(address.path)
-    refuse_foreign_log(address.path)
-    make_private(address.path)
-    with sqlite.translated(address.path), GATE:
-        connection = sqlite3.connect(address.path, timeout=60, isolation_level=None)
-        try:
-            sqlite.configure(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_TABLE["sqlite"])
-            applied = _missing("sqlite", connection.execute(_KNOWN.format(SQLITE_PREFIX)).fetchall())
-            for version, name, text in applied:
-                for statement in split_statements(text.replace("{s}", address.prefix)):
-                    connection.execute(statement)
-                connection.execute("INSERT INTO mq_migration VALUES (?, ?, ?)", (version, name, checksum(text)))
-            _first_ring(lambda text, values: connection.execute(text, values), address.prefix, "?")
-            connection.execute("COMMIT")
-        finally:
-            connection.close()
+    dialect = "sqlite" if address.driver == "sqlite" else "postgres"
+    with _upgrading_sqlite(address) if address.path else _upgrading_postgres(address) as execute:
+        applied = _missing(dialect, execute(_KNOWN.format(address.prefix)).fetchall())
+        for version, name, text in applied:
+            scripts = split_statements(text) if address.path else [text]
+            for script in scripts:
+                execute(script.replace("{s}", address.prefix))
+            row = (version, name, checksum(text))
+            execute(f"INSERT INTO {address.prefix}migration (version, name, checksum) VALUES (?, ?, ?)", row)
+        config = json.dumps(RingConfig().to_json())
+        text = f"INSERT INTO {address.prefix}ring (name, config) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+        execute(text, ("default", config))
+        execute(
+            f"INSERT INTO {address.prefix}ring_state (ring) SELECT r.id FROM {address.prefix}ring r WHERE r.name = ? "
+            f"AND NOT EXISTS (SELECT 1 FROM {address.prefix}ring_state s WHERE s.ring = r.id)",
+            ("default",),
+        )
     return [name for _, name, _ in applied]
 
 
-def _upgrade_postgres(address: StoreAddress) -> list[str]:
-    prefix = address.prefix
+@contextmanager
+def _upgrading_sqlite(address: StoreAddress) -> Iterator[Callable[..., Any]]:
+    """Yield the way to execute statements in a transaction, in which the table of migrations exists."""
+    address.file.parent.mkdir(parents=True, exist_ok=True)
+    refuse_network_file_system(address.file)
+    refuse_foreign_log(address.file)
+    make_private(address.file)
+    with (
+        sqlite.translated(address.file),
+        GATE,
+        closing(sqlite3.connect(address.file, timeout=60, isolation_level=None)) as connection,
+    ):
+        sqlite.configure(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_TABLE["sqlite"])
+        yield connection.execute
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def _upgrading_postgres(address: StoreAddress) -> Iterator[Callable[..., Any]]:
+    """Yield the way to execute statements, with `?` for a parameter, as for SQLite."""
     from . import postgres
 
     with (
@@ -109,27 +118,11 @@ def _upgrade_postgres(address: StoreAddress) -> list[str]:
         # A second upgrade waits here, and then has nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())
-        applied = _missing("postgres", connection.execute(_KNOWN.format(prefix).encode()).fetchall())
-        for version, name, text in applied:
-            connection.execute(text.replace("{s}", prefix).encode())
-            connection.execute(
-                f"INSERT INTO {prefix}migration (version, name, checksum) VALUES (%s, %s, %s)".encode(),
-                (version, name, checksum(text)),
-            )
-        _first_ring(lambda text, values: connection.execute(text.encode(), values), prefix, "%s")
-    return [name for _, name, _ in applied]
 
+        def execute(text: str, values: Sequence[object] | None = None) -> Any:
+            return connection.execute((text.replace("?", "%s") if values else text).encode(), values)
 
-def _first_ring(execute: Callable[[str, Sequence[str]], Any], prefix: str, mark: str) -> None:
-    """Create the ring `default`, unless it exists."""
-    config = json.dumps(RingConfig().to_json())
-    text = f"INSERT INTO {prefix}ring (name, config) VALUES ({mark}, {mark}) ON CONFLICT (name) DO NOTHING"
-    execute(text, ("default", config))
-    execute(
-        f"INSERT INTO {prefix}ring_state (ring) SELECT r.id FROM {prefix}ring r WHERE r.name = {mark} "
-        f"AND NOT EXISTS (SELECT 1 FROM {prefix}ring_state s WHERE s.ring = r.id)",
-        ("default",),
-    )
+        yield execute
 
 
 def _missing(dialect: str, rows: Sequence[tuple[int, str, str]]) -> list[tuple[int, str, str]]:

@@ -130,9 +130,8 @@ class SqliteStore(Store[FileConnection]):
 
     def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
         super().__init__(address, busy_timeout)
-        assert address.path is not None
-        self.path = address.path
-        self._named = partial(named, path=address.path)
+        self.path = address.file
+        self._named = partial(named, path=self.path)
 
     def text(self, name: str) -> str:
         if self.probe is not None:
@@ -308,7 +307,7 @@ def configure(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA cache_size = -16384")
 
 
-def named(error: sqlite3.Error, path: Path | None) -> MessageQueueError:
+def named(error: sqlite3.Error, path: Path) -> MessageQueueError:
     """Return the error of this package for one of the driver, on a file."""
     code = getattr(error, "sqlite_errorname", "")
     text = str(error)
@@ -329,6 +328,6 @@ def named(error: sqlite3.Error, path: Path | None) -> MessageQueueError:
     return StoreCorrupt(f"SQLite refuses what should be possible: {text}")
 
 
-def translated(path: Path | None) -> AbstractContextManager[None]:
+def translated(path: Path) -> AbstractContextManager[None]:
     """Return a context in which errors of the driver on a file become errors of this package."""
     return translating(sqlite3.Error, partial(named, path=path))

@@ -10,12 +10,13 @@ from ....rules.page import PROCESSED
 from ....store import codec
 from ....store.blobs import stored_file
 from ....store.inbox import AttributesRow
-from ....store.payloads import BlobRow, UseRow
+from ....store.payloads import BlobRow
 from ....store.unit import Unit
 from ...session import RingSession
 
 #: A message: the id of its inbox row, and its place in that row.
 Place = tuple[int, int]
+Uses = dict[Place, tuple[str, int | None, bool]]
 
 
 def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> Iterator[Violation]:
@@ -23,7 +24,7 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
 
     :param missing: receives the missing files, by hash; see `confirm_missing`.
     """
-    uses = {(use.row_id, use.place): use for use in unit.payloads.uses()}
+    uses = unit.payloads.uses()
     rows = unit.inbox.with_blobs(session.ring_id)
     live = _named(row for row in rows if row.is_delayed)
     for origin in {row.origin for row in rows}:
@@ -78,23 +79,23 @@ def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[Attri
     return {place: hash_ for place, hash_ in named.items() if place in left or not cut.has(place[0])}
 
 
-def _check_references(live: dict[Place, str], uses: dict[Place, UseRow], blobs: set[str]) -> Iterator[Violation]:
+def _check_references(live: dict[Place, str], uses: Uses, blobs: set[str]) -> Iterator[Violation]:
     for (row_id, place), hash_ in live.items():
         if hash_ not in blobs:
             yield Violation(f"message {place} of inbox row {row_id}", f"it refers to payload {hash_}, which is missing")
-        elif (use := uses.get((row_id, place))) is None or (use.hash, use.until) != (hash_, None):
+        elif uses.get((row_id, place), ())[:2] != (hash_, None):
             yield Violation(
                 f"message {place} of inbox row {row_id}",
                 f"its reference to payload {hash_} is not counted",
             )
 
 
-def _check_uses(uses: dict[Place, UseRow], live: dict[Place, str], ours: set[int]) -> Iterator[Violation]:
-    for (row_id, place), use in sorted(uses.items()):
+def _check_uses(uses: Uses, live: dict[Place, str], ours: set[int]) -> Iterator[Violation]:
+    for (row_id, place), (hash_, until, is_there) in sorted(uses.items()):
         # The check of another ring covers the inbox rows of that ring.
-        if use.until is None and (row_id, place) not in live and (row_id in ours or not use.is_there):
+        if until is None and (row_id, place) not in live and (row_id in ours or not is_there):
             what = f"message {place} of inbox row {row_id} is gone, but its reference is still counted"
-            yield Violation(f"payload {use.hash}", what)
+            yield Violation(f"payload {hash_}", what)
 
 
 def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:

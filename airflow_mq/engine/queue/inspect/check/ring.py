@@ -49,7 +49,7 @@ def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
 
 
 def _check_state(unit: Unit, ring: int) -> Iterator[Violation]:
-    lowest, state = unit.books.count(ring, 0, high=False).lowest, unit.rings.state(ring)
+    lowest, state = unit.books.count(ring, 0, high=False)[2], unit.rings.state(ring)
     if lowest is not None and lowest < state.ticket_floor:
         yield Violation(
             "ring",
