@@ -234,7 +234,7 @@ def _hold(queue: MessageQueue) -> Iterator[Finding]:
 
 
 def _journal(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    mode = unit.rows("file")[0][0]
+    mode, *_ = unit.server.file()
     if mode != "wal":
         yield Finding(
             WRONG,
@@ -256,7 +256,7 @@ def _log(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _empty(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    _, pages, free, page_size = unit.rows("file")[0]
+    _, pages, free, page_size = unit.server.file()
     if free * page_size >= FREE_BYTES and free >= FREE_PART * pages:
         yield Finding(
             WRONG,
@@ -288,7 +288,7 @@ def _disk(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _server_settings(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    known = dict(unit.rows("server_settings", names=list(SETTINGS)))
+    known = unit.server.settings(SETTINGS)
     for name, (what, do) in SETTINGS.items():
         if known.get(name) == "off":
             yield Finding(WRONG, f"{name} is off: {what}", do)
@@ -298,7 +298,7 @@ def _dead_rows(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     from ..engine.queue.values import moment
 
     schema = store.address.schema
-    for table, live, dead, vacuumed in unit.rows("dead_rows", schema=schema):
+    for table, live, dead, vacuumed in unit.server.dead_rows(schema):
         if dead >= DEAD_ROWS and dead >= DEAD_PER_LIVE * live:
             last = "never" if vacuumed is None else f"last on {moment(vacuumed):%Y-%m-%d %H:%M}"
             yield Finding(
@@ -310,7 +310,8 @@ def _dead_rows(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    for pid, user, program, database, state, opened, idle in unit.rows("open_transactions"):
+    running, prepared = unit.server.transactions()
+    for pid, user, program, database, state, opened, idle in running:
         is_idle = state.startswith("idle in transaction") and idle >= IDLE
         if opened < OPEN and not is_idle:
             continue
@@ -321,7 +322,7 @@ def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
             f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
             f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
         )
-    for name, age in unit.rows("prepared_transactions"):
+    for name, age in prepared:
         if age >= IDLE:
             yield Finding(
                 WRONG,
@@ -331,7 +332,7 @@ def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _slots(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    for name, age, active in unit.rows("replication_slots"):
+    for name, age, active in unit.server.replication_slots():
         if not active:
             what = f"slot {name!r} has no reader and holds back clearing away {age:,} transactions"
             yield Finding(WRONG, what, f"start its reader, or SELECT pg_drop_replication_slot('{name}')")
@@ -342,7 +343,7 @@ def _slots(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 def _running_code(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     """Yield grants by which other roles run code with the rights of the store's users, or fake its version."""
     schema = store.address.schema
-    for kind, table, role, quoted in unit.rows("rights_to_run_code", schema=schema, deciding=list(DECIDING)):
+    for kind, table, role, quoted in unit.server.rights_to_run_code(schema, DECIDING):
         name = f"{schema}.{table}" if table else f"SCHEMA {schema}"
         level, what = WRONG, f"{role} may create tables and functions in the schema of the store"
         if kind == "TRIGGER":
@@ -357,18 +358,18 @@ def _grants(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     from ..engine.store.roles import is_secret
 
     schema, by_role = store.address.schema, defaultdict[str, set[Right]](set)
-    for right in map(Right._make, unit.rows("rights_on_tables", schema=schema)):
+    for right in map(Right._make, unit.server.rights_on_tables(schema)):
         # The check of rights to run code reports the others.
         if right.kind != "TRIGGER" and not (right.table in DECIDING and right.kind in WRITING):
             by_role[right.role].add(right)
     public = by_role.pop("PUBLIC", ())
     if public:
         yield Finding(WRONG, f"every role may use {_tables(schema, public)}", _revoke(schema, public, "PUBLIC"))
-    functions = ", ".join(f"{schema}.{name}" for (name,) in unit.rows("public_functions", schema=schema))
+    functions = ", ".join(f"{schema}.{name}" for name in unit.server.public_functions(schema))
     if functions:
         do = f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC"
         yield Finding(WRONG, f"every role may execute {functions}", do)
-    senders = unit.rows("sender_roles", schema=schema) if unit.rows("may_read", table="sender")[0][0] else []
+    senders = unit.server.senders(schema)
     for number, sender, groups in senders:
         yield from _sender(schema, number, sender, groups, by_role[sender or ""])
     for role in sorted(by_role.keys() - {sender or "" for _, sender, _ in senders}):

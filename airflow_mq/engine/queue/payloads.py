@@ -181,7 +181,8 @@ class Payloads:
             stored = unit.payloads.blob(hash_.hex())
         if stored is None:
             raise BlobMissing(hash_)
-        return Reference.of(hash_, stored[0])
+        size, _, _ = stored
+        return Reference.of(hash_, size)
 
     def list(self, after: bytes = b"", limit: int = 100) -> builtins.list[StoredBlob]:
         """Return the external payloads of the store by hash, `limit` at a time; continue after the last one."""

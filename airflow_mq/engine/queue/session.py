@@ -216,17 +216,17 @@ class RingSession:
         with self.store.writing(wait=wait, patience=None if wait else 0.0) as unit:
             ring = unit.rings.named(self.ring)
             config, now = self.remember_config(ring.config), ring.now
-            for statement, seconds in (
-                ("expire_event", config.keep_events),
-                ("expire_ledger", config.keep_ledger),
-                ("expire_block", config.keep_ledger),
-                ("expire_key", config.key_window),
+            for kind, seconds in (
+                ("events", config.keep_events),
+                ("ledger", config.keep_ledger),
+                ("blocks", config.keep_ledger),
+                ("keys", config.key_window),
             ):
-                before, since = now - int(seconds * 1_000_000), after.get(statement, BEGINNING)
-                if unit.rings.expire(statement, self.ring_id, since, before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
+                before, since = now - int(seconds * 1_000_000), after.get(kind, BEGINNING)
+                if unit.rings.expire(kind, self.ring_id, since, before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
                     more = True
                 else:
-                    forgotten[statement] = before
+                    forgotten[kind] = before
         return more
 
     def committed(self, working_set: StoredSet, *, sweeps: bool = True) -> None:

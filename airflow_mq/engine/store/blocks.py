@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..rules.claims import Claim
 from . import codec
-from .primitives import Repository
+from .primitives import Repository, columns
 from .rows import LATEST, BlockRow
 
 
@@ -71,7 +71,7 @@ class Blocks(Repository):
         )  # fmt: skip
         # A claim without a message of the window does not block its queue.
         rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]
-        self._put("insert_claim", ("seq", "origin", "data", "by_hand"), rows, ring=ring, block=block.id)
+        self.unit.put("insert_claim", columns(("seq", "origin", "data", "by_hand"), rows), ring=ring, block=block.id)
 
     def latest(self, ring: int, state: int | None = None, before: int = LATEST, limit: int = LATEST) -> list[BlockRow]:
         """Return blocks before a number, the latest first; of any state by default."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..rules.page import PROCESSED, Page
 from ..rules.priority import PAST_ALL
 from . import codec
-from .primitives import Repository, listed
+from .primitives import Repository, columns, listed
 from .rows import LATEST, BookRow, FirstWaiting, PageRow
 
 #: Books, and inbox rows, that one step of a count reads.
@@ -119,7 +119,7 @@ class Books(Repository):
 
     def save(self, ring: int, rows: Sequence[BookRow]) -> None:
         """Write books: the columns of `BookRow` up to `wake_at`."""
-        self._put("save_book", _COLUMNS, rows, ring=ring)
+        self.unit.put("save_book", columns(_COLUMNS, rows), ring=ring)
 
     def second_rows(self, ring: int) -> list[tuple[str | None, int]]:
         """Return the books with more than one row, and the number of their rows; None stands for the ring's state."""
@@ -149,7 +149,7 @@ class Books(Repository):
         :param latest: inbox rows to search for messages sent since `since`
         """
         names = ("origin", "floor", "begin")
-        rows = self._read("depths", names, requests, ring=ring, most=most, latest=latest, since=since)
+        rows = self.unit.rows("depths", columns(names, requests), ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
 
     def count(self, ring: int, ticket: int | None, *, high: bool) -> tuple[int, int, int | None, int | None]:
@@ -163,7 +163,7 @@ class Books(Repository):
 
     def set_tickets(self, ring: int, tickets: Sequence[tuple[str, int]]) -> None:
         """Give ready books new tickets."""
-        self._put("set_ticket", ("origin", "ticket"), tickets, ring=ring)
+        self.unit.put("set_ticket", columns(("origin", "ticket"), tickets), ring=ring)
 
     def forget_deficits(self, ring: int) -> None:
         """Reset the deficits of all books."""
@@ -202,7 +202,7 @@ class Pages(Repository):
 
     def between(self, ring: int, requests: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
         """Return for each request (origin, first, last) the stored pages from the first on, at most `limit`."""
-        rows = self._read("pages", ("origin", "first", "last"), requests, ring=ring, limit=limit)
+        rows = self.unit.rows("pages", columns(("origin", "first", "last"), requests), ring=ring, limit=limit)
         return [PageRow(*row) for row in rows]
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
@@ -228,11 +228,11 @@ class Pages(Repository):
     def save(self, ring: int, pages: Sequence[SavedPage]) -> None:
         """Write pages."""
         rows = [(*page, set_aside, first, last) for page, set_aside, first, last in pages]
-        self._put("save_page", (*PageRow._fields, "set_aside", "first_row", "last_row"), rows, ring=ring)
+        self.unit.put("save_page", columns((*PageRow._fields, "set_aside", "first_row", "last_row"), rows), ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
         """Delete pages."""
-        self._put("delete_page", ("origin", "page"), keys, ring=ring)
+        self.unit.put("delete_page", columns(("origin", "page"), keys), ring=ring)
 
 
 def saved_page(origin: str, page: Page, set_aside: int) -> SavedPage:

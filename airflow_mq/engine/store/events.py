@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..rules.events import EventRun
 from . import codec
 from .blocks import Blocks
-from .primitives import Repository
+from .primitives import Repository, columns
 from .rows import LATEST
 
 #: The most events of one queue in a row.
@@ -36,9 +36,9 @@ class Events(Repository):
         rows = [(origin, count, codec.pack_events(together)) for origin, count, together in _together(runs)]
         if rows and self.unit.draws_ids:
             drawn = [(id_, *row) for id_, row in zip(self.unit.fresh_ids(len(rows)), rows)]
-            self._put("insert_event", ("id", *_COLUMNS), drawn, ring=ring, at=now, block=block)
+            self.unit.put("insert_event", columns(("id", *_COLUMNS), drawn), ring=ring, at=now, block=block)
         else:
-            self._put("insert_event", _COLUMNS, rows, ring=ring, at=now, block=block)
+            self.unit.put("insert_event", columns(_COLUMNS, rows), ring=ring, at=now, block=block)
 
     def after(
         self, ring: int, after: int, limit: int, *, origin: str | None = None, also: str | None = None,
@@ -92,7 +92,7 @@ class Ledger(Repository):
 
     def insert(self, ring: int, block: int, id_: int, data: bytes, now: int) -> None:
         """Write the entry of a block."""
-        self._put("insert_ledger", ("block", "id", "data"), [(block, id_, data)], ring=ring, at=now)
+        self.unit.put("insert_ledger", columns(("block", "id", "data"), [(block, id_, data)]), ring=ring, at=now)
 
     def insert_round(self, ring: int, data: bytes, now: int) -> None:
         """Count a round of service as a block, and write its entry; requires the ring lock."""

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
-from .primitives import Repository
+from .primitives import Repository, columns
 from .rows import (
     LATEST,
     Arrival,
@@ -94,18 +94,19 @@ class Inbox(Repository):
 
     def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
-        columns = "origin", "after"
         if inline:
-            rows = self._read("inbox_rows", columns, requests, ring=ring, limit=limit, inline=inline)
+            rows = self.unit.rows(
+                "inbox_rows", columns(("origin", "after"), requests), ring=ring, limit=limit, inline=inline
+            )
         else:
-            rows = self._read("inbox_heads", columns, requests, ring=ring, limit=limit)
+            rows = self.unit.rows("inbox_heads", columns(("origin", "after"), requests), ring=ring, limit=limit)
         return list(map(InboxRow._make, rows))
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
     ) -> Callable[[], list[tuple[str, list[int]]]]:
         """Request the ids of the rows of each request (origin, first, below)."""
-        rows = self._soon("inbox_between", ("origin", "first", "below"), requests, ring=ring)
+        rows = self.unit.soon("inbox_between", columns(("origin", "first", "below"), requests), ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
     def heaps(self, ring: int, wanted: RowIds) -> list[HeapRow]:
@@ -114,7 +115,7 @@ class Inbox(Repository):
 
     def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
         """Return delayed rows with their bytes."""
-        return self._read("delayed_heaps", ("id",), [(id_,) for id_ in ids])
+        return self.unit.rows("delayed_heaps", {"id": ids})
 
     def facts(self, ring: int, wanted: RowIds, *, with_blocks: bool = False) -> list[FactsRow]:
         """Return facts about the messages of rows.
@@ -134,7 +135,7 @@ class Inbox(Repository):
                 ranges.append(RowRange(origin, own[0], own[-1], len(own)))
             else:
                 ranges += [RowRange(origin, id_, id_, 1) for id_ in own]
-        rows = self._read(statement, RowRange._fields, ranges, **values)
+        rows = self.unit.rows(statement, columns(RowRange._fields, ranges), **values)
         ids = list(chain.from_iterable(wanted.values()))
         if [row[0] for row in rows] == ids:
             return rows
@@ -142,7 +143,7 @@ class Inbox(Repository):
         found = [row for row in rows if row[0] in missing]
         missing.difference_update(row[0] for row in found)
         left = [(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
-        return found + self._read(statement, RowRange._fields, left, **values)
+        return found + self.unit.rows(statement, columns(RowRange._fields, left), **values)
 
     def arrivals(self, ring: int, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""
@@ -156,7 +157,9 @@ class Inbox(Repository):
     def still_stored(self, ring: int, origin: str, ids: Iterable[int]) -> set[int]:
         """Return which rows of a queue exist. A look-up by id visits no deleted row between them."""
         keys = [RowRange(origin, id_, id_, 1) for id_ in ids]
-        return {row[0] for row in self._read("facts", RowRange._fields, keys, ring=ring, with_blocks=False)}
+        return {
+            row[0] for row in self.unit.rows("facts", columns(RowRange._fields, keys), ring=ring, with_blocks=False)
+        }
 
     # Rows of all queues.
 
@@ -182,7 +185,7 @@ class Inbox(Repository):
         return self._unready_between(ring, [(MARK, PAST_HIGH)])
 
     def _unready_between(self, ring: int, ranges: Iterable[tuple[str, str]]) -> list[FirstRow]:
-        rows = self._read("news_by_origin", ("after", "below"), list(ranges), ring=ring)
+        rows = self.unit.rows("news_by_origin", columns(("after", "below"), ranges), ring=ring)
         return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
@@ -203,7 +206,7 @@ class Inbox(Repository):
 
     def insert(self, ring: int, rows: Iterable[PostedRow]) -> None:
         """Write single messages under ids drawn before."""
-        self._put("insert_posted", PostedRow._fields, list(rows), ring=ring)
+        self.unit.put("insert_posted", columns(PostedRow._fields, rows), ring=ring)
 
     def insert_copy(self, ring: int, origin: str, attributes: bytes, source: StoredBytes) -> None:
         """Write a message whose bytes the database copies from another row; no payload leaves the database."""
@@ -215,7 +218,7 @@ class Inbox(Repository):
         for parcel in parcels(rows):
             ids = self.unit.fresh_ids(len(parcel))
             requests = [(id_, due, origin, *own, None) for id_, (origin, _, *own) in zip(ids, parcel)]
-            self._write("insert_delayed", _DELAYED, requests, ring=ring)
+            self.unit.run("insert_delayed", columns(_DELAYED, requests), ring=ring)
 
     def put_off(self, ring: int, rows: Sequence[PostedRow]) -> None:
         """Write messages that wait aside under ids drawn before, with their time of sending."""
@@ -223,15 +226,15 @@ class Inbox(Repository):
             (id_, due, origin, size, 1, False, b"", attributes, heap, sent_at)
             for id_, origin, size, attributes, heap, sent_at, due in rows
         ]
-        self._put("insert_delayed", _DELAYED, requests, ring=ring)
+        self.unit.put("insert_delayed", columns(_DELAYED, requests), ring=ring)
 
     def delete(self, ring: int, keys: Iterable[tuple[str, int, int | None]]) -> None:
         """Delete rows that lay within a page, given without it, or at the edge of a page, unless others need them."""
-        self._put("delete_inbox_rows", ("origin", "id", "page"), list(keys), ring=ring)
+        self.unit.put("delete_inbox_rows", columns(("origin", "id", "page"), keys), ring=ring)
 
     def delete_ranges(self, ring: int, ranges: Sequence[RowRange]) -> Callable[[], bool]:
         """Request to delete ranges of rows; the answer is false if any was kept: it holds other rows, or fewer."""
-        count = self._put("delete_range", RowRange._fields, ranges, ring=ring)
+        count = self.unit.put("delete_range", columns(RowRange._fields, ranges), ring=ring)
         return lambda: count() == sum(one.rows for one in ranges)
 
     # Delayed rows.

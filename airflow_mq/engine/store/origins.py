@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .primitives import Repository
+from .primitives import Repository, columns
 
 
 class PauseRow(NamedTuple):
@@ -73,7 +73,7 @@ class Origins(Repository):
 
     def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
         """Write groups: path, deficit, change of the deficit, level, owed."""
-        self._put("save_group", ("path", "deficit", "delta", "level", "owed"), rows, ring=ring)
+        self.unit.put("save_group", columns(("path", "deficit", "delta", "level", "owed"), rows), ring=ring)
 
     def forget_groups(self, ring: int) -> None:
         """Delete the groups of a ring."""

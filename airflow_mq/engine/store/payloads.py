@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .primitives import Repository
+from .primitives import Repository, columns
 
 #: As many rows as there are.
 ALL = 1 << 30
@@ -45,7 +45,7 @@ class Payloads(Repository):
 
     def insert_chunks(self, upload: int, first: int, chunks: Sequence[bytes]) -> None:
         """Write chunks of an upload, numbered from `first`."""
-        self._write("insert_chunk", ("seq", "data"), list(enumerate(chunks, first)), upload=upload)
+        self.unit.run("insert_chunk", columns(("seq", "data"), enumerate(chunks, first)), upload=upload)
 
     def end_upload(self, id_: int, *, kept: bool) -> None:
         """End an upload: it became a blob (`kept`) or is abandoned."""
@@ -99,11 +99,11 @@ class Payloads(Repository):
 
     def shared(self, hashes: Sequence[str]) -> set[str]:
         """Return which of these blobs exist; they stay until the transaction ends."""
-        return {hash_ for (hash_,) in self._of("share_blobs", hashes)}
+        return {hash_ for (hash_,) in self.unit.rows("share_blobs", {"hash": hashes})}
 
     def release(self, places: Sequence[tuple[int, int]]) -> None:
         """End the uses of blobs by deleted messages: inbox row, and place in it."""
-        self._put("release_blobs", ("inbox_row", "place"), places)
+        self.unit.put("release_blobs", columns(("inbox_row", "place"), places))
 
     def uses(self) -> dict[tuple[int, int], tuple[str, int | None, bool]]:
         """Return every use by inbox row and place: the hash, the end of a hold, and whether the row exists."""
@@ -115,12 +115,9 @@ class Payloads(Repository):
 
     def locked(self, hashes: Sequence[str]) -> list[str]:
         """Lock and return those of these blobs that no transaction is about to use."""
-        return [hash_ for (hash_,) in self._of("lock_blobs", hashes)]
+        return [hash_ for (hash_,) in self.unit.rows("lock_blobs", {"hash": hashes})]
 
     def delete_unused(self, hashes: Sequence[str], now: int) -> list[int]:
         """Delete the ended uses of locked blobs, and the blobs that have none left; return their uploads."""
-        self._write("delete_past_uses", ("hash",), [(hash_,) for hash_ in hashes], now=now)
-        return [upload for (upload,) in self._of("delete_unused_blobs", hashes)]
-
-    def _of(self, statement: str, hashes: Sequence[str]) -> list[Any]:
-        return self._read(statement, ("hash",), [(hash_,) for hash_ in hashes])
+        self.unit.run("delete_past_uses", {"hash": hashes}, now=now)
+        return [upload for (upload,) in self.unit.rows("delete_unused_blobs", {"hash": hashes})]

@@ -95,9 +95,13 @@ class PostgresUnit(Unit):
         self.prefix = store.prefix
 
     def soon(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], list[Any]]:
+        if columns is not None and not any(columns.values()):
+            return list
         return self._request(statement, columns, values).rows
 
     def put(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], int]:
+        if columns is not None and not any(columns.values()):
+            return int
         return self._request(statement, columns, values).count
 
     def _request(self, statement: str, columns: Columns | None, values: dict[str, Any]) -> Request:

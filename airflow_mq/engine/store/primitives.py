@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeAlias
 
@@ -29,7 +29,7 @@ class Primitives(ABC):
 
         A store with pipelines runs it with the next one.
 
-        :param columns: parameters of many requests; the rows of all are returned.
+        :param columns: parameters of many requests; the rows of all are returned. Without a request nothing runs.
         """
 
     @abstractmethod
@@ -38,7 +38,7 @@ class Primitives(ABC):
 
         A store with pipelines runs it with the next one or the commit.
 
-        :param columns: parameters of many requests.
+        :param columns: parameters of many requests. Without a request nothing runs.
         """
 
     def rows(self, statement: str, columns: Columns | None = None, /, **values: object) -> list[Any]:
@@ -69,10 +69,6 @@ class Primitives(ABC):
         return rows[0]
 
 
-#: Parameters of many requests, a row for each.
-Requests = Sequence[Sequence[object]]
-
-
 class Repository:
     """The statements of one noun, as typed methods."""
 
@@ -81,32 +77,15 @@ class Repository:
     def __init__(self, unit: Primitives) -> None:
         self.unit = unit
 
-    def _soon(
-        self, statement: str, names: Sequence[str], requests: Requests, **values: object
-    ) -> Callable[[], list[Any]]:
-        """Request the rows for many requests."""
-        return self.unit.soon(statement, _columns(names, requests), **values) if requests else list
 
-    def _put(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> Callable[[], int]:
-        """Request a statement that writes for many requests, and return the way to the number of rows it wrote."""
-        return self.unit.put(statement, _columns(names, requests), **values) if requests else int
-
-    def _read(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> list[Any]:
-        """Return the rows for many requests."""
-        return self._soon(statement, names, requests, **values)()
-
-    def _write(self, statement: str, names: Sequence[str], requests: Requests, **values: object) -> int:
-        """Run a statement for many requests and return the number of rows it wrote."""
-        return self._put(statement, names, requests, **values)()
+def columns(names: Sequence[str], requests: Iterable[Sequence[object]]) -> Columns:
+    """Return the parameters of many requests by name."""
+    return dict(zip(names, map(list, zip(*requests))))
 
 
 def listed(text: str | None) -> list[str]:
     """Return the names of a list that a statement made: names contain no control characters."""
     return text.split("\n") if text else []
-
-
-def _columns(names: Sequence[str], requests: Requests) -> dict[str, list[object]]:
-    return dict(zip(names, map(list, zip(*requests))))
 
 
 @contextmanager

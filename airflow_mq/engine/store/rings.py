@@ -9,6 +9,8 @@ from ..rules.nearest import nearest
 from .primitives import Repository, as_json
 from .rows import RingRow, StateRow
 
+_EXPIRE = {"events": "expire_event", "ledger": "expire_ledger", "blocks": "expire_block", "keys": "expire_key"}
+
 
 class Rings(Repository):
     """Rings of the store."""
@@ -85,9 +87,9 @@ class Rings(Repository):
         """Return the last id drawn in the store."""
         return int(self.unit.rows("last_id")[0][0])
 
-    def expire(self, statement: str, ring: int, after: int, before: int, limit: int) -> int:
+    def expire(self, kind: str, ring: int, after: int, before: int, limit: int) -> int:
         """Delete at most `limit` rows of a ring after a time, and at or before another; return their number.
 
-        :param statement: `expire_event`, `expire_ledger`, `expire_block` or `expire_key`
+        :param kind: events, ledger, blocks (by their ends), or keys (by their uses)
         """
-        return self.unit.run(statement, ring=ring, after=after, before=before, limit=limit)
+        return self.unit.run(_EXPIRE[kind], ring=ring, after=after, before=before, limit=limit)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..rules.changes import Aside
 from ..rules.message import Address
 from . import codec
-from .primitives import Repository
+from .primitives import Repository, columns
 from .rows import LATEST, Arrival
 
 _COLUMNS = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason", "arrived_at", "arrived_block")
@@ -52,12 +52,12 @@ class SetAside(Repository):
              codec.pack_weight(aside.limit), aside.reason, *arrived.get(at, (now, block)))
             for at, aside in asides.items() if aside is not None
         ]  # fmt: skip
-        self._put("delete_aside", ("origin", "page", "item"), gone, ring=ring)
-        self._put("save_set_aside", _COLUMNS, kept, ring=ring, at=now, block=block)
+        self.unit.put("delete_aside", columns(("origin", "page", "item"), gone), ring=ring)
+        self.unit.put("save_set_aside", columns(_COLUMNS, kept), ring=ring, at=now, block=block)
 
     def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[AsideRow]:
         """Return why messages of these pages were set aside."""
-        return [AsideRow(*row) for row in self._read("asides", ("origin", "page"), pages, ring=ring)]
+        return [AsideRow(*row) for row in self.unit.rows("asides", columns(("origin", "page"), pages), ring=ring)]
 
     def after(
         self, ring: int, after: Address, last: str, *, reason: str | None = None, before: int = LATEST,

@@ -59,6 +59,8 @@ class SqliteUnit(Unit):
 
     def soon(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], list[Any]]:
         """Run a statement now, for each request: that costs microseconds in one process."""
+        if columns is not None and not any(columns.values()):
+            return list
         text, execute = self.store.text(statement), self.connection.execute
         rows: list[Any] = []
         with self._gate:
@@ -72,6 +74,8 @@ class SqliteUnit(Unit):
 
     def put(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], int]:
         """Run a statement now."""
+        if columns is not None and not any(columns.values()):
+            return int
         text, values = self.store.text(statement), plain(values)
         with self._gate:
             if columns is None:

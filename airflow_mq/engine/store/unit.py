@@ -15,6 +15,7 @@ from .payloads import Payloads
 from .primitives import Primitives
 from .rings import Rings
 from .rows import Locked
+from .server import Server
 from .set_aside import SetAside
 
 Repo = TypeVar("Repo")
@@ -62,3 +63,4 @@ class Unit(Primitives):
     ledger = _Noun(Ledger)
     keys = _Noun(Keys)
     payloads = _Noun(Payloads)
+    server = _Noun(Server)

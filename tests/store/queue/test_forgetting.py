@@ -10,7 +10,7 @@ import pytest
 from airflow_mq import Message, MessageQueue, Weight
 from airflow_mq.engine.queue import session
 from airflow_mq.engine.store import parse, upgrade
-from airflow_mq.engine.store.events import Events
+from airflow_mq.engine.store.rings import Rings
 from tests.proofs.model.clock import Clock
 
 HOUR = 3_600_000_000
@@ -20,13 +20,14 @@ HOUR = 3_600_000_000
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return the ranges of time from which events are deleted."""
     ranges: list[tuple[int, int]] = []
-    expire = Events.expire
+    expire = Rings.expire
 
-    def noted(self: Events, ring: int, after: int, before: int, limit: int) -> int:
-        ranges.append((after, before))
-        return expire(self, ring, after, before, limit)
+    def noted(self: Rings, kind: str, ring: int, after: int, before: int, limit: int) -> int:
+        if kind == "events":
+            ranges.append((after, before))
+        return expire(self, kind, ring, after, before, limit)
 
-    monkeypatch.setattr(Events, "expire", noted)
+    monkeypatch.setattr(Rings, "expire", noted)
     monkeypatch.setattr(session, "FORGET_EVERY", 0.0)
     return ranges
 

@@ -52,8 +52,9 @@ def remember(
     """
     if not measured:
         return None
-    known = unit.origins.measures(ring, processor, origin)
-    sums = _sums(known[0][2]) if known else dict.fromkeys(_SUMS, 0)
+    sums = dict.fromkeys(_SUMS, 0)
+    for _, _, known in unit.origins.measures(ring, processor, origin):
+        sums = _sums(known)
     for length, used, predicted in _plausible([Measured(*one) for one in measured], sums, full):
         fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, predicted[0])
         for name, value in zip(_SUMS, fresh):
