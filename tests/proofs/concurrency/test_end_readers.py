@@ -40,7 +40,6 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
     "footprint below": lambda queue: queue.footprint("a", below=True),
     "footprints": lambda queue: queue.footprints(),
     "queues": lambda queue: states(queue.inspect.queues()),
-    "queues exact": lambda queue: states(queue.inspect.queues(exact=True)),
     "queues among": lambda queue: states(queue.inspect.queues(among=[(origin, "regular") for origin in ORIGINS])),
     "queues after": lambda queue: states(queue.inspect.queues(after="b", limit=2)),
     "oldest": lambda queue: [states(queue.inspect.backlog(oldest=limit).oldest) for limit in (1, 2, 10)],

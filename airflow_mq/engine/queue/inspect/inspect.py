@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
 
 from ...rules.book import QueueSettings
@@ -71,34 +70,28 @@ class Inspect:
         limit: int = 50,
         *,
         among: Sequence[tuple[str, str]] | None = None,
-        exact: bool = False,
-        recent: float = RECENT,
     ) -> list[QueueState]:
         """Return the states of queues by name; an origin may have two queues. Empty queues are left out.
+
+        The reading is bounded, and `QueueState.more` marks a queue of which not all was counted.
 
         :param prefix: the beginning of the origins' names
         :param after: the last origin of the page before
         :param limit: number of origins
         :param among: instead, these queues: pairs of an origin and a priority
-        :param exact: count all messages, and read the time at which the first waiting one was sent; otherwise the
-            reading is bounded, and `QueueState.more` marks a queue of which not all was counted
-        :param recent: seconds within which messages count as recent
         """
         for text in (prefix, after):
             check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
         check_number(limit, "a limit")
         names = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
         with self._session.snapshot(names=None if among is None else names) as (unit, working_set):
-            reading = partial(
-                queue_states, unit, working_set, recent=recent, most=LATEST if exact else None, exact=exact
-            )
             if among is not None:
-                return reading(names)
+                return queue_states(unit, working_set, names, recent=RECENT)
             states: list[QueueState] = []
             shown: dict[str, None] = {}
             for _ in range(READS):
                 origins = origins_from(unit, working_set, prefix, after, limit)
-                states += reading(with_high(working_set, origins))
+                states += queue_states(unit, working_set, with_high(working_set, origins), recent=RECENT)
                 shown = dict.fromkeys(state.origin for state in states)
                 if len(origins) < limit or len(shown) >= limit:
                     break

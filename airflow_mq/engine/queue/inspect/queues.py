@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -260,7 +261,8 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0, oldest: int
     ring, config, now = working_set.ring_id, working_set.config, working_set.now
     messages = size = queues = set_aside = 0
     first = LATEST
-    deep, old = _First(deepest), _First(oldest)
+    deep: list[tuple[int, str]] = []
+    old: list[tuple[int, str]] = []
     for depth in depths_of(unit, working_set):
         set_aside += depth.set_aside
         if not depth.waiting:
@@ -269,8 +271,8 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0, oldest: int
         size += depth.size - depth.set_aside_size
         sent = LATEST if depth.sent is None else depth.sent
         first = min(first, sent)
-        deep.add(-depth.waiting, depth.name)
-        old.add(sent, depth.name)
+        _keep_first(deep, deepest, -depth.waiting, depth.name)
+        _keep_first(old, oldest, sent, depth.name)
     weight = _weight(config, messages, size)
     reading = partial(queue_states, unit, working_set, most=LATEST, exact=True)
     return Backlog(
@@ -283,28 +285,16 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0, oldest: int
         unit.inbox.delayed_of(ring, None, 0)[0] + working_set.reading.shift().delayed,
         set_aside,
         sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand),
-        reading(deep.names()),
-        reading(old.names()),
+        reading([name for _, name in deep]),
+        reading([name for _, name in old]),
     )
 
 
-class _First:
-    """The first names of many by their ranks, with memory for these only."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._found: list[tuple[int, str]] = []
-
-    def add(self, rank: int, name: str) -> None:
-        """Add a name; forget the last ones from time to time."""
-        if self.most:
-            self._found.append((rank, name))
-            if len(self._found) > 2 * self.most + 100:
-                self._found = sorted(self._found)[: self.most]
-
-    def names(self) -> list[str]:
-        """Return the first names in order."""
-        return [name for _, name in sorted(self._found)[: self.most]]
+def _keep_first(first: list[tuple[int, str]], most: int, rank: int, name: str) -> None:
+    """Add a name to the first names by rank, if it is one of so many."""
+    if len(first) < most or (first and (rank, name) < first[-1]):
+        insort(first, (rank, name))
+        del first[most:]
 
 
 def _weight(config: RingConfig, messages: int, size: int) -> Weight:
