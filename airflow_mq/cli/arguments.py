@@ -1,12 +1,138 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands share, and readers of their values."""
 
 from __future__ import annotations
 
-from argparse import SUPPRESS
+import json
+import re
+from argparse import SUPPRESS, ArgumentTypeError
+from datetime import datetime, timedelta
 
+from ..engine.rules.errors import InvalidInput
+from ..engine.rules.message import Address
 from ..engine.rules.priority import PRIORITIES, REGULAR
-from .command import Option, option
-from .values import address, hexadecimal, positive, weight, words
+from ..engine.rules.weight import Weight
+from .command import Option, UsageError, option
+
+_CENTURY = 100 * 366 * 86400
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def weight(text: str) -> Weight:
+    """Read `TIME/SIZE`, also as weights are printed: `600,000/1,073,741,824`."""
+    parts = [part.strip().replace(",", "").replace("_", "") for part in text.split("/")]
+    if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,20}", part) for part in parts):
+        raise ArgumentTypeError(f"invalid weight {text[:80]!r}: expected TIME/SIZE, for example 600000/1073741824")
+    try:
+        return Weight.of([int(part) for part in parts])
+    except InvalidInput as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def when(text: str) -> datetime | timedelta:
+    """Read a time from now (`90`, `90s`, `15m`, `2h`, `1d`), or a time with its zone."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)", text)
+    if found:
+        seconds = float(found[1]) * _UNITS[found[2]]
+        if seconds > _CENTURY:
+            raise ArgumentTypeError(f"{text} from now is more than a century")
+        return timedelta(seconds=seconds)
+    try:
+        moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+    except ValueError:
+        raise ArgumentTypeError(
+            f"invalid time {text[:80]!r}: expected 90s, 15m, 2h, 1d (from now) or 2026-12-24T18:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        raise ArgumentTypeError(f"{text[:80]!r} needs a time zone; write {text[:80]}Z for UTC")
+    return moment
+
+
+def age(text: str) -> timedelta:
+    """Read a length of time: `90`, `90s`, `15m`, `2h`, `1d`."""
+    found = when(text) if re.fullmatch(r"[0-9.]+[smhd]?", text) else None
+    if not isinstance(found, timedelta):
+        raise ArgumentTypeError(f"invalid age {text[:80]!r}: expected 90s, 15m, 2h or 1d")
+    return found
+
+
+def message(text: str) -> Address | bytes:
+    """Read `ORIGIN:PAGE:INDEX`, or the id of a message in hexadecimal."""
+    return address(text) if ":" in text else hexadecimal(text)
+
+
+def words(value: str) -> str:
+    """Read text that can be stored; the text of a shell need not be UTF-8."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ArgumentTypeError("this text is not valid UTF-8") from None
+    return value
+
+
+def header(text: str) -> tuple[str, str]:
+    """Read `name=value`."""
+    name, equals, value = words(text).partition("=")
+    if not (name and equals):
+        raise ArgumentTypeError(f"invalid header {text[:80]!r}: expected name=value")
+    return name, value
+
+
+def setting(text: str) -> tuple[str, object]:
+    """Read `name=value` with a value in JSON; other values are text, except `none`."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ArgumentTypeError(
+            f"invalid setting {text[:80]!r}: expected name=value, for example order=rotation or "
+            "service_weight=[1000,5000]"
+        )
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, None if value == "none" else value
+
+
+def json_object(path: str) -> dict[str, object]:
+    """Return the JSON object in a file of settings."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = json.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"the settings in {path!r} cannot be read: {error}") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"invalid settings in {path!r}: expected a JSON object")
+    return settings
+
+
+def address(text: str) -> Address:
+    """Read `ORIGIN:PAGE:INDEX`."""
+    try:
+        return Address.parse(words(text))
+    except InvalidInput as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def hexadecimal(text: str) -> bytes:
+    """Read an id, a hash or a seed in hexadecimal."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ArgumentTypeError(f"invalid id, hash or seed {text[:80]!r}: expected hexadecimal digits") from None
+
+
+def count(text: str) -> int:
+    """Read a whole number, zero or more."""
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise ArgumentTypeError(f"invalid number {text[:80]!r}: expected a whole number, 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Read a whole number, one or more."""
+    found = count(text)
+    if not found:
+        raise ArgumentTypeError(f"invalid number {text[:80]!r}: expected at least 1")
+    return found
+
 
 COMMON = (
     option(

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.config import ORDERS, RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
-from .arguments import BLOCK_LIMIT, BLOCK_SEED, limit
+from .arguments import BLOCK_LIMIT, BLOCK_SEED, limit, positive, setting, words
 from .command import Group, command, option
 from .output import Columns
 from .queue import NOTHING_READY
 from .serialisation import as_percent, record
 from .service import summary
 from .session import Session, store_now
-from .values import positive, setting, words
 
 if TYPE_CHECKING:
     from ..engine.queue import Block, ForecastBlock, ForecastQueue, MessageQueue

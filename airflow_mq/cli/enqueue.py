@@ -11,13 +11,12 @@ from typing import IO, TYPE_CHECKING, Any
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import check_origin
 from ..words import many
-from .arguments import ENQUEUED_PRIORITY, WEIGHT
+from .arguments import ENQUEUED_PRIORITY, WEIGHT, header, when, words
 from .command import UsageError, command, option
 from .ndjson import Lines
 from .payload import enqueue_files
 from .progress import Tell
 from .session import Session
-from .values import header, when, words
 
 if TYPE_CHECKING:
     from ..engine.queue import Enqueued

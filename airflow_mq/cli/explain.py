@@ -6,11 +6,10 @@ import re
 from argparse import Namespace
 
 from ..engine.rules.priority import PRIORITIES
-from .arguments import BLOCK_LIMIT, BLOCK_SEED
+from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, positive, words
 from .command import command, option
 from .near import near_origin
 from .session import Session
-from .values import address, positive, words
 
 
 @command(

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.blob import extent
 from ..engine.rules.events import NAMES, Event
 from ..words import many
-from .arguments import ENQUEUED_PRIORITY, ORIGIN, WEIGHT, limit
+from .arguments import ENQUEUED_PRIORITY, ORIGIN, WEIGHT, count, hexadecimal, json_object, limit, positive, words
+from .arguments import message as message_value
 from .command import Group, UsageError, command, option
 from .near import meant
 from .output import Columns, shown
 from .serialisation import address_fields, payload_fields, record
 from .session import Session
-from .values import count, hexadecimal, json_object, positive, words
-from .values import message as message_value
 
 if TYPE_CHECKING:
     from ..adapters import Adapter

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..words import span
-from .arguments import limit
+from .arguments import hexadecimal, limit, words
 from .command import Group, UsageError, command, option
 from .output import Columns
 from .progress import Tell
 from .session import Session
-from .values import hexadecimal, words
 
 if TYPE_CHECKING:
     from ..engine.queue import Enqueued, MessageQueue

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from ..engine.rules.message import Footprint
 from ..engine.rules.nearest import nearest
 from ..engine.rules.priority import PRIORITIES
-from .arguments import ORIGIN, PRIORITY, limit, why
+from .arguments import ORIGIN, PRIORITY, count, limit, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, naming_near, question
 from .output import Columns
 from .serialisation import changes_of, in_words, record
 from .session import Session
-from .values import count, positive, weight, when, words
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue

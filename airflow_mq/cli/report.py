@@ -10,12 +10,11 @@ from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
 from ..engine.rules.weight import PER, LinearWeigher
 from ..words import many, percent
-from .arguments import limit
+from .arguments import count, limit, positive, words
 from .command import Group, command, option
 from .output import Columns
 from .serialisation import as_percent, picked, record
 from .session import Session
-from .values import count, positive, words
 
 if TYPE_CHECKING:
     from ..engine.queue import LedgerBlock, MessageQueue

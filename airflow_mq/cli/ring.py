@@ -13,12 +13,11 @@ from ..engine.rules.config import ORDERS, RingConfig, difference
 from ..engine.rules.nearest import suggestion
 from ..engine.rules.priority import PRIORITIES, REGULAR
 from ..words import many
-from .arguments import limit
+from .arguments import hexadecimal, json_object, limit, positive, setting, weight, words
 from .command import Group, UsageError, command, option
 from .report import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 from .serialisation import in_words, record
 from .session import Session, at_sigterm
-from .values import hexadecimal, json_object, positive, setting, weight, words
 
 #: The units of a ring's times, and their number in a millisecond.
 _UNITS = {"ms": 1, "us": 1000}

@@ -10,12 +10,11 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.weight import ZERO
-from .arguments import PROCESSOR, TRACEBACK
+from .arguments import PROCESSOR, TRACEBACK, positive, weight
 from .command import command, option
 from .processors import load, load_callable, stdout_kept_clean
 from .progress import Tell
 from .session import Session, at_sigterm
-from .values import positive, weight
 
 if TYPE_CHECKING:
     from ..engine.queue import BatchProcessor, MessageQueue, Serviced

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.judging import REASONS
 from ..engine.rules.weight import UNLIMITED
 from ..words import many, span
-from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, limit, why
+from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, address, age, count, limit, weight, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, naming_near
 from .output import Columns
 from .processors import load_callable, stdout_kept_clean
 from .serialisation import address_fields, record
 from .session import Session
-from .values import address, age, count, weight, words
 
 if TYPE_CHECKING:
     from ..engine.queue import SetAside

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 
 from ..engine.rules.errors import StoreError
+from .arguments import count
 from .command import Group, command, option
 from .session import DEFAULT_RING, Session
-from .values import count
 
 
 @command(example="$ --store sqlite:///queue.db store upgrade")

@@ -12,13 +12,12 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from .arguments import limit
+from .arguments import age, limit
 from .block import block_fields
 from .command import command, option
 from .output import shown, without_passwords
 from .serialisation import picked, record
 from .session import Session, at_sigterm, interrupt
-from .values import age
 
 if TYPE_CHECKING:
     from rich.live import Live

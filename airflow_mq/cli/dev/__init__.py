@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..arguments import positive
 from ..command import NO, UsageError, command, option
 from ..output import error_line, shown
 from ..session import VARIABLE, Session, at_sigterm, interrupt
-from ..values import positive
 
 if TYPE_CHECKING:
     from ...engine.store import StoreAddress

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow_mq.cli import values
+from airflow_mq.cli import arguments
 from airflow_mq.cli.command import UsageError
 from airflow_mq.codecs import json_codec
 from airflow_mq.engine.queue import RingConfig
@@ -24,17 +24,17 @@ from ..draw import Draw
 from ..target import LONGEST, Target, attempt
 
 READERS: dict[str, Callable[[str], object]] = {
-    "weight": values.weight,
-    "when": values.when,
-    "age": values.age,
-    "message": values.message,
-    "words": values.words,
-    "header": values.header,
-    "setting": values.setting,
-    "seed": values.hexadecimal,
-    "address": values.address,
-    "count": values.count,
-    "positive": values.positive,
+    "weight": arguments.weight,
+    "when": arguments.when,
+    "age": arguments.age,
+    "message": arguments.message,
+    "words": arguments.words,
+    "header": arguments.header,
+    "setting": arguments.setting,
+    "seed": arguments.hexadecimal,
+    "address": arguments.address,
+    "count": arguments.count,
+    "positive": arguments.positive,
 }
 
 
@@ -44,13 +44,13 @@ def check_argument(data: bytes) -> None:
     text = data[1:].decode("utf-8", "surrogateescape")
     found = attempt(lambda: READERS[name](text), ArgumentTypeError, UsageError)
     if isinstance(found, Weight):
-        assert values.weight(str(found)) == found
+        assert arguments.weight(str(found)) == found
     elif isinstance(found, datetime):
         microseconds(found)
     elif isinstance(found, timedelta):
         datetime.now(timezone.utc) + found
     elif isinstance(found, Address):
-        assert values.address(str(found)) == found
+        assert arguments.address(str(found)) == found
     elif name == "setting":
         attempt(lambda: RingConfig().changed(**dict([found])), InvalidInput)  # type: ignore[list-item]
 
@@ -142,7 +142,7 @@ class _Named:
 ORDERS = b'{"processors":[{"name":"orders","function":"shop.orders:process","origins":["acme*","[a-c]?"],"split":4}'
 TARGETS = (
     Target(
-        "arguments", ("airflow_mq.cli.values", "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.weight"),
+        "arguments", ("airflow_mq.cli.arguments", "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.weight"),
         "ArgumentTypeError, UsageError", "a weight or an address prints as it reads; a time can be used", check_argument,
         (
             b"\0600,000/1_073", b"\x0190s", b"\x012026-12-24T18:00:00Z", b"\x011.5h", b"\2999d", b"\3acme:1:2:high", b"\0030aff",
