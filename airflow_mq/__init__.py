@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING
 __version__ = "0.3.0.dev0"
 
 if TYPE_CHECKING:
-    from .engine.queue import (
-        Batch,
-        Block,
-        Delivery,
-        Enqueued,
-        Explanation,
-        ForecastBlock,
-        History,
-        Inline,
-        Judgement,
-        MessageQueue,
-        Peeked,
-        Report,
-        Serviced,
-        SetAside,
-        Step,
-        TypedDelivery,
-        batch_processor,
-    )
+    from .engine.queue import MessageQueue
+    from .engine.queue.attempts import batch_processor
+    from .engine.queue.blocks.block import Block
+    from .engine.queue.inspect.forecast import ForecastBlock
+    from .engine.queue.inspect.history import History, Step
+    from .engine.queue.inspect.reasons import Explanation
+    from .engine.queue.sending.inline import Inline
+    from .engine.queue.set_aside import Judgement
+    from .engine.queue.typed import TypedDelivery
+    from .engine.queue.values import Batch, Delivery, Enqueued, Peeked, Report, Serviced, SetAside
     from .engine.rules.config import RingConfig
     from .engine.rules.events import Event
     from .engine.rules.invariants import Violation
@@ -56,10 +47,16 @@ _NAMES = {
     "engine.rules.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
     "engine.rules.weight": "Costs LinearWeigher Weight",
     "processors": "Part Processor Processors",
-    "engine.queue": (
-        "Batch Block Delivery Enqueued Explanation ForecastBlock History Inline Judgement MessageQueue Peeked Report "
-        "Serviced SetAside Step TypedDelivery batch_processor"
-    ),
+    "engine.queue": "MessageQueue",
+    "engine.queue.attempts": "batch_processor",
+    "engine.queue.blocks.block": "Block",
+    "engine.queue.inspect.forecast": "ForecastBlock",
+    "engine.queue.inspect.history": "History Step",
+    "engine.queue.inspect.reasons": "Explanation",
+    "engine.queue.sending.inline": "Inline",
+    "engine.queue.set_aside": "Judgement",
+    "engine.queue.typed": "TypedDelivery",
+    "engine.queue.values": "Batch Delivery Enqueued Peeked Report Serviced SetAside",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

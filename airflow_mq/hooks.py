@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from airflow_mq import MessageQueue
-    from airflow_mq.engine.queue import Commands
+    from airflow_mq.engine.queue.sending.commands import Commands
 
 TEST_SECONDS = 5.0
 CONNECT_SECONDS = 4

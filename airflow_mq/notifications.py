@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import MessageQueue
-    from airflow_mq.engine.queue import QueueState
+    from airflow_mq.engine.queue.inspect.queues import QueueState
 
 #: Seconds after which a read of the store is abandoned.
 READ_SECONDS = 60.0

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from airflow_mq.engine import queue as values
+from airflow_mq.engine.queue.blocks import block as planned
+from airflow_mq.engine.queue.inspect import forecast
 from airflow_mq.engine.rules import weight as rules
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.store.rows import LATEST
@@ -131,7 +132,7 @@ def blocks(
     return Blocks(rows=rows, next=str(found[-1].id) if len(found) == limit else None)
 
 
-def block_of(state: values.Block) -> Block:
+def block_of(state: planned.Block) -> Block:
     """Return a block with the run that planned it, without that run's tasks."""
     return Block.of(state, by_queue=_shares(state.entries), run=run_of(state.key), tasks=[])
 
@@ -157,7 +158,7 @@ def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forec
     return Forecast(blocks=[_forecast_block(block) for block in found])
 
 
-def _forecast_block(block: values.ForecastBlock) -> ForecastBlock:
+def _forecast_block(block: forecast.ForecastBlock) -> ForecastBlock:
     """Return a forecast block; queues with the largest weights come first."""
     taken = sorted((queue for queue in block.queues if queue.messages), key=lambda queue: -max(queue.weight))
     skipped = [queue for queue in block.queues if not queue.messages]
@@ -170,7 +171,7 @@ def _forecast_block(block: values.ForecastBlock) -> ForecastBlock:
     )
 
 
-def _reason(queue: values.ForecastQueue, block: values.ForecastBlock) -> str:
+def _reason(queue: forecast.ForecastQueue, block: forecast.ForecastBlock) -> str:
     """Return why a block skips a queue; if its first message is heavier than the block, with the limit."""
     if queue.needs is None:
         return queue.reason

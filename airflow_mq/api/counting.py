@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Lock, Thread
 
-from airflow_mq.engine.queue import MessageQueue, QueueDepth
+from airflow_mq.engine.queue import MessageQueue
+from airflow_mq.engine.store.books import QueueDepth
 
 from .stores import target
 

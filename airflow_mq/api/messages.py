@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from airflow_mq.engine.queue import Peeked
+from airflow_mq.engine.queue.values import Peeked
 from airflow_mq.engine.rules import events as rules
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.message import message_id

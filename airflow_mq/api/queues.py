@@ -12,12 +12,14 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import AwareDatetime
 
-from airflow_mq.engine.queue import MessageQueue, Paused, QueueDepth, QueueState
+from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.inspect.fairness import RecentShare
-from airflow_mq.engine.queue.inspect.queues import RECENT
+from airflow_mq.engine.queue.inspect.queues import RECENT, QueueState
 from airflow_mq.engine.queue.inspect.servicing import IsPaused, Servicing
+from airflow_mq.engine.queue.values import Paused
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
+from airflow_mq.engine.store.books import QueueDepth
 from airflow_mq.words import capitalised, when
 
 from .access import Reader, Writer, same_site_only

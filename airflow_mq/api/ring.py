@@ -10,8 +10,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 
-from airflow_mq.engine.queue import QueueDepth, QueueState
+from airflow_mq.engine.queue.inspect.queues import QueueState
 from airflow_mq.engine.rules.priority import book_name
+from airflow_mq.engine.store.books import QueueDepth
 
 from .access import Reader, Writer, same_site_only
 from .blocks import Block, block_of

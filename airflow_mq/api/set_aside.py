@@ -15,7 +15,8 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import Field
 from sqlalchemy.exc import OperationalError
 
-from airflow_mq.engine.queue import MessageQueue, SetAside
+from airflow_mq.engine.queue import MessageQueue
+from airflow_mq.engine.queue.values import SetAside
 from airflow_mq.engine.rules import message as rules
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
 from airflow_mq.engine.store.rows import LATEST

@@ -17,7 +17,9 @@ from .service import summary
 from .session import Session, store_now
 
 if TYPE_CHECKING:
-    from ..engine.queue import Block, ForecastBlock, ForecastQueue, MessageQueue
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.blocks.block import Block
+    from ..engine.queue.inspect.forecast import ForecastBlock, ForecastQueue
 
 _STATES = ("planned", "settled", "released")
 _EMPTY = "no blocks here; each DAG run with block() plans one, and so does MessageQueue.blocks.plan"

@@ -19,7 +19,7 @@ from .progress import Tell
 from .session import Session
 
 if TYPE_CHECKING:
-    from ..engine.queue import Enqueued
+    from ..engine.queue.values import Enqueued
 
 #: The number of messages between two updates of the progress.
 _STEP = 1000

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from ..engine.queue import Block, QueueState
+    from ..engine.queue.blocks.block import Block
+    from ..engine.queue.inspect.queues import QueueState
     from .watching import Look
 
 #: Colours of the states of a block.

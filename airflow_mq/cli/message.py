@@ -23,7 +23,9 @@ from .session import Session
 
 if TYPE_CHECKING:
     from ..adapters import Adapter
-    from ..engine.queue import MessageQueue, Peeked, Step
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.inspect.history import Step
+    from ..engine.queue.values import Peeked
 
 
 @command(
@@ -229,7 +231,7 @@ def _report(session: Session, what: str, number: int) -> None:
 
 def _ring_of(tokens: Sequence[str]) -> str:
     """Return the ring that the tokens name."""
-    from ..engine.queue import ReferenceToken
+    from ..engine.queue.tokens import ReferenceToken
 
     rings = {ReferenceToken.parse(token).ring for token in tokens}
     if len(rings) > 1:

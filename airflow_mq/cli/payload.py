@@ -18,7 +18,8 @@ from .progress import Tell
 from .session import Session
 
 if TYPE_CHECKING:
-    from ..engine.queue import Enqueued, MessageQueue
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.values import Enqueued
 
 _EMPTY = "no external payloads; send one: airflow-mq enqueue acme --blob orders.parquet"
 _COLUMNS: Columns = (

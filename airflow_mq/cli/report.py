@@ -17,8 +17,9 @@ from .serialisation import as_percent, picked, record
 from .session import Session
 
 if TYPE_CHECKING:
-    from ..engine.queue import LedgerBlock, MessageQueue
+    from ..engine.queue import MessageQueue
     from ..engine.queue.blocks.measures import Fit
+    from ..engine.queue.values import LedgerBlock
     from ..engine.rules.orders import Entry
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"

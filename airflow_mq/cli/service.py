@@ -17,8 +17,9 @@ from .progress import Tell
 from .session import Session, at_sigterm
 
 if TYPE_CHECKING:
-    from ..engine.queue import BatchProcessor, MessageQueue, Serviced
-    from ..engine.queue.attempts import Processor
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.attempts import BatchProcessor, Processor
+    from ..engine.queue.values import Serviced
 
 
 @command(
@@ -74,7 +75,7 @@ def _failed(total: Serviced, raised: list[str]) -> bool:
 
 def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Processor | BatchProcessor:
     """Return the processor; the latest error that it raises is noted."""
-    from ..engine.queue import BatchProcessor
+    from ..engine.queue.attempts import BatchProcessor
 
     def noting(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def called(tried: object) -> Any:
@@ -94,7 +95,7 @@ def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Process
 def _service(
     queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any], drain: bool, told: Tell
 ) -> tuple[Serviced, int]:
-    from ..engine.queue import Serviced
+    from ..engine.queue.values import Serviced
 
     total, calls = Serviced(weight=ZERO), 0
     while True:
@@ -128,7 +129,7 @@ def summary(done: Serviced) -> str:
 
 
 def _processor(name: str, batch: bool) -> Processor | BatchProcessor:
-    from ..engine.queue import BatchProcessor, batch_processor
+    from ..engine.queue.attempts import BatchProcessor, batch_processor
     from ..engine.queue.calls import processor_of
 
     found = load(name)

@@ -17,7 +17,7 @@ from .serialisation import address_fields, record
 from .session import Session
 
 if TYPE_CHECKING:
-    from ..engine.queue import SetAside
+    from ..engine.queue.values import SetAside
 
 _FILTERS = (
     option("--origin ORIGIN", "only messages of this origin", words),

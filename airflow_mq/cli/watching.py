@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ..engine.queue import Backlog, Block, MessageQueue, QueueState
+from ..engine.queue import MessageQueue
+from ..engine.queue.blocks.block import Block
+from ..engine.queue.inspect.queues import Backlog, QueueState
 from ..engine.queue.inspect.servicing import Overdue, Servicing
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.weight import Weight

@@ -31,7 +31,8 @@ from ..engine.rules.weight import Weight
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..engine.queue import Enqueued, MessageQueue
+    from ..engine.queue import MessageQueue
+    from ..engine.queue.values import Enqueued
 
 #: Variable with the folder of the example, which Airflow's tasks and Spark's executors share.
 VARIABLE = "AIRFLOW_MQ_ORDERS"

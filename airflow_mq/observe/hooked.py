@@ -23,7 +23,7 @@ from airflow_mq.observe.traces import harmless
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook
 
-    from airflow_mq.engine.queue import Enqueued, Serviced
+    from airflow_mq.engine.queue.values import Enqueued, Serviced
 
 #: Scheme of the assets that are queues (`airflow_mq.assets`).
 _SCHEME = "airflow-mq"

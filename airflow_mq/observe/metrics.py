@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from airflow_mq import settings
 
 if TYPE_CHECKING:
-    from airflow_mq.engine.queue import Backlog, Block, MessageQueue, Serviced
+    from airflow_mq.engine.queue import MessageQueue
+    from airflow_mq.engine.queue.blocks.block import Block
+    from airflow_mq.engine.queue.inspect.queues import Backlog
+    from airflow_mq.engine.queue.values import Serviced
     from airflow_mq.engine.rules.weight import Weight
 
 log = logging.getLogger("airflow_mq.metrics")

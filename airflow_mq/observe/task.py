@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_mq import Block, MessageQueue, Serviced
-    from airflow_mq.engine.queue import MessageHeaders
+    from airflow_mq.engine.queue.inspect.messages import MessageHeaders
     from airflow_mq.engine.rules.settle import Answers
     from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary
     from airflow_mq.processors import Part, Processors

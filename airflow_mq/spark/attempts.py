@@ -13,11 +13,11 @@ from typing import Any, TypeAlias, cast
 
 from .. import failures
 from ..codecs import Codec, load_codec
-from ..engine.queue import BatchProcessor, Delivery
-from ..engine.queue.attempts import checked, going_on, outcome_of, traced
+from ..engine.queue.attempts import BatchProcessor, checked, going_on, outcome_of, traced
 from ..engine.queue.calls import processor_of
 from ..engine.queue.context import ProcessorContext, current_delivery
 from ..engine.queue.typed import decoding, decoding_batches
+from ..engine.queue.values import Delivery
 from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Outcome, Yield, check_outcome
 from ..processors import Processor

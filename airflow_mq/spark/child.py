@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pickle import UnpicklingError
 
 from .. import failures
-from ..engine.queue import Delivery
+from ..engine.queue.values import Delivery
 from ..engine.rules.outcome import Outcome
 from .items import place_of
 

@@ -30,8 +30,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from ..engine.queue import Batch, MessageQueue, Report
+from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.reports import collected, ids_fit
+from ..engine.queue.values import Batch, Report
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.outcome import BEGUN, DONE, Begun

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from ..engine.queue import Batch, Delivery
 from ..engine.queue.batches import grouped
 from ..engine.queue.context import ProcessorContext
-from ..engine.queue.values import OpenPage, deliveries_of
+from ..engine.queue.values import Batch, Delivery, OpenPage, deliveries_of
 from ..engine.rules.page import Facts, Page
 from ..engine.rules.weight import ZERO, Meter
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..engine.queue import Report
 from ..engine.queue.batches import grouped
+from ..engine.queue.values import Report
 from ..engine.rules.errors import CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused, UnknownBlock
 from ..engine.rules.message import ID_BYTES, message_id
 from ..engine.rules.outcome import DONE, Done, Outcome

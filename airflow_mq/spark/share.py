@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from ..codecs import load_codec
-from ..engine.queue import Batch, BatchProcessor, Delivery, Report
+from ..engine.queue.attempts import BatchProcessor
 from ..engine.queue.calls import processor_of
+from ..engine.queue.values import Batch, Delivery, Report
 from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..engine.rules.settle import Answers, Tally

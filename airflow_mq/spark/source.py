@@ -50,7 +50,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ..engine.queue import Block, MessageQueue
+from ..engine.queue import MessageQueue
+from ..engine.queue.blocks.block import Block
 from ..engine.queue.sending.repeats import DIGEST, RepeatedSender, SentRow
 from ..engine.queue.sending.sender import Sender, Terms
 from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock

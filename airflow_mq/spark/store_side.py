@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from .. import failures
-from ..engine.queue import Batch, Block, MessageQueue, Report
+from ..engine.queue import MessageQueue
+from ..engine.queue.blocks.block import Block
+from ..engine.queue.values import Batch, Report
 from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim, ClaimRun
 from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..engine.queue import Batch
+from ..engine.queue.values import Batch
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import check_origin
 from ..engine.rules.outcome import (

@@ -20,9 +20,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypedDict
 
-from ..engine.queue import MessageQueue, Report
+from ..engine.queue import MessageQueue
 from ..engine.queue.admin import insert_ring
 from ..engine.queue.inspect.order import all_origins
+from ..engine.queue.values import Report
 from ..engine.rules.config import RingConfig
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.events import ERRORS, NAMES, Event, Fate

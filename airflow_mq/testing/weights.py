@@ -15,7 +15,9 @@ from math import ceil
 from statistics import median, quantiles
 from time import perf_counter
 
-from ..engine.queue import Block, MessageQueue, Report
+from ..engine.queue import MessageQueue
+from ..engine.queue.blocks.block import Block
+from ..engine.queue.values import Report
 from ..engine.rules.config import RingConfig
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address, Message

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_mq import MessageQueue, Processor, Weight, Yield
-from airflow_mq.engine.queue import Report
+from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.spark import exchange

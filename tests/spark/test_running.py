@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Batch, Done, MessageQueue, Processor, Weight, Yield
-from airflow_mq.engine.queue import Report
+from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store.inbox import HeapRow, Inbox, RowIds

@@ -18,38 +18,29 @@ from ...codecs import Codec, codec_of
 from ..rules.config import RingConfig
 from ..rules.invariants import Violation
 from ..rules.message import Address, Footprint, Message
-from ..rules.overweight import Judged
 from ..rules.weight import UNLIMITED, Weight
 from ..store import Store, StoreAddress
-from ..store.books import QueueDepth
 from .admin import Admin
-from .attempts import BatchProcessor, Processor, batch_processor
-from .blocks.block import Block
+from .attempts import BatchProcessor, Processor
 from .blocks.blocks import Blocks
 from .calls import checked, processor_of
 from .context import is_inside
 from .execution import execute_overweight
 from .inspect.check.inboxes import Repair, repair_inboxes
 from .inspect.check.ring import check_ring
-from .inspect.forecast import ForecastBlock, ForecastQueue
-from .inspect.history import History, Step
 from .inspect.inspect import Inspect
-from .inspect.messages import MessageHeaders
-from .inspect.queues import Backlog, PageState, QueueState, RingState, footprint, footprints
-from .inspect.reasons import Explanation
-from .leases import Leases, View
-from .payloads import Held, Payloads, StoredBlob
-from .sending.commands import Commands, Push, TransferToken
+from .inspect.queues import footprint, footprints
+from .leases import Leases
+from .payloads import Payloads
+from .sending.commands import Commands
 from .sending.inline import Inline
 from .sending.packing import Pairs
 from .sending.sender import Sender, SendOptions, Terms
-from .servers import Server
 from .service import SLICE, Service, ServiceOptions, service_forever
 from .session import Listener, RingSession
-from .set_aside import Judgement, SetAsides
-from .tokens import ReferenceToken
-from .typed import TypedBatch, TypedDelivery, TypedMessage, TypedPeeked, TypedQueue
-from .values import Batch, Delivery, Enqueued, LedgerBlock, Paused, Peeked, Report, Serviced, SetAside, When
+from .set_aside import SetAsides
+from .typed import TypedQueue
+from .values import Enqueued, Serviced, When
 
 T = TypeVar("T")
 
@@ -297,49 +288,3 @@ class MessageQueue:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-__all__ = [
-    "Backlog",
-    "Batch",
-    "BatchProcessor",
-    "Block",
-    "Commands",
-    "Delivery",
-    "Enqueued",
-    "Explanation",
-    "ForecastBlock",
-    "ForecastQueue",
-    "Held",
-    "History",
-    "Inline",
-    "Judged",
-    "Judgement",
-    "LedgerBlock",
-    "Listener",
-    "MessageHeaders",
-    "MessageQueue",
-    "PageState",
-    "Paused",
-    "Peeked",
-    "Processor",
-    "Push",
-    "QueueDepth",
-    "QueueState",
-    "ReferenceToken",
-    "Report",
-    "RingState",
-    "Server",
-    "Serviced",
-    "SetAside",
-    "Step",
-    "StoredBlob",
-    "TransferToken",
-    "TypedBatch",
-    "TypedDelivery",
-    "TypedMessage",
-    "TypedPeeked",
-    "TypedQueue",
-    "View",
-    "batch_processor",
-]

@@ -11,9 +11,9 @@ from typing import Any
 from airflow_mq.cli import arguments
 from airflow_mq.cli.command import UsageError
 from airflow_mq.codecs import json_codec
-from airflow_mq.engine.queue import RingConfig
 from airflow_mq.engine.queue.values import microseconds
 from airflow_mq.engine.rules.characters import shown
+from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.weight import Weight

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from airflow_mq.engine.queue import Batch, Delivery, Report
+from airflow_mq.engine.queue.values import Batch, Delivery, Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt
 from airflow_mq.engine.rules.message import ID_BYTES
 from airflow_mq.engine.rules.outcome import DONE, Outcome, Yield

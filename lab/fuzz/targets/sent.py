@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable
 
 from airflow_mq.cli.ndjson import Lines
-from airflow_mq.engine.queue import RingConfig
 from airflow_mq.engine.queue.sending.packing import PackedCall
-from airflow_mq.engine.rules.config import MOST_HEADERS
+from airflow_mq.engine.rules.config import MOST_HEADERS, RingConfig
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
 from airflow_mq.engine.rules.message import (
     Message,

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from airflow_mq.engine.queue import Report, RingConfig
 from airflow_mq.engine.queue.attempts import outcome_of
 from airflow_mq.engine.queue.blocks.reports import answers_of, pack_reports
+from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.claims import Claim, ClaimRun
+from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted, StoreCorrupt
 from airflow_mq.engine.rules.events import EventRun, Fate
 from airflow_mq.engine.rules.judging import Decision, Exceeded

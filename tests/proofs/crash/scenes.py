@@ -17,7 +17,7 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
-from airflow_mq.engine.queue import Inline
+from airflow_mq.engine.queue.sending.inline import Inline
 from airflow_mq.engine.queue.values import Batch, Delivery, Report
 
 from .aftermath import child_of, processor

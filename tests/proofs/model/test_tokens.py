@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from airflow_mq import Corrupt, Done, Message, Weight
-from airflow_mq.engine.queue import ReferenceToken
+from airflow_mq.engine.queue.tokens import ReferenceToken
 from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.engine.rules.priority import HIGH, PRIORITIES, REGULAR, book_name, books_of, origin_of, priority_of
 from tests.postgres_server import Server

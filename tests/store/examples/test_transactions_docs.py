@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.queue import Commands
+from airflow_mq.engine.queue.sending.commands import Commands
 from airflow_mq.engine.store import parse, upgrade
 from tests.store.queue.callers import STYLES, calling
 

@@ -14,7 +14,7 @@ PROGRAM = """
 from __future__ import annotations
 
 from airflow_mq import BadFormat, Delivery, Done, MessageQueue, Outcome, Processor, Processors, RingConfig, Weight
-from airflow_mq.engine.queue import TypedQueue
+from airflow_mq.engine.queue.typed import TypedQueue
 
 
 def process(delivery: Delivery) -> Outcome:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.queue import Batch, batches
+from airflow_mq.engine.queue import batches
+from airflow_mq.engine.queue.values import Batch
 from airflow_mq.engine.rules.outcome import Yield
 
 

@@ -17,7 +17,7 @@ import pytest
 from upath import UPath
 
 from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
-from airflow_mq.engine.queue import Enqueued
+from airflow_mq.engine.queue.values import Enqueued
 from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
 from airflow_mq.engine.rules.errors import (
     BlobMissing,

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_mq import MessageQueue, RingConfig, Weight
 from airflow_mq.cli import main
-from airflow_mq.engine.queue import Block
 from airflow_mq.engine.queue.blocks import plan as planning
+from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.rules.errors import TokenRefused
 from airflow_mq.engine.store import parse, upgrade
 from tests.store.test_migrations import run, table

@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from airflow_mq import Done, Message, MessageQueue, Weight, Yield
-from airflow_mq.engine.queue import ReferenceToken
+from airflow_mq.engine.queue.tokens import ReferenceToken
 from airflow_mq.engine.rules.errors import (
     AlreadyExecuted,
     ConnectionUnfit,

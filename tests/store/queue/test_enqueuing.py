@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Footprint, Message, MessageQueue, Weight
-from airflow_mq.engine.queue import Enqueued
+from airflow_mq.engine.queue.values import Enqueued
 from airflow_mq.engine.rules.errors import (
     EmptyMessage,
     InvalidInput,

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Address, Block, Costs, LinearWeigher, MessageQueue, Overweight, Weight, Yield
-from airflow_mq.engine.queue import ForecastBlock
 from airflow_mq.engine.queue.inspect import explain
-from airflow_mq.engine.queue.inspect.forecast import Foresight
+from airflow_mq.engine.queue.inspect.forecast import ForecastBlock, Foresight
 from airflow_mq.engine.queue.inspect.inspect import LOOK_AHEAD
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput
 from airflow_mq.engine.rules.weight import LARGEST

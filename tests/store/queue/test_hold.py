@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Delivery, Done, Message, MessageQueue, Weight, batch_processor
-from airflow_mq.engine.queue import Inline, Serviced
+from airflow_mq.engine.queue.sending.inline import Inline
+from airflow_mq.engine.queue.values import Serviced
 from airflow_mq.engine.rules.errors import DeliverySealed, InvalidInput, RecursiveDisallowed
 from airflow_mq.engine.store import parse, upgrade
 from tests.store.queue.conftest import Maker, serve

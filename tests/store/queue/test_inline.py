@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Corrupt, Done, MessageQueue, Overweight, Weight, Yield
-from airflow_mq.engine.queue import Inline, batch_processor
+from airflow_mq.engine.queue.attempts import batch_processor
+from airflow_mq.engine.queue.sending.inline import Inline
 from airflow_mq.engine.rules.config import ORDERS
 from airflow_mq.engine.rules.errors import InvalidInput, InvalidWeight
 from airflow_mq.engine.store.working_set.inbox import Inbox

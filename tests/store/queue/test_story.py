@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weight, Yield
-from airflow_mq.engine.queue import History, Inline
+from airflow_mq.engine.queue.inspect.history import History
+from airflow_mq.engine.queue.sending.inline import Inline
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import message_id
 from tests.store.queue.callers import Caller

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import Address, MessageQueue, Overweight, Weight
-from airflow_mq.engine.queue import batch_processor
+from airflow_mq.engine.queue.attempts import batch_processor
 from airflow_mq.engine.rules.errors import ConfigRefused
 from tests.store.queue.conftest import Maker, in_airflow, logged_events, serve
 

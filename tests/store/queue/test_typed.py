@@ -11,7 +11,7 @@ import pytest
 
 from airflow_mq import Batch, Done, MessageQueue, Processor, batch_processor
 from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
-from airflow_mq.engine.queue import TypedBatch, TypedDelivery, TypedMessage
+from airflow_mq.engine.queue.typed import TypedBatch, TypedDelivery, TypedMessage
 from airflow_mq.engine.rules.errors import InvalidInput, InvalidMessage
 from airflow_mq.engine.rules.outcome import BadFormat, Corrupt, Unsupported, Yield
 from tests.store.queue.conftest import Maker, logged_events

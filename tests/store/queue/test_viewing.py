@@ -12,9 +12,8 @@ import psycopg
 import pytest
 
 from airflow_mq import Done, MessageQueue, Yield
-from airflow_mq.engine.queue import ReferenceToken
 from airflow_mq.engine.queue.holding import holder_name
-from airflow_mq.engine.queue.tokens import complete_in
+from airflow_mq.engine.queue.tokens import ReferenceToken, complete_in
 from airflow_mq.engine.rules.errors import InvalidInput, RecursiveDisallowed, TokenRefused, UnknownBlock
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker, logged_events, serve

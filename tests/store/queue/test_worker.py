@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.queue import Delivery, Serviced, holding
+from airflow_mq.engine.queue import holding
 from airflow_mq.engine.queue.holding import Hold, Lease, LockedRing, holder_name
 from airflow_mq.engine.queue.service import Service, service_lease
+from airflow_mq.engine.queue.values import Delivery, Serviced
 from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
 from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.store.rings import Rings

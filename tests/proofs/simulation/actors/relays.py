@@ -7,7 +7,7 @@ from contextvars import Context, copy_context
 from random import Random
 
 from airflow_mq import Delivery, Done, MessageQueue, Outcome
-from airflow_mq.engine.queue import Serviced
+from airflow_mq.engine.queue.values import Serviced
 from airflow_mq.engine.rules.errors import Busy, DeliverySealed, RecursiveDisallowed, Refused
 
 from ..messages import child_of, is_parent

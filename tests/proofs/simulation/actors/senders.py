@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from airflow_mq import Message, Weight
-from airflow_mq.engine.queue import Inline
+from airflow_mq.engine.queue.sending.inline import Inline
 from airflow_mq.engine.rules.errors import CommitInDoubt, MessageQueueError, Refused
 
 from ..clock import SECOND
