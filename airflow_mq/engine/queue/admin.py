@@ -84,13 +84,10 @@ class Admin:
         check_origin(origin)
         with self.session.hold.transaction() as (unit, working_set):
             names = books_of(origin) if working_set.config.high else (origin,)
-            if unit.blocks.claims_on(self.ring_id, names) and self._is_in_flight(working_set, origin):
+            working_set.book(origin)
+            if unit.blocks.claims_on(self.ring_id, names) and working_set.stored[origin].row.in_flight:
                 raise InFlight(f"a block holds messages of {origin!r}; sweep it when the block has ended")
             return sum(self._sweep(unit, working_set, name) for name in names)
-
-    def _is_in_flight(self, working_set: StoredSet, origin: str) -> bool:
-        working_set.book(origin)
-        return working_set.stored[origin].row.in_flight
 
     def _sweep(self, unit: Unit, working_set: StoredSet, name: str) -> int:
         book = working_set.book(name)
@@ -184,36 +181,30 @@ class Admin:
         A dictionary of `costs` changes the costs that it names.
         """
         with self.session.hold.transaction() as (unit, working_set):
-            self._refuse_ends(unit)
+            ends = unit.blocks.ends(self.ring_id, failed=True)
+            if ends:
+                # Its verdicts rest on the settings.
+                row = unit.blocks.by_token(self.ring_id, bytes(ends[0].token))
+                raise InFlight(
+                    f"the recorded end of block {0 if row is None else row.number} is not applied: settings cannot "
+                    "change before; run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
+                )
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:
                 # Messages sent before lie in pages of the old size, cut or not.
                 working_set.loader.cut_everything()
             if config.paths != working_set.config.paths:
                 unit.rings.held_config(self.ring_id)
-                self._refuse_paused_groups(unit, working_set.now)
+                paused = unit.origins.paused_groups(self.ring_id, working_set.now)
+                if paused:
+                    # Without paths, the origins below it would resume.
+                    raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
                 # Deficits have another unit now: all origins start at zero.
                 working_set.after_save.append(partial(unit.books.forget_deficits, self.ring_id))
                 working_set.after_save.append(partial(unit.origins.forget_groups, self.ring_id))
             unit.rings.change(self.ring_id, config.to_json())
         self.session.remember_config(config.to_json())
         return config
-
-    def _refuse_ends(self, unit: Unit) -> None:
-        """Refuse a change while the recorded end of a block is not applied: its verdicts rest on the settings."""
-        ends = unit.blocks.ends(self.ring_id, failed=True)
-        if ends:
-            row = unit.blocks.by_token(self.ring_id, bytes(ends[0].token))
-            raise InFlight(
-                f"the recorded end of block {0 if row is None else row.number} is not applied: settings cannot change "
-                "before; run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
-            )
-
-    def _refuse_paused_groups(self, unit: Unit, now: int) -> None:
-        """Refuse to remove paths while a group is paused: origins below it would resume."""
-        paused = unit.origins.paused_groups(self.ring_id, now)
-        if paused:
-            raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")
 
     def create_ring(self, name: str, config: RingConfig | None = None) -> None:
         """Create another ring in the store."""

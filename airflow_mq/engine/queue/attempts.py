@@ -88,11 +88,6 @@ def failed(delivery: Delivery, error: Exception) -> Outcome:
     return Yield(failures.reason_of(error))
 
 
-def _of_batch(payload: bytes, error: Exception) -> Outcome:
-    gone = isinstance(error, BlobMissing) and isinstance(payload, Reference) and payload.hash == error.hash
-    return Unsupported() if gone else Yield(failures.reason_of(error))
-
-
 def bounds_of(working_set: WorkingSet) -> Bounds:
     """Return the bounds of the messages that a processor enqueues."""
     return working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
@@ -303,7 +298,9 @@ class Batching(InPlace):
         except Exception as error:
             loggable = failures.loggable(error)
             log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=loggable)
-            return [_of_batch(payload, error) for payload in batch.payloads], []
+            missing, kept = error.hash if isinstance(error, BlobMissing) else None, Yield(failures.reason_of(error))
+            is_gone = (isinstance(payload, Reference) and payload.hash == missing for payload in batch.payloads)
+            return [Unsupported() if gone else kept for gone in is_gone], []
         except BaseException:
             self.service.at_rest = True
             raise

@@ -13,7 +13,6 @@ from ..rules.priority import books_of
 from ..rules.service import Credit, Ladder, overweight_limit
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.rows import RELEASED
-from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .blocks.block import VIEWED
 from .blocks.plan import new_block
@@ -43,45 +42,46 @@ class View:
     one before is completed or given back. A view has no budget: it also gives messages that are heavier than any block.
     """
 
-    def __init__(self, leases: Leases, origin: str | None, lease: float | None) -> None:
-        self._leases = leases
+    def __init__(self, session: RingSession, origin: str | None, lease: float | None) -> None:
+        self._session = session
         self.origin = None if origin is None else check_origin(origin)
         self._lease = None if lease is None else check_seconds(lease, "a lease")
 
     def try_next(self) -> ReferenceToken | None:
         """Lease the next message; return None if there is none at the moment."""
-        session = self._leases.session
+        session, details = self._session, {"order": VIEWED}
         session.refuse_nested()
         while True:
             session.settler.release_dead(wait=False)
+            token, decided = None, None
             try:
-                token, decided = self._try_once()
+                with session.hold.transaction(wait=False, planning=True) as (unit, working_set):
+                    now, (claim, decisions) = working_set.now, self._next_claim(working_set)
+                    if decisions:
+                        # A block that is past its deadline: settling it carries the decisions out.
+                        decided = new_block(session, unit, None, 0.0, now, decisions, ZERO, ZERO, details)
+                    if claim is not None:
+                        lease = working_set.config.lease if self._lease is None else self._lease
+                        row = new_block(session, unit, None, lease, now, [claim], claim.planned, ZERO, details)
+                        address = address_of([claim])
+                        assert address is not None
+                        secret = bytes(row.token).hex()
+                        token = ReferenceToken(session.ring, secret, address, moment(row.deadline), session)
             except Busy:
                 return None
             if token is not None and decided is not None:
                 # Messages that expired are not in flight until a later call.
                 with suppress(*GONE):
-                    session.settler.end(decided, RELEASED, dead=True, wait=False, sweeps=False)
+                    session.settler.end(bytes(decided.token), RELEASED, dead=True, wait=False, sweeps=False)
             if token is not None or decided is None:
                 return token
-
-    def _try_once(self) -> tuple[ReferenceToken | None, bytes | None]:
-        """Lease the next message, if any. If others expired or are too heavy, return the block that decides so."""
-        session, block = self._leases.session, None
-        with session.hold.transaction(wait=False, planning=True) as (unit, working_set):
-            claim, decided = self._next_claim(working_set)
-            if decided:
-                # A block that is past its deadline: settling it carries the decisions out.
-                row = new_block(session, unit, None, 0.0, working_set.now, decided, ZERO, ZERO, {"order": VIEWED})
-                block = bytes(row.token)
-            return None if claim is None else self._write(unit, working_set, claim), block
 
     #: The name that queue stores use for `try_next`.
     pop = try_next
 
     def __len__(self) -> int:
         """Return the number of unprocessed messages, leased ones included."""
-        return self._leases.count(self.origin)
+        return Leases(self._session).count(self.origin)
 
     def __bool__(self) -> bool:
         """Return true: an empty view is a valid object, too."""
@@ -106,8 +106,12 @@ class View:
                 continue
             claim.runs = [run for run in claim.runs if run.count or run.closed]
             if claim.messages:
-                if self.origin is None:
-                    _move_to_the_end(working_set, name)
+                ring = working_set.circle(name)
+                if self.origin is None and name in ring:
+                    ring.bump(name)
+                elif self.origin is None:
+                    # The book left the ring of this plan with its last message; it stays ready until that is settled.
+                    ring.knit(name)
                 return claim, decided
             if any(run.decisions for run in claim.runs):
                 decided.append(claim)
@@ -131,14 +135,6 @@ class View:
                 if not working_set.book(name).skipped:
                     yield name
 
-    def _write(self, unit: Unit, working_set: StoredSet, claim: Claim) -> ReferenceToken:
-        session = self._leases.session
-        lease = working_set.config.lease if self._lease is None else self._lease
-        row = new_block(session, unit, None, lease, working_set.now, [claim], claim.planned, ZERO, {"order": VIEWED})
-        address = address_of([claim])
-        assert address is not None
-        return ReferenceToken(session.ring, bytes(row.token).hex(), address, moment(row.deadline), session)
-
 
 class _One(Credit):
     """The credit of a visit that may take one message."""
@@ -157,15 +153,6 @@ class _One(Credit):
         self.left = 1
 
 
-def _move_to_the_end(working_set: StoredSet, name: str) -> None:
-    ring = working_set.circle(name)
-    if name in ring:
-        ring.bump(name)
-    else:
-        # The book left the ring of this plan with its last message; it stays ready until that message is settled.
-        ring.knit(name)
-
-
 class Leases:
     """Messages taken one at a time: each is leased to the holder of its token."""
 
@@ -177,7 +164,7 @@ class Leases:
 
         :param lease: seconds for which each message is leased; by default, the ring's.
         """
-        return View(self, origin, lease)
+        return View(self.session, origin, lease)
 
     def next(self) -> ReferenceToken | None:
         """Lease the next message of the ring; return None if there is none at the moment. Never waits."""

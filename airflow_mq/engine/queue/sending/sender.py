@@ -7,7 +7,7 @@ that the caller has open.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
@@ -80,25 +80,16 @@ PLAIN = Terms()
 
 def _pairs(given: Pairs) -> Pairs:
     """Return pairs whose first one is a pair."""
-    first: Sequence[Any]
-    pairs: Pairs = given
-    if isinstance(given, (list, tuple)):
-        first = given[:1]
-    else:
-        source = iter(given)
-        first = list(islice(source, 1))
-        pairs = chain(first, source)
-    if first and (isinstance(first[0], (str, bytes, bytearray, memoryview, Message)) or not _has_two(first[0])):
+    source: Iterator[Any] = iter(given)
+    first = list(islice(source, 1))
+    # A pair has two parts: a tuple, or a row of a driver.
+    is_pair = first and isinstance(first[0], Sized) and len(first[0]) == 2
+    if first and (not is_pair or isinstance(first[0], (str, bytes, bytearray, memoryview, Message))):
         raise InvalidInput(
             f"messages without origins ({type(first[0]).__name__}): expected pairs of origin and message, or "
             "enqueue_messages(origin, messages)"
         )
-    return pairs
-
-
-def _has_two(pair: object) -> bool:
-    """Return whether an object has two parts: a tuple, or a row of a driver."""
-    return isinstance(pair, Sized) and len(pair) == 2
+    return chain(first, source)
 
 
 def times_of(session: RingSession, terms: Terms) -> tuple[int | None, int | None]:
@@ -223,26 +214,20 @@ class Sender:
         """Enqueue one message; see `MessageQueue.enqueue_message`."""
         if inline is not None:
             return self._execute_inline(origin, payload, key, terms, inline)
-        self.session.refresh_config()
-        row = self._plain_row(origin, payload) if key is None and terms == PLAIN else None
-        if row is None:
+        session = self.session
+        session.refresh_config()
+        config = session.config
+        is_plain = (
+            key is None and terms == PLAIN and type(payload) is bytes and 0 < len(payload) <= config.max_message_len
+        )
+        if not is_plain or config.limits_origins or session.traces or session.listeners or delivery_at(session.place):
             return self._send([(origin, payload if key is None else Message(payload, key))], terms)
+        # An INSERT of its row is enough. A packed call makes single sends take 1.3 times as long.
+        row = InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
         with self.store.writing(at_once=True) as unit:
             self.store.send(unit, self.ring_id, [row])
         self.store.wake(self.ring_id)
         return Enqueued(1, row.size)
-
-    def _plain_row(self, origin: str, payload: bytes) -> InboxRow | None:
-        """Return the row of a message without options; None if it needs more than an INSERT of its row.
-
-        A packed call makes single sends take 1.3 times as long.
-        """
-        session, config = self.session, self.session.config
-        if type(payload) is not bytes or not 0 < len(payload) <= config.max_message_len:
-            return None
-        if config.limits_origins or session.traces or session.listeners or delivery_at(session.place) is not None:
-            return None
-        return InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
 
     def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
         if not isinstance(inline, Inline):
