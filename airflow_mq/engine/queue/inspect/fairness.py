@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain, islice
+from itertools import chain
 from math import inf
 
 from ...rules.fairness import Asks, Fairness, Promise, Takes, judge, together
@@ -18,7 +18,6 @@ from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..servers import ledger_pages
 from ..values import LedgerBlock, moment
-from .order import ready_books
 from .queues import RECENT
 from .waiting import Waiting
 
@@ -55,7 +54,7 @@ def recent_shares(unit: Unit, working_set: StoredSet, blocks: int) -> Mapping[tu
 def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:
     """Return the figures of pages of the ledger, latest first, and of the queues that wait.
 
-    :param most: ready queues of each priority to include; by default all, but at most `MOST_WAITING`
+    :param most: waiting queues to include; by default all, but at most `MOST_WAITING`
     """
     pages = [page.entries for page in reversed(ledger)]
     # Only regular queues are skipped without a visit.
@@ -63,11 +62,7 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
     blocks = [page.id for page in reversed(ledger)]
     levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
     waiting = Waiting(working_set, parts_of(_limit(working_set.config.service_weight, pages)), blocks)
-    if most is None:
-        asks, whole = waiting.of_all(MOST_WAITING)
-    else:
-        names = [list(islice(ready_books(working_set, level), most)) if most else [] for level in levels]
-        asks, whole = waiting.of_some(chain.from_iterable(names)), all(len(own) < most for own in names)
+    asks, whole = waiting.of_all(MOST_WAITING if most is None else most)
     takes = [None if page.patterns is None else page.patterns.takes for page in reversed(ledger)]
     found = together(
         {

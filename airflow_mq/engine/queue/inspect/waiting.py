@@ -7,7 +7,7 @@ Otherwise it is a lower bound of the queue's demand, and `left` reads the rest o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from math import inf
 
@@ -62,8 +62,11 @@ class Waiting:
         for first in firsts[:most]:
             if first.ahead and isinstance(first.at, InboxRow):
                 # Some of its rows are in processed pages; only the working set knows the first that is not.
-                self.working_set.pull(self.working_set.book(first.at.origin))
-                found |= self.of_some([first.at.origin])
+                book = self.working_set.book(first.at.origin)
+                self.working_set.pull(book)
+                row_id = None if book.skipped else first_row_id(self.working_set, book)
+                if row_id is not None:
+                    found[book.origin] = Asks(self._since(row_id))
             elif not first.asleep:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
@@ -75,16 +78,6 @@ class Waiting:
                 if origin_of(name) not in passed and not self._is_paused_below(name)
             }
         return found, len(firsts) <= most
-
-    def of_some(self, names: Iterable[str]) -> dict[str, Asks]:
-        """Return the demand of some books, read one by one."""
-        found = {}
-        for name in names:
-            book = self.working_set.book(name)
-            row_id = None if book.skipped else first_row_id(self.working_set, book)
-            if row_id is not None:
-                found[name] = Asks(self._since(row_id))
-        return found
 
     def left(self, name: str) -> float:
         """Return the whole demand of a queue; infinite beyond `COUNTED` messages."""
