@@ -76,7 +76,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, wo
         return seed
     guaranteed: list[str] = []
     if order == "deficit":
-        names = working_set.loader.ring.guaranteed()
+        names = working_set.reading.guaranteed()
         guaranteed = [name for name in names if working_set.takes(name) or working_set.config.paths]
         working_set.loader.load_books(guaranteed)
         if not working_set.config.paths and not any(ladder.visit_cost):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..rules.page import PROCESSED, Page
@@ -73,10 +73,10 @@ class Books(Repository):
 
     __slots__ = ()
 
-    def ready(self, ring: int, after: int, limit: int, now: int, *, high: bool) -> Callable[[], list[BookRow]]:
-        """Request ready books of a priority after a ticket, in ring order."""
-        rows = self.unit.soon("ready_books", ring=ring, high=high, after=after, limit=limit, now=now)
-        return lambda: [BookRow(*row) for row in rows()]
+    def ready(self, ring: int, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
+        """Return ready books of a priority after a ticket, in ring order."""
+        rows = self.unit.rows("ready_books", ring=ring, high=high, after=after, limit=limit, now=now)
+        return [BookRow(*row) for row in rows]
 
     def serviceable(
         self, ring: int, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
@@ -129,10 +129,9 @@ class Books(Repository):
         """Return the first ready books, high ones first, in ring order."""
         return [LineRow(*row) for row in self.unit.rows("line", ring=ring, limit=limit)]
 
-    def guaranteed(self, ring: int) -> Callable[[], list[str]]:
-        """Request the origins with a guaranteed least, those with a ready book first."""
-        rows = self.unit.soon("guaranteed", ring=ring)
-        return lambda: [origin for (origin,) in rows()]
+    def guaranteed(self, ring: int) -> list[str]:
+        """Return the origins with a guaranteed least, those with a ready book first."""
+        return [origin for (origin,) in self.unit.rows("guaranteed", ring=ring)]
 
     def counts(self, ring: int, after: str) -> list[QueueDepth]:
         """Return what the next queues hold, after a name; nothing behind the last one."""

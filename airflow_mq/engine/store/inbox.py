@@ -167,10 +167,9 @@ class Inbox(Repository):
         """Return rows of all queues in order of ids; some may lie in pages already."""
         return [InboxRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
 
-    def unready_from(self, ring: int, start: int, below: int) -> Callable[[], list[FirstRow]]:
-        """Request queues that are not ready and have rows in a range of ids, with the first id of each."""
-        rows = self.unit.soon("news_by_id", ring=ring, start=start, below=below)
-        return lambda: [FirstRow(*row) for row in rows()]
+    def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
+        """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
+        return [FirstRow(*row) for row in self.unit.rows("news_by_id", ring=ring, start=start, below=below)]
 
     def unready(self, ring: int, known: Iterable[str] = ()) -> list[FirstRow]:
         """Return queues that are not ready and have rows, with the first id of each.

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.rules.changes import POSTED
 from airflow_mq.engine.store import open_store, parse, upgrade
-from airflow_mq.engine.store.working_set import source
 from airflow_mq.testing import assert_sound
 
 from .aftermath import assert_conserved, finish, processor
@@ -66,9 +64,7 @@ class Place:
 
 
 @pytest.fixture
-def place(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    # Each kill has a ring of its own with larger ids, and its statements must be those of the first run.
-    monkeypatch.setattr(source, "FEW_ROWS", POSTED)
+def place(store_uri: str) -> Iterator[Place]:
     place = Place(store_uri)
     yield place
     if place.store:

@@ -272,7 +272,7 @@ def test_both_judges_name_the_same_obstacle(make_queue: Maker, ordered: bool, an
                     f"UPDATE {queue.store.prefix}book SET wake_at = {now + 10**9} WHERE origin = '{name}'"
                 )
     with queue.store.reading() as unit:
-        rows = unit.books.ready(queue.session.ring_id, 0, 100, now, high=False)()
+        rows = unit.books.ready(queue.session.ring_id, 0, 100, now, high=False)
         found = unit.books.serviceable(queue.session.ring_id, 0, 100, 100, now, ordered=ordered, any_order=any_order)
     by_statement = {name: obstacle for obstacle, skipped in found.skipped.items() for name in skipped}
     by_statement |= {name: "" for _, name in found.turns}

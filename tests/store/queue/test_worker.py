@@ -21,7 +21,6 @@ from airflow_mq.engine.queue.values import Delivery, Serviced
 from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
 from airflow_mq.engine.rules.message import MOST_PID
 from airflow_mq.engine.store.rings import Rings
-from airflow_mq.engine.store.working_set.source import FEW_ROWS
 from airflow_mq.ticker import Ticker
 from tests.waiting import eventually
 
@@ -253,7 +252,7 @@ def test_rows_of_an_open_sender_are_above_the_horizon_of_a_kept_lease(pg_uri: st
 
 def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
     """The look ends after a bounded number of ids; the service looks again for the rest."""
-    count = 2 * FEW_ROWS + 1
+    count = 2_001
     seen: list[str] = []
     with service_lease(queue.session, keeps=True) as lease:
 

@@ -26,7 +26,7 @@ from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
 from .books import StoredBook
-from .source import Shift, Source, Stretch
+from .source import Shift, Source
 from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
@@ -235,10 +235,6 @@ class Overlay(Source):
         own = (row for row in self._books.values() if is_high(row.origin) == high)
         found += [(row.ticket, row.origin) for row in own if row.ticket is not None and row.ticket < before]
         return sorted(found, reverse=True)[:limit]
-
-    def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
-        books = self.ready_books(after, limit, now, high=False)
-        return Stretch(books, start, None, self.guaranteed() if is_first else ())
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -11,12 +11,12 @@ from ...rules.changes import POSTED
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..books import LineRow
-from ..rows import LAST_PLACE, FirstRow
+from ..rows import LAST_PLACE
 from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import Source, Stretch
+from .source import Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
 #: origins have rows instead: few origins may have all of them.
@@ -70,10 +70,6 @@ class RingLoader:
         self.places = {False: state.look_place, True: state.high_place}
         #: A ticket of which no ready book that this walk passed and did not load has a smaller one.
         self._least_passed: int | None = None
-        #: The first stretch, until its turn comes.
-        self._first: Stretch | None = None
-        #: The stretch that this step read, with newcomers that it did not look at yet.
-        self._stretch: Stretch | None = None
         #: Number of skipped books, visited ones included, and of books among which the next stretch is.
         self._skipped = self._look = 0
         self._next, self._next_high = NextBooks(), NextBooks()
@@ -101,7 +97,6 @@ class RingLoader:
             if looked_to_end and following.is_empty:
                 break
             found = self._next_stretch(following)
-        self._stretch = None
         return [origin for _, origin in sorted(found)]
 
     def more_high(self) -> list[str]:
@@ -160,18 +155,6 @@ class RingLoader:
         """Return whether origins that are not ready have inbox rows that no look came to."""
         return bool(self._next.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
 
-    def guaranteed(self) -> Sequence[str]:
-        """Return the origins with a guaranteed least, ready ones first; the first stretch comes with them."""
-        if self.working_set.config.paths or self.working_set.config.high:
-            # Groups need the whole line, and high books come before the first stretch.
-            return self.source.guaranteed()
-        self._first = self._read_stretch(is_first=True)
-        return self._first.guaranteed
-
-    def _read_stretch(self, *, is_first: bool = False) -> Stretch:
-        now = self.working_set.now
-        return self.source.stretch(self._ticket_cursor, books.RING_SLICE, now, self.look_cursor, is_first=is_first)
-
     def _fetch_ready(self) -> None:
         if self.working_set.keeps_places and self._skipped > VISITED and self.source.leaves_out:
             self._fetch_serviceable()
@@ -180,8 +163,7 @@ class RingLoader:
 
     def _fetch_all(self) -> None:
         takes = self.working_set.takes
-        self._stretch, self._first = self._first or self._read_stretch(), None
-        rows = self._stretch.books
+        rows = self.source.ready_books(self._ticket_cursor, books.RING_SLICE, self.working_set.now, high=False)
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
         if len(mine) < len(rows) and self._least_passed is None:
             self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
@@ -261,24 +243,17 @@ class RingLoader:
         last, stop = self.source.last_id, self.look_cursor + SLICE_IDS
         self._look_ended = True
         if below is not None and below <= stop:
-            rows, reached = self._news_before(below), below
+            rows, reached = self.source.news_by_id(self.look_cursor, below), below
         elif below is None and last < stop:
-            rows, reached = self._news_before(POSTED), last + 1
+            rows, reached = self.source.news_by_id(self.look_cursor, POSTED), last + 1
         elif below is None and by_origin:
             rows, reached = self.source.news_by_origin(self._known()), last + 1
         else:
-            rows, reached, self._look_ended = self._news_before(stop), stop, False
+            rows, reached, self._look_ended = self.source.news_by_id(self.look_cursor, stop), stop, False
         self.look_cursor = reached
         fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
         self._found.update(origin for _, origin in fresh)
         self._next.newcomers.extend(fresh)
-
-    def _news_before(self, below: int) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows, from the last look's end to before an id."""
-        known, self._stretch = self._stretch, None
-        if known is not None and known.news is not None and known.start == self.look_cursor:
-            return [row for row in known.news if row.id < below]
-        return self.source.news_by_id(self.look_cursor, below)
 
     def _known(self) -> list[str]:
         """Return origins that no look needs to find, in ascending order, at most `MOST_KNOWN`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...rules.changes import POSTED
 from ...rules.message import Address
 from ..blocks import ClaimRow
 from ..books import LineRow, Serviceable
@@ -15,9 +14,6 @@ from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
-
-#: A stretch of the ring comes with its newcomers if the ring has fewer ids than these to look at.
-FEW_ROWS = 1_000
 
 
 class Shift(NamedTuple):
@@ -37,18 +33,6 @@ class Shift(NamedTuple):
     def plus(self, other: Shift) -> Shift:
         """Return the sum."""
         return Shift(*map(sum, zip(self, other)))
-
-
-class Stretch(NamedTuple):
-    """The next part of a ring."""
-
-    #: Ready books in the ring's order.
-    books: list[BookRow]
-    #: An id, and the origins that are not ready and have inbox rows from there on; None if there may be many.
-    start: int
-    news: list[FirstRow] | None
-    #: With the first stretch: origins with a guaranteed least, ready ones first.
-    guaranteed: Sequence[str] = ()
 
 
 class Source:
@@ -73,17 +57,9 @@ class Source:
 
     # Books and the ring.
 
-    def stretch(self, after: int, limit: int, now: int, start: int, *, is_first: bool) -> Stretch:
-        """Return ready regular books behind a ticket and, if few ids are left, newcomers from an id on."""
-        unit, ring = self.unit, self.ring_id
-        books = unit.books.ready(ring, after, limit, now, high=False)
-        news = unit.inbox.unready_from(ring, start, POSTED) if self.last_id < start + FEW_ROWS else None
-        guaranteed = unit.books.guaranteed(ring) if is_first else list
-        return Stretch(books(), start, None if news is None else news(), guaranteed())
-
     def ready_books(self, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
         """Return ready books of a priority in the ring's order, behind a ticket."""
-        return self.unit.books.ready(self.ring_id, after, limit, now, high=high)()
+        return self.unit.books.ready(self.ring_id, after, limit, now, high=high)
 
     def serviceable(
         self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
@@ -101,11 +77,11 @@ class Source:
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
-        return self.unit.books.guaranteed(self.ring_id)()
+        return self.unit.books.guaranteed(self.ring_id)
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        return self.unit.inbox.unready_from(self.ring_id, start, below)()
+        return self.unit.inbox.unready_from(self.ring_id, start, below)
 
     def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows, with their first one, except known ones."""
