@@ -9,7 +9,6 @@ transactions, snapshots and the ring's lock. What is under test is the code that
 from __future__ import annotations
 
 import copy
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -114,7 +113,7 @@ class Actor:
         inbox = getattr(self, "inbox", None)
         if inbox is not None:
             other.inbox = copy.copy(inbox)
-            other.inbox.read, other.inbox.rows = set(inbox.read), deque(inbox.rows)
+            other.inbox.read, other.inbox.rows = set(inbox.read), list(inbox.rows)
             other.inbox.taken = list(inbox.taken)
         return other
 

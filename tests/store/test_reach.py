@@ -12,7 +12,7 @@ from airflow_mq.engine.queue.values import Batch
 from airflow_mq.engine.rules.weight import Meter
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.inbox import Inbox
-from airflow_mq.engine.store.rows import InboxRow
+from airflow_mq.engine.store.rows import InboxRow, PlainRow
 from airflow_mq.engine.store.working_set.budget import MOST_ROWS, Budget
 from airflow_mq.engine.store.working_set.inboxes import InboxLoader, PayloadCache
 
@@ -32,9 +32,9 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     after, keep_heaps = Inbox.after, PayloadCache.keep_heaps
 
-    def looked(self: Inbox, *args: Any, **options: Any) -> list[InboxRow]:
+    def looked(self: Inbox, *args: Any, **options: Any) -> list[PlainRow]:
         rows = after(self, *args, **options)
-        counts.append(sum(row[4] for row in rows))
+        counts.append(sum(row[3] for row in rows))
         return rows
 
     def kept(self: PayloadCache, rows: Any) -> None:

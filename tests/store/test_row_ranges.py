@@ -26,7 +26,7 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 
 
 def ids_of(unit: Unit, queue: MessageQueue, origin: str = "acme") -> list[int]:
-    return [row.id for row in unit.inbox.after(queue.session.ring_id, [(origin, -1)], LATEST)]
+    return [row[1] for row in unit.inbox.after(queue.session.ring_id, [(origin, -1)], LATEST)]
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])

@@ -18,6 +18,7 @@ from .rows import (
     FirstRow,
     FirstWaiting,
     InboxRow,
+    PlainRow,
     PostedRow,
     was_mark,
 )
@@ -92,15 +93,12 @@ class Inbox(Repository):
 
     # Rows of known queues.
 
-    def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
+    def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[PlainRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
+        asked = columns(("origin", "after"), requests)
         if inline:
-            rows = self.unit.rows(
-                "inbox_rows", columns(("origin", "after"), requests), ring=ring, limit=limit, inline=inline
-            )
-        else:
-            rows = self.unit.rows("inbox_heads", columns(("origin", "after"), requests), ring=ring, limit=limit)
-        return list(map(InboxRow._make, rows))
+            return self.unit.rows("inbox_rows", asked, ring=ring, limit=limit, inline=inline)
+        return self.unit.rows("inbox_heads", asked, ring=ring, limit=limit)
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]

@@ -202,9 +202,9 @@ class _Leased:
         page = page_of(unit.pages.between(ring, [(origin, index, index)], 1)[0])
         row_id, place = page.row_id_of(item), page.place_of(item)
         rows = unit.inbox.after(ring, [(origin, row_id - 1)], 1)
-        if not rows or rows[0].id != row_id:
+        row = InboxRow(*rows[0]) if rows else None
+        if row is None or row.id != row_id:
             raise StoreCorrupt(f"inbox row {row_id} of {origin!r} is missing, but a page refers to it")
-        row = rows[0]
         lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
         self.size = lengths[place]
         stored = codec.read_json(bytes(row.attributes)) if row.attributes else {}

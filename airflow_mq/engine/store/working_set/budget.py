@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from ...rules.weight import LARGEST, PER
 from ...rules.working_set import WorkingSet
-from ..rows import InboxRow
+from ..rows import PlainRow
 from . import books
 from .inbox import FIRST_LOOK
 
@@ -51,11 +52,11 @@ class Budget:
             left = min(left * self._rows // self._messages, self.size * self._rows // max(self._bytes, 1)) + 1
         return max(min(left, MOST_ROWS), FIRST_LOOK)
 
-    def note(self, rows: Sequence[InboxRow], asked: int) -> None:
+    def note(self, rows: Sequence[PlainRow], asked: int) -> None:
         """Record the rows of a look, which was to bring at most so many."""
         self._rows += len(rows)
-        self._messages += sum(row.items for row in rows)
-        self._bytes += sum(row.size for row in rows)
+        self._bytes += sum(map(itemgetter(2), rows))
+        self._messages += sum(map(itemgetter(3), rows))
         if len(rows) >= asked:
             self.double()
 

@@ -33,11 +33,13 @@ a service in slices:
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate, islice
+from operator import itemgetter
 from typing import NamedTuple
 
-from ..rows import InboxRow
+from ..rows import PlainRow
 
 #: Rows of a queue that a look brings at least, and at most.
 FIRST_LOOK, LONGEST_LOOK = 8, 4096
@@ -65,7 +67,7 @@ class Inbox:
         #: Rows from the horizon on that were read.
         self.read: set[int] = set()
         #: Rows that were read and not taken, in the order of their looks.
-        self.rows: deque[InboxRow] = deque()
+        self.rows: list[PlainRow] = []
         #: Rows that were taken to be cut, by their ids.
         self.taken: list[int] = []
         #: Number of rows that looks brought.
@@ -73,7 +75,7 @@ class Inbox:
         #: Whether the last look brought all there was.
         self.empty = False
         #: Rows that are due and have not joined yet, for readers that write nothing.
-        self.due: deque[InboxRow] = deque()
+        self.due: list[PlainRow] = []
         self.due_seen = False
 
     @property
@@ -81,26 +83,26 @@ class Inbox:
         """The id behind which the next look begins."""
         return min(self.after, self.horizon - 1)
 
-    def add(self, rows: Sequence[InboxRow], asked: int) -> list[InboxRow]:
+    def add(self, rows: Sequence[PlainRow], asked: int) -> list[PlainRow]:
         """Take in the rows that a look brought, in order; return those that are new and in no page.
 
         :param asked: how many the look was to bring at most, those read before included
         """
-        fresh = [row for row in rows if row.id not in self.read and row.id not in self.cut.ahead]
-        self.after = max([self.after, *(row.id for row in rows[-1:])])
-        self.read.update(row.id for row in rows if row.id >= self.horizon)
-        self.rows.extend(fresh)
+        fresh = [row for row in rows if row[1] not in self.read and row[1] not in self.cut.ahead]
+        self.after = max([self.after, *(row[1] for row in rows[-1:])])
+        self.read.update(row[1] for row in rows[bisect_left(rows, self.horizon, key=itemgetter(1)) :])
+        self.rows += fresh
         self.brought += len(rows)
         self.empty = len(rows) < asked
         return fresh
 
-    def take(self, most: int) -> list[InboxRow]:
+    def take(self, most: int) -> list[PlainRow]:
         """Take the next rows, to be cut: at least one, and none behind those with `most` messages."""
-        taken: list[InboxRow] = []
-        while self.rows and most > 0:
-            taken.append(self.rows.popleft())
-            most -= taken[-1].items
-        self.taken += [row.id for row in taken]
+        ends = list(accumulate(map(itemgetter(3), islice(self.rows, most))))
+        count = bisect_left(ends, most) + 1
+        taken = self.rows[:count]
+        del self.rows[:count]
+        self.taken += map(itemgetter(1), taken)
         return taken
 
     def rename(self, ids: Mapping[int, int]) -> None:
@@ -120,7 +122,7 @@ class Inbox:
     @property
     def next_id(self) -> int:
         """The id of the next row to take; if none was read, the first id that was not."""
-        return self.rows[0].id if self.rows else self.after + 1
+        return self.rows[0][1] if self.rows else self.after + 1
 
     def saved(self, cut: Cut) -> None:
         """Go on after a save. What processors posted is a row like any other now, behind those that were read."""

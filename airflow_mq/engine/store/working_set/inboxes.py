@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import cast
 
 from ...rules.changes import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
 from ..inbox import HeapRow
-from ..rows import InboxRow, rows_of, split_heap
+from ..rows import PlainRow, rows_of, split_heap
 from .books import BookLoader
 from .budget import MOST_ROWS, Budget
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
@@ -38,20 +41,29 @@ class PayloadCache:
         """Bytes of payloads that may be in memory: all that were fetched since the rows were last forgotten."""
         return self._fetched_before + self.fetched
 
-    def keep_rows(self, rows: Iterable[InboxRow]) -> None:
+    def keep_rows(self, rows: Iterable[PlainRow]) -> None:
         """Keep the payloads of rows that came with their bytes."""
-        for row in rows:
-            if row.heap is not None:
-                self.payloads[row.id] = _messages_of(row.heap, row.size, row.items, row.lengths)
-                self.fetched += row.size
+        found = [row for row in rows if row[7] is not None]
+        if found:
+            _, ids, sizes, items, _, lengths, _, heaps = zip(*found)
+            self._keep(ids, sizes, items, lengths, cast("tuple[bytes, ...]", heaps))
 
-    def keep_heaps(self, rows: Iterable[HeapRow]) -> None:
+    def keep_heaps(self, rows: Sequence[HeapRow]) -> None:
         """Keep rows that were fetched with their bytes."""
-        payloads = self.payloads
-        for id_, sent_at, attributes, size, items, lengths, heap in rows:
-            payloads[id_] = _messages_of(heap, size, items, lengths)
-            self.fetched += size
-            self.keep_facts(id_, sent_at, attributes)
+        if rows:
+            ids, times, attributes, sizes, items, lengths, heaps = zip(*rows)
+            self._keep(ids, sizes, items, lengths, heaps)
+            self.sent_at.update(zip(ids, times))
+            self.attributes.update((id_, own) for id_, own in zip(ids, attributes) if own)
+
+    def _keep(
+        self, ids: Sequence[int], sizes: Sequence[int], items: Sequence[int], lengths: Sequence[bytes],
+        heaps: Sequence[bytes],
+    ) -> None:  # fmt: skip
+        """Keep the messages of rows; where each is one message, the bytes of the rows are the messages."""
+        plain = max(items) == 1 and not any(lengths) and tuple(map(len, heaps)) == sizes
+        self.payloads.update(zip(ids, heaps if plain else map(split_heap, heaps, sizes, items, lengths)))
+        self.fetched += sum(sizes)
 
     def keep_facts(self, id_: int, sent_at: int | None, attributes: bytes) -> None:
         """Keep the time of sending and the attributes of a row."""
@@ -74,11 +86,6 @@ class PayloadCache:
         """Count from here on what is fetched, after a save."""
         self._fetched_before += self.fetched
         self.fetched = 0
-
-
-def _messages_of(heap: bytes, size: int, items: int, lengths: bytes) -> bytes | Sequence[bytes]:
-    """Return the messages of a row: of a row of one message that message."""
-    return heap if items == 1 and not lengths and len(heap) == size else split_heap(heap, size, items, lengths)
 
 
 class InboxLoader:
@@ -125,7 +132,7 @@ class InboxLoader:
         if self.with_due and inbox.empty and not inbox.rows:
             if not inbox.due_seen:
                 self._add_due([origin])
-            inbox.rows, inbox.due = inbox.due, deque()
+            inbox.rows, inbox.due = inbox.due, []
         if inbox.rows:
             return rows_of(inbox.take(most))
         waiting = self._posted.get(origin)
@@ -190,9 +197,9 @@ class InboxLoader:
         inboxes = {name: self.inbox(name) for name in hungry}
         most = look + max(len(inbox.read) for inbox in inboxes.values())
         rows = self.source.inbox_rows([(name, one.start) for name, one in inboxes.items()], most, self.inline)
-        found: dict[str, list[InboxRow]] = {name: [] for name in hungry}
-        for row in rows:
-            found[row.origin].append(row)
+        found: dict[str, list[PlainRow]] = {name: [] for name in hungry}
+        for name, own in groupby(rows, itemgetter(0)):
+            found[name] += own
         for name, inbox in inboxes.items():
             self.cache.keep_rows(inbox.add(found[name], most))
         self.budget.note(rows, most * len(hungry))

@@ -21,7 +21,7 @@ from ..blocks import ClaimRow
 from ..books import LineRow
 from ..inbox import HeapRow, RowIds
 from ..origins import GroupRow
-from ..rows import BookRow, FirstRow, InboxRow, PageRow, StateRow, posted_row
+from ..rows import BookRow, FirstRow, InboxRow, PageRow, PlainRow, StateRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -274,8 +274,8 @@ class Overlay(Source):
         waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
         while waiting:
             ids: dict[str, list[int]] = {origin: [] for origin in waiting}
-            for row in self.inbox_rows(list(waiting.items()), LOOK):
-                ids[row.origin].append(row.id)
+            for origin, id_, *_ in self.inbox_rows(list(waiting.items()), LOOK):
+                ids[origin].append(id_)
             firsts = {o: next((id_ for id_ in ids[o] if (o, id_) not in self._gone), None) for o in waiting}
             found += [
                 FirstRow(origin, first) for origin, first in firsts.items() if first is not None and first < below
@@ -321,9 +321,9 @@ class Overlay(Source):
             found += [row for row in within if row is not None][:limit]
         return found
 
-    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[PlainRow]:
         found = super().inbox_rows(wanted, limit, inline)
-        counts = Counter(row.origin for row in found) if self._rows else {}
+        counts = Counter(row[0] for row in found) if self._rows else {}
         for origin, after in wanted if self._rows else ():
             own = [row for row in self._rows.get(origin, ()) if row.id > after]
             found += own[: limit - counts.get(origin, 0)]

@@ -126,8 +126,8 @@ class PayloadLoader:
                 yield part.row_id, part.items, sum(page.lengths[at : at + part.items])
                 at += part.items
         inbox = self.inboxes.inboxes.get(origin)
-        for row in inbox.rows if inbox else ():
-            yield row.id, row.items, row.size
+        for _, id_, size, items, *_ in inbox.rows if inbox else ():
+            yield id_, items, size
 
     def _read(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Read the rows that are not in the cache."""

@@ -10,7 +10,7 @@ from ..blocks import ClaimRow
 from ..books import LineRow, Serviceable
 from ..inbox import FactsRow, HeapRow, RowIds
 from ..origins import GroupRow
-from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow, StateRow
+from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -115,7 +115,7 @@ class Source:
         """Return, for each (origin, first, last), at most `limit` stored pages."""
         return self.unit.pages.between(self.ring_id, wanted, limit)
 
-    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[InboxRow]:
+    def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[PlainRow]:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
 

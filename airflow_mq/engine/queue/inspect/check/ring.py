@@ -11,7 +11,7 @@ from ....rules.invariants import Violation, check_asides, check_book, check_grou
 from ....rules.message import Address
 from ....rules.priority import is_high, told
 from ....store import codec
-from ....store.rows import LATEST, PLANNED
+from ....store.rows import LATEST, PLANNED, InboxRow
 from ....store.unit import Unit
 from ....store.working_set import StoredSet
 from ...blocks.settling import Terms
@@ -67,7 +67,7 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBo
     found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
     if is_high(origin) and not session.config.high:
         found.append(Violation(f"book {told(origin)}", "the ring has high=False; this queue would never be serviced"))
-    inbox_rows = unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)
+    inbox_rows = [InboxRow(*row) for row in unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)]
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
     found += check_inbox(origin, known, uncut, bounds)
