@@ -37,7 +37,7 @@ from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.outcome import BEGUN, DONE, Begun
 from ..engine.rules.page import Facts, Note
-from ..engine.rules.permit import Permit
+from ..engine.rules.patterns import Permit
 from ..engine.rules.priority import book_name
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import Weight

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..engine.rules.config import MOST_HEADERS
 from ..engine.rules.outcome import Outcome, Overweight, Yield, is_tried_alone
-from ..engine.rules.permit import OPEN, Permit
+from ..engine.rules.patterns import OPEN, Permit
 from ..engine.rules.weight import Weight
 
 

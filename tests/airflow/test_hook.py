@@ -17,7 +17,7 @@ import pytest
 import airflow_mq.engine.store as store
 from airflow_mq import failures
 from airflow_mq.engine.rules.errors import AddressRefused, NotPermitted, StoreUnreachable, UnknownRing
-from airflow_mq.engine.rules.permit import Permit
+from airflow_mq.engine.rules.patterns import Permit
 
 pytestmark = pytest.mark.airflow
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Processor
 from airflow_mq.engine.rules.errors import NotPermitted
-from airflow_mq.engine.rules.permit import Permit
+from airflow_mq.engine.rules.patterns import Permit
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.processors import Processors
 

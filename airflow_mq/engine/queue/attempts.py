@@ -19,7 +19,7 @@ from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.judging import Decision
 from ..rules.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
 from ..rules.page import Page
-from ..rules.permit import Permit
+from ..rules.patterns import Permit
 from ..rules.service import Ladder, apply_outcome, carry_out, record_done
 from ..rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ..rules.working_set import WorkingSet

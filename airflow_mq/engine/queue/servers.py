@@ -9,7 +9,7 @@ from datetime import datetime
 from typing_extensions import NotRequired, TypedDict
 
 from ..rules.config import RingConfig
-from ..rules.taking import OriginPatterns
+from ..rules.patterns import OriginPatterns
 from ..rules.weight import Weight, max_message_weight
 from ..store import codec
 from ..store.rows import LATEST

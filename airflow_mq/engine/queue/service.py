@@ -22,8 +22,8 @@ from ..rules.events import Fate
 from ..rules.orders import Ledger
 from ..rules.outcome import Outcome
 from ..rules.page import Page
+from ..rules.patterns import OriginPatterns
 from ..rules.service import Attempt, Ladder, overweight_limit
-from ..rules.taking import OriginPatterns
 from ..rules.weight import ZERO, Meter, Weight
 from ..store.rows import Locked
 from ..store.unit import Unit

@@ -22,7 +22,7 @@ from ..rules.errors import (
     StoreError,
 )
 from ..rules.message import Footprint, check_origin, check_text, check_visible
-from ..rules.permit import OPEN
+from ..rules.patterns import OPEN
 from ..rules.weight import Weight
 from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep

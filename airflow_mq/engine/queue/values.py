@@ -17,9 +17,9 @@ from ..rules.message import Address, check_origin, message_id, message_ids
 from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import NO_NOTE, Facts, Page
+from ..rules.patterns import OriginPatterns
 from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
 from ..rules.settle import Tally
-from ..rules.taking import OriginPatterns
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..store.blobs import open_blob
 from ..store.working_set import StoredSet

@@ -220,9 +220,7 @@ class RingConfig:
 
     def changed(self, **changes: Any) -> RingConfig:
         """Return the configuration with other settings; a heap may only grow."""
-        unknown = set(changes) - {item.name for item in fields(self)}
-        if unknown:
-            raise ConfigRefused(_unknown(unknown))
+        _check_known(changes)
         if isinstance(changes.get("costs"), Mapping):
             changes["costs"] = replace(self.costs, **_costs(changes["costs"]))
         after = replace(self, **changes).check()
@@ -250,18 +248,13 @@ class RingConfig:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RingConfig:
         """Return the configuration that `to_json` or a user wrote; reject unknown settings."""
-        known = {item.name for item in fields(cls)}
-        unknown = set(value) - known
-        if unknown:
-            raise ConfigRefused(_unknown(unknown))
+        _check_known(value)
         settings = dict(value)
         try:
             if "costs" in settings:
                 settings["costs"] = Costs(**_costs(settings["costs"]))
             if "weigher" in settings:
                 settings["weigher"] = LinearWeigher.from_json(settings["weigher"])
-            if settings.get("service_weight") is not None:
-                settings["service_weight"] = Weight.of(settings["service_weight"])
             return cls(**settings)
         except (TypeError, AttributeError, InvalidWeight) as error:
             raise ConfigRefused(f"invalid configuration of a ring: {error}") from error
@@ -272,9 +265,10 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return {name: (before[name], value) for name, value in after.items() if before[name] != value}
 
 
-def _unknown(names: Iterable[str]) -> str:
-    name = min(names)
-    return f"unknown setting {name[:80]!r}: {suggestion(name, [item.name for item in fields(RingConfig)])}"
+def _check_known(names: Iterable[str]) -> None:
+    known = [item.name for item in fields(RingConfig)]
+    for name in sorted(set(names).difference(known)):
+        raise ConfigRefused(f"unknown setting {name[:80]!r}: {suggestion(name, known)}")
 
 
 def _costs(value: Mapping[str, Any]) -> dict[str, Weight]:

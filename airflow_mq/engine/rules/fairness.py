@@ -83,20 +83,20 @@ class OriginFairness(NamedTuple):
 
     origin: str
     #: Configured share.
-    share: int
+    share: int = 1
     #: Number of contended blocks, and its shares of what these gave; None without such a block.
-    contended: int
-    promised: float | None
-    received: float | None
+    contended: int = 0
+    promised: float | None = None
+    received: float | None = None
     #: Relative deviation from the promise: -0.5 is half of it.
-    error: float | None
+    error: float | None = None
     #: Longest row of blocks in which it waited, and the present one.
-    longest_wait: int
-    waiting: int
+    longest_wait: int = 0
+    waiting: int = 0
     #: Largest number of blocks by which a backlog was emptied later than promised.
-    late: int
+    late: int = 0
     #: Weight received in all, in blocks.
-    granted: float
+    granted: float = 0.0
     #: Priority of the queue; high queues are compared with high ones.
     priority: str = REGULAR
 
@@ -136,32 +136,32 @@ class Fairness:
     def origin(self, name: str, priority: str = REGULAR) -> OriginFairness:
         """Return the figures of an origin; empty ones if it was never met."""
         found = (figures for figures in self.origins if (figures.origin, figures.priority) == (name, priority))
-        return next(found, _no_figures(name)._replace(priority=priority))
+        return next(found, OriginFairness(name, priority=priority))
 
     def broken(
         self, *, most_wait: int | None = None, most_late: int | None = None, most_error: float | None = None,
         least_jain: float | None = None,
     ) -> list[str]:  # fmt: skip
         """Return a sentence for each figure beyond these bounds."""
-        problems = []
-        if most_wait is not None:
-            problems += [
-                f"{queue.name} waited {_blocks(queue.longest_wait)}{', and still waits' if queue.waiting else ''}, "
-                f"more than {most_wait:,}"
-                for queue in sorted(self.origins, key=lambda queue: -queue.longest_wait)
-                if queue.longest_wait > most_wait
-            ]
-        if most_late is not None:
-            problems += [
-                f"{queue.name} was served {_blocks(queue.late)} later than promised, more than {most_late:,}"
-                for queue in sorted(self.origins, key=lambda queue: -queue.late)
-                if queue.late > most_late
-            ]
+        problems = [
+            f"{queue.name} waited {_blocks(queue.longest_wait)}{', and still waits' if queue.waiting else ''}, "
+            f"more than {most_wait:,}"
+            for queue in self._beyond("longest_wait", most_wait)
+        ]
+        problems += [
+            f"{queue.name} was served {_blocks(queue.late)} later than promised, more than {most_late:,}"
+            for queue in self._beyond("late", most_late)
+        ]
         if most_error is not None:
             problems += self._errors_beyond(most_error)
         if least_jain is not None and self.jain is not None and self.jain < least_jain:
             problems.append(f"Jain's index is {self.jain:.3f}, below {least_jain:g}")
         return problems
+
+    def _beyond(self, figure: str, most: int | None) -> list[OriginFairness]:
+        """Return the origins of which a figure exceeds `most`, the largest first."""
+        found = [queue for queue in self.origins if most is not None and getattr(queue, figure) > most]
+        return sorted(found, key=attrgetter(figure), reverse=True)
 
     def _errors_beyond(self, most: float) -> list[str]:
         """Return a sentence for each origin whose share error exceeds `most`."""
@@ -171,10 +171,6 @@ class Fairness:
             f"{abs(error):.1%} {'less' if error < 0 else 'more'}, beyond {most:.1%}"
             for error, queue in sorted(judged, key=lambda pair: pair[0])
         ]
-
-
-def _no_figures(name: str) -> OriginFairness:
-    return OriginFairness(name, 1, 0, None, None, None, 0, 0, 0, 0.0)
 
 
 def _blocks(count: int) -> str:

@@ -11,7 +11,7 @@ from .characters import shown
 from .config import MOST_HEADERS
 from .errors import InvalidOutcome
 from .message import ID_BYTES, MOST_TEXT_BYTES, Message, check_headers, check_payload
-from .permit import OPEN, Permit
+from .patterns import OPEN, Permit
 from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
 from .weight import Weight
 

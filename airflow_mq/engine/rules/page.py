@@ -208,10 +208,6 @@ class Page:
         """Offset in the heap of the last item."""
         return self.used - HEADER_SIZE - self.lengths[-1]
 
-    def all_wait(self, first: int, stop: int) -> bool:
-        """Return whether no item of this range was processed or set aside."""
-        return self.marks[first:stop] == bytes(stop - first)
-
     def waiting_until(self, first: int, stop: int) -> int:
         """Return the first item of this range that was processed or set aside, or the end of the range."""
         return stop - len(self.marks[first:stop].lstrip(bytes([WAITING])))
@@ -254,18 +250,12 @@ class Page:
         ends = list(accumulate(self.slices.counts))
         return self.slices[bisect_right(ends, first) : bisect_left(ends, stop) + 1]
 
-    def row_id_of(self, item: int) -> int:
-        """Return the inbox row in which an item arrived."""
-        return self._position(item)[0]
-
-    def place_of(self, item: int) -> int:
-        """Return the index of an item in its inbox row."""
-        return self._position(item)[1]
-
-    def _position(self, item: int) -> tuple[int, int]:
+    def place_of(self, item: int) -> tuple[int, int]:
+        """Return the inbox row in which an item arrived, and its index there."""
         ends = list(accumulate(self.slices.counts))
         at = bisect_right(ends, item)
-        return self.slices[at].row_id, self.slices[at].start + item - (ends[at - 1] if at else 0)
+        part = self.slices[at]
+        return part.row_id, part.start + item - (ends[at - 1] if at else 0)
 
     def first_of(self, row_id: int) -> int | None:
         """Return the first item of an inbox row, or None if the page has none."""

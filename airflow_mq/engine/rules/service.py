@@ -175,8 +175,8 @@ class Ladder:
         successor = ring.successor(origin)
         if not book.is_ready:
             self.working_set.unknit(book)
-        if processed:
-            self.working_set.note_serviced(book)
+        if processed and not self.working_set.planning:
+            self.working_set.note_changed(book)
         self.is_cut_short |= self.is_full
         return Visited(processed, successor, status)
 
@@ -226,10 +226,23 @@ class Ladder:
         return None
 
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
+        """Service page after page of the window; remove those that are complete."""
         total, status = 0, PageStatus.NO_MORE
         while book.is_ready:
-            processed, status = self.service_page(book)
-            total += processed
+            if not self.meter.consume(self.page_cost):
+                return total, PageStatus.BAILED
+            page = self.working_set.page(book.origin, book.begin)
+            if page is not None:
+                processed, status = self.attempt.run(self, book, page)
+                total += processed
+                if status is PageStatus.NO_PROGRESS and page.is_complete and page.index == book.end - 1:
+                    # Its last message waits aside. Messages sent meanwhile went into this page, if they fitted.
+                    self.working_set.pull(book)
+                if page.is_complete:
+                    self.working_set.remove_page(book, page)
+            elif book.begin == book.end - 1:
+                # The last page of the window was removed: cut messages that arrived since into a new page.
+                self.working_set.pull_some(book, FEW)
             if status is not PageStatus.NO_MORE:
                 break
             book.begin += 1
@@ -238,24 +251,6 @@ class Ladder:
             # A message that waits aside may have been the last one of its page.
             skip_gone(self.working_set, book)
         return total, status
-
-    def service_page(self, book: Book) -> tuple[int, PageStatus]:
-        """Service the first page of the window; remove it if it is complete."""
-        if not self.meter.consume(self.page_cost):
-            return 0, PageStatus.BAILED
-        page = self.working_set.page(book.origin, book.begin)
-        if page is None:
-            if book.begin == book.end - 1:
-                # The last page of the window was removed: cut messages that arrived since into a new page.
-                self.working_set.pull_some(book, FEW)
-            return 0, PageStatus.NO_MORE
-        processed, status = self.attempt.run(self, book, page)
-        if status is PageStatus.NO_PROGRESS and page.is_complete and page.index == book.end - 1:
-            # Its last message waits aside. Messages sent meanwhile went into this page, if they fitted.
-            self.working_set.pull(book)
-        if page.is_complete:
-            self.working_set.remove_page(book, page)
-        return processed, status
 
 
 #: Queues that a walk visits in vain, beyond the number of those that give it messages.

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from io import BytesIO
 from itertools import repeat
@@ -64,13 +65,14 @@ class ReportedRun(NamedTuple):
 
 
 class Ranges(Generic[T]):
-    """Values of ranges of items; where ranges overlap, the value that was added first counts.
+    """Values of ranges of items; where ranges overlap, the value that was added first counts, or the latest one.
 
     A lookup costs a binary search, however many ranges there are. The first lookup after an addition sorts them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, latest: bool = False) -> None:
         self.added: list[tuple[int, int, T]] = []
+        self._sign = -1 if latest else 1
         #: Where another value begins to count, in ascending order, and that value; None in gaps.
         self._starts: list[int] = []
         self._values: list[T | None] = []
@@ -101,7 +103,7 @@ class Ranges(Generic[T]):
                 yield item, value
 
     def _sort(self) -> None:
-        waiting = sorted((first, at) for at, (first, _, _) in enumerate(self.added))
+        waiting = sorted((first, at * self._sign) for at, (first, _, _) in enumerate(self.added))
         self._starts = sorted({place for first, last, _ in self.added for place in (first, last + 1)})
         self._values, entered = [], 0
         here: list[int] = []
@@ -109,9 +111,9 @@ class Ranges(Generic[T]):
             while entered < len(waiting) and waiting[entered][0] <= start:
                 heappush(here, waiting[entered][1])
                 entered += 1
-            while here and self.added[here[0]][1] < start:
+            while here and self.added[abs(here[0])][1] < start:
                 heappop(here)
-            self._values.append(self.added[here[0]][2] if here else None)
+            self._values.append(self.added[abs(here[0])][2] if here else None)
 
 
 class Answers:
@@ -120,8 +122,7 @@ class Answers:
     def __init__(self) -> None:
         self._runs: defaultdict[int, Ranges[ReportedRun]] = defaultdict(Ranges)
         self._begun: defaultdict[int, Ranges[bool]] = defaultdict(Ranges)
-        self._errors: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
-        self._latest: dict[int, Ranges[str]] = {}
+        self._errors: defaultdict[int, Ranges[str]] = defaultdict(partial(Ranges[str], latest=True))
         #: Largest number of an attempt that replaces earlier ones (`Report.epoch`); 0 without one.
         self.epoch = 0
 
@@ -130,8 +131,7 @@ class Answers:
         if isinstance(outcome, Begun):
             self._begun[page].add(first, last, True)
         elif isinstance(outcome, NotBegun):
-            self._errors[page].append((first, last, outcome.error))
-            self._latest.pop(page, None)
+            self._errors[page].add(first, last, outcome.error)
         else:
             self._runs[page].add(first, last, ReportedRun(first, last, outcome, ids))
 
@@ -148,13 +148,7 @@ class Answers:
 
     def why_not_begun(self, page: int, item: int) -> str:
         """Return the latest error that kept this message from its processor, or an empty text."""
-        if page not in self._errors:
-            return ""
-        if page not in self._latest:
-            latest = self._latest[page] = Ranges()
-            for first, last, error in reversed(self._errors[page]):
-                latest.add(first, last, error)
-        return self._latest[page].at(item) or ""
+        return (page in self._errors and self._errors[page].at(item)) or ""
 
     @property
     def any_begun(self) -> bool:
@@ -293,7 +287,7 @@ class ClaimSettler:
         """Settle a run at once if all of its messages are done: the common case."""
         start, stop = run.first, run.first + run.count
         done = answers.whole(run)
-        if done is None or not run.count or run.decisions or not page.all_wait(start, stop):
+        if done is None or not run.count or run.decisions or page.waiting_until(start, stop) < stop:
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
         record_done(self.working_set, book, page, start, weights, done.ids_of(run))

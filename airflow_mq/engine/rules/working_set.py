@@ -21,10 +21,9 @@ from .events import EventRun, Fate
 from .groups import ROOT, head_of
 from .message import Address, Footprint, header_bytes, message_id
 from .page import Facts, Note, Page, Rows
-from .permit import OPEN, Permit
+from .patterns import OPEN, OriginPatterns, Permit
 from .priority import MARK, books_of, origin_of, told
 from .ring import Ring
-from .taking import OriginPatterns
 from .weight import Meter, Weight
 
 
@@ -360,11 +359,6 @@ class WorkingSet:
         """Keep an attempted message until a person or a policy decides."""
         self.changes.asides[Address(book.origin, page.index, item)] = aside
         self.touch(book, page)
-
-    def note_serviced(self, book: Book) -> None:
-        """Record a call of the queue-changed hook after a visit, unless the visit only planned."""
-        if not self.planning:
-            self.note_changed(book)
 
     def note_changed(self, book: Book) -> None:
         """Record a call of the queue-changed hook if there are listeners."""

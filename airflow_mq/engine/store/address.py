@@ -8,7 +8,7 @@
 `postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
 `%40`, `/` is `%2F`, `%` is `%25`. Host, user and database are required. The parameters are a closed list:
 `schema`, `sslmode`, the time-outs of `NUMBERS`, and `origins` and `priority`, which SQLite takes too
-(the module `rules.permit` defines them). An address may come from a user who can edit Airflow connections. Such a user
+(see `rules.patterns`). An address may come from a user who can edit Airflow connections. Such a user
 may reach a store, but must not borrow identity or secrets of the process. Hence:
 
 * one host, over TCP: through a Unix socket the server would trust the account of the process;
@@ -34,7 +34,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput
-from airflow_mq.engine.rules.permit import OPEN, Permit
+from airflow_mq.engine.rules.patterns import OPEN, Permit
 from airflow_mq.engine.store.files import SQLITE_FORM, checked_file, refuse_network_file_system
 
 __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_address"]

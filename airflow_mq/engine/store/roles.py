@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from psycopg.sql import Literal as SqlLiteral
 
 from ..rules.errors import AddressRefused, InvalidInput, UnknownRing
-from ..rules.permit import Permit
+from ..rules.patterns import Permit
 from . import postgres
 from .address import StoreAddress
 from .schema import schema_status

@@ -146,7 +146,7 @@ def check_block_key(data: bytes) -> None:
 POSTGRES = b"postgresql://user:SECRET@db.example.org:5433/airflow?"
 TARGETS = (
     Target(
-        "address", ("airflow_mq.engine.store.address", "airflow_mq.engine.store.files", "airflow_mq.engine.rules.permit"),
+        "address", ("airflow_mq.engine.store.address", "airflow_mq.engine.store.files", "airflow_mq.engine.rules.patterns"),
         "AddressRefused, without the password", "the URI of an address parses to the same address", check_store_address,
         (
             b"sqlite:///folder/store.db", b"sqlite:////nowhere/a%20b.db?origins=acme%7Cacme/*&priority=regular",

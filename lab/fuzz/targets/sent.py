@@ -24,7 +24,7 @@ from airflow_mq.engine.rules.message import (
     header_bytes,
     key_digest,
 )
-from airflow_mq.engine.rules.permit import Permit
+from airflow_mq.engine.rules.patterns import Permit
 from airflow_mq.engine.rules.priority import book_name, check_priority, origin_of, priority_of
 from airflow_mq.engine.rules.weight import LARGEST, Weight
 from airflow_mq.engine.store import codec
@@ -183,7 +183,7 @@ TARGETS = (
         ),
     ),
     Target(
-        "permit", ("airflow_mq.engine.rules.permit", *MESSAGE), "InvalidInput, NotPermitted",
+        "permit", ("airflow_mq.engine.rules.patterns", *MESSAGE), "InvalidInput, NotPermitted",
         "an origin is returned as it was given, or refused", check_permit,
         (b"\x0bacme|acme/*\7acme/eu", b"\6[a-c]?\2bx", b"\4[!a]\1b\1", b"\x09*a*a*a*b*\x08aaaaaaaa"),
     ),

@@ -224,7 +224,7 @@ TARGETS = (
     Target(
         "answers",
         (
-            *CODEC, "airflow_mq.engine.rules.outcome", "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.permit",
+            *CODEC, "airflow_mq.engine.rules.outcome", "airflow_mq.engine.rules.message", "airflow_mq.engine.rules.patterns",
             "airflow_mq.engine.queue.blocks.reports", "airflow_mq.engine.rules.settle", "airflow_mq.engine.queue.attempts",
         ),
         "InvalidInput, NotPermitted; stored: StoreCorrupt",

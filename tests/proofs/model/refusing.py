@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis.stateful import rule
 
-from airflow_mq.engine.rules.permit import Permit
+from airflow_mq.engine.rules.patterns import Permit
 
 from .drawn import origins
 from .ground import Ground

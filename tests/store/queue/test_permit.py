@@ -12,7 +12,7 @@ import pytest
 
 from airflow_mq import Done, Message, MessageQueue, Report, Yield, batch_processor
 from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, NotPermitted
-from airflow_mq.engine.rules.permit import OPEN, Permit
+from airflow_mq.engine.rules.patterns import OPEN, Permit
 from airflow_mq.engine.store import parse
 
 ACME = "origins=" + quote("acme|acme/*")

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_mq import Block, MessageQueue, Weight
 from airflow_mq.engine.rules.errors import InvalidInput
-from airflow_mq.engine.rules.taking import OriginPatterns
+from airflow_mq.engine.rules.patterns import OriginPatterns
 from airflow_mq.words import when
 from tests.proofs.model.clock import stopped_clock
 from tests.store.queue.conftest import Maker, in_airflow

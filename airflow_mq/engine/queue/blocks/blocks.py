@@ -16,8 +16,8 @@ from ...rules.message import Address, check_address, check_key, check_number, ch
 from ...rules.orders import Entry
 from ...rules.outcome import BEGUN, Mark, is_tried_alone
 from ...rules.overweight import find_set_aside
+from ...rules.patterns import OriginPatterns
 from ...rules.settle import Answers
-from ...rules.taking import OriginPatterns
 from ...rules.weight import WeighPayloads, Weight
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit

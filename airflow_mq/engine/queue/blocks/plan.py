@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ...rules.claims import Claim, Claiming, Scales
 from ...rules.errors import InFlight
 from ...rules.orders import Ledger
+from ...rules.patterns import OriginPatterns
 from ...rules.service import Ladder, overweight_limit
-from ...rules.taking import OriginPatterns
 from ...rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow

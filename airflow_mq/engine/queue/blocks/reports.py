@@ -10,7 +10,7 @@ from ...rules.config import RingConfig
 from ...rules.errors import InvalidInput
 from ...rules.message import ID_BYTES, check_number, check_origin
 from ...rules.outcome import DONE, Begun, Mark, NotBegun, check_outcome
-from ...rules.permit import OPEN, Permit
+from ...rules.patterns import OPEN, Permit
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.service import MOST_WHY
 from ...rules.settle import Answers, Ranges

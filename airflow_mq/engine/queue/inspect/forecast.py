@@ -20,9 +20,9 @@ from ...rules.judging import Decision
 from ...rules.message import Address, check_origin
 from ...rules.orders import Entry, Ledger
 from ...rules.outcome import DONE
+from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, origin_of, priority_of
 from ...rules.settle import Answers
-from ...rules.taking import OriginPatterns
 from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit

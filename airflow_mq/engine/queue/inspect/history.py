@@ -207,7 +207,7 @@ class _Reader:
         page = page_at(self.session.fresh_working_set(self.unit, [address.book]), address)
         if page is None or address.index >= len(page.marks):
             return None
-        row_id = page.row_id_of(address.index)
+        row_id = page.place_of(address.index)[0]
         for row in self.unit.inbox.facts(self.ring_id, {address.book: [row_id]}):
             return was_of(row.attributes)
         return None

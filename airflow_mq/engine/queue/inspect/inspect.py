@@ -12,8 +12,8 @@ from ...rules.events import Event
 from ...rules.fairness import Fairness
 from ...rules.message import MOST_ORIGIN_BYTES, Address, check_address, check_number, check_origin, check_text
 from ...rules.orders import shuffled
+from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
-from ...rules.taking import OriginPatterns
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
 from ...store.rows import LATEST

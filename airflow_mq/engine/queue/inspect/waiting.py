@@ -106,7 +106,7 @@ class Waiting:
             many = first.messages > COUNTED
             if at.notes or (first.first_row < first.last_row and (at.first_index or at.marks)):
                 page = page_of(at)
-                row_id, asked = page.row_id_of(page.first_index), self._asked(at.origin, page)
+                row_id, asked = page.place_of(page.first_index)[0], self._asked(at.origin, page)
             else:
                 asked = self._by_lengths(at.lengths, at.items, None, at.first_index, at.marks)
         else:

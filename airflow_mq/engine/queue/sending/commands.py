@@ -200,7 +200,7 @@ class _Leased:
     def __init__(self, unit: Unit, ring: int, token: ReferenceToken) -> None:
         origin, index, item = token.address.book, token.address.page, token.address.index
         page = page_of(unit.pages.between(ring, [(origin, index, index)], 1)[0])
-        row_id, place = page.row_id_of(item), page.place_of(item)
+        row_id, place = page.place_of(item)
         rows = unit.inbox.after(ring, [(origin, row_id - 1)], 1)
         row = InboxRow(*rows[0]) if rows else None
         if row is None or row.id != row_id:

@@ -65,7 +65,7 @@ class PayloadLoader:
 
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
-        row_id, place = page.row_id_of(item), page.place_of(item)
+        row_id, place = page.place_of(item)
         self._read({origin: [row_id]})
         (payload,) = self._stretches(origin, Slices([row_id], [place], [1]))
         return Reference.read(payload) if page.note(item).blob else payload
