@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from .book import Book
 from .judging import Decision
@@ -88,18 +89,6 @@ class Claim:
         return next((run for run in runs if run.first <= address.index < run.first + run.count), None)
 
 
-class _ByLength(dict[int, Weight]):
-    """Cache of the linear weigher's answers: lengths repeat often."""
-
-    def __init__(self, weigher: LinearWeigher) -> None:
-        super().__init__()
-        self.weigher = weigher
-
-    def __missing__(self, length: int) -> Weight:
-        weight = self[length] = self.weigher.weigh(length)
-        return weight
-
-
 class Scales:
     """Weights of the items of pages: the noted one of a message, or the weigher's."""
 
@@ -107,7 +96,8 @@ class Scales:
         self.working_set = working_set
         self.linear: LinearWeigher = working_set.config.weigher
         self.weigh = weigh
-        self._by_length = _ByLength(self.linear)
+        #: Lengths repeat often.
+        self._by_length = cache(self.linear.weigh)
         self._weights: dict[tuple[str, int], list[Weight]] = {}
         self._names: dict[tuple[str, int, int], bytes | None] = {}
 
@@ -117,7 +107,7 @@ class Scales:
             return note.weight
         if self.weigh is None:
             headers = note.headers if note else 0
-            return self.linear.weigh_with(page.extent(item), headers) if headers else self._by_length[page.extent(item)]
+            return self.linear.weigh_with(page.extent(item), headers) if headers else self._by_length(page.extent(item))
         return self.weights(origin, page, item, item + 1)[0]
 
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
@@ -125,9 +115,9 @@ class Scales:
         if self.weigh is None:
             lengths = page.lengths[start:stop]
             if lengths and lengths.count(lengths[0]) == len(lengths):
-                found = [self._by_length[lengths[0]]] * len(lengths)
+                found = [self._by_length(lengths[0])] * len(lengths)
             else:
-                found = [self._by_length[length] for length in lengths]
+                found = list(map(self._by_length, lengths))
         else:
             found = self._weigh_page(origin, page)[start:stop]
         for item, note in page.notes_of(start, stop):

@@ -213,11 +213,6 @@ class DeficitRounds(Order):
         weight = self.ladder.front_of(book)
         return 1 if weight is None else max(self.parts(weight), 1)
 
-    def _is_stuck(self, book: Book) -> bool:
-        """Return whether the next message exceeds the whole block. A turn in such a block is not owed to it."""
-        weight = self.ladder.front_of(book)
-        return weight is not None and weight.exceeds(self.ladder.room)
-
     def _grant(self, origin: str) -> None:
         book = self.working_set.book(origin)
         if not book.skipped and (book.is_ready or self.working_set.pull(book)):
@@ -230,9 +225,11 @@ class DeficitRounds(Order):
         visited = visit(self.ladder, self.ledger, book.origin)
         self.ladder.credit = None
         entry = self.ledger.entry(book.origin)
-        bailed = entry.reason == "limit" and visited.status is PageStatus.BAILED
-        if bailed and book.deficit >= self._front(book) and not self._is_stuck(book):
-            self.owed[book.origin] = None
+        if entry.reason == "limit" and visited.status is PageStatus.BAILED and book.deficit >= self._front(book):
+            front = self.ladder.front_of(book)
+            # A turn in a block that can never carry the message is not owed to it.
+            if front is None or not front.exceeds(self.ladder.room):
+                self.owed[book.origin] = None
         if self.ladder.is_worn and entry.reason == "yielded" and not visited.progressed:
             self.undecided[book.origin] = None
         if not book.is_ready:

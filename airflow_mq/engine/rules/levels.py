@@ -60,7 +60,7 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
     # A later part of a call divides what the first one left of its shares.
     share = 0 if ladder.is_resumed else int(working_set.config.kept_for_regular * BLOCK_PARTS)
-    kept = share + _owed(working_set)
+    kept = share + (working_set.debt if working_set.own_debt is None else working_set.own_debt)
     is_first = kept < BLOCK_PARTS
     if is_first:
         meter.limit = _part(high, BLOCK_PARTS - kept)
@@ -72,15 +72,12 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     regular.run(guaranteed)
     used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
     is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)
-    _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if is_owed or _left_regular(working_set) else 0)
+    # Earlier parts of this call may have left regular queues that are ready.
+    left_regular = any(not is_high(name) for name in working_set.left_out)
+    _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if is_owed or left_regular else 0)
     ladder.most_queues = most
     if any(True for _ in high.stopped()):
         (high.resume if is_first else high.run)()
-
-
-def _left_regular(working_set: WorkingSet) -> bool:
-    """Return whether earlier parts of this call left regular queues that are ready."""
-    return any(not is_high(name) for name in working_set.left_out)
 
 
 def _part(high: Order, parts: int) -> Weight:
@@ -98,11 +95,6 @@ def _part(high: Order, parts: int) -> Weight:
             need = need.plus(first)
             return part if need.exceeds(whole) else part.at_least(need)
     return part
-
-
-def _owed(working_set: WorkingSet) -> int:
-    """Return the parts that high owes to regular."""
-    return working_set.debt if working_set.own_debt is None else working_set.own_debt
 
 
 def _owe(working_set: WorkingSet, parts: int) -> None:

@@ -107,17 +107,13 @@ def after_removal(working_set: WorkingSet, book: Book, page: Page, item: int) ->
         working_set.pull(book)
     if page.is_complete:
         working_set.remove_page(book, page)
-        _close_hollow_window(working_set, book, page)
+        if page.index == book.begin and book.is_ready:
+            # A window never has a hole.
+            skip_gone(working_set, book)
+            if book.begin == book.end:
+                working_set.unknit(book)
     working_set.note_changed(book)
     return costs.execute_overweight_page_removed if page.is_complete else costs.execute_overweight_page_updated
-
-
-def _close_hollow_window(working_set: WorkingSet, book: Book, page: Page) -> None:
-    """Move the window past a removed page that was its first: a window never has a hole."""
-    if page.index == book.begin and book.is_ready:
-        skip_gone(working_set, book)
-        if book.begin == book.end:
-            working_set.unknit(book)
 
 
 def forget_attempts(working_set: WorkingSet, address: Address) -> None:

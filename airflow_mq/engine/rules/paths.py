@@ -222,25 +222,16 @@ class PathRounds(Order):
         book.deficit = queue.deficit
         self.working_set.changes.books.add(book.origin)
 
-    def charge_group(self, path: str, parts: int) -> bool:
-        """Charge a group for an overrun; return False if it takes no part in the turns."""
-        group = self.tree.groups.get(path)
-        if group is None:
-            return False
-        self._learn(group)
-        group.charge(parts)
-        self._keep_group(group)
-        return True
-
-    def charge_queue(self, book: Book, parts: int) -> bool:
-        """Charge a queue for an overrun; return False if it takes no part in the turns."""
-        queue = self.tree.queue(book.origin)
-        if queue is None:
-            return False
-        self._learn(queue)
-        queue.charge(parts)
-        book.deficit = queue.deficit
-        return True
+    def charge(self, name: str, parts: int, *, is_group: bool) -> int | None:
+        """Charge a queue or a group for an overrun; return its deficit, or None if it takes no part in the turns."""
+        member = self.tree.groups.get(name) if is_group else self.tree.queue(name)
+        if member is None:
+            return None
+        self._learn(member)
+        member.charge(parts)
+        if is_group:
+            self._keep_group(member)
+        return member.deficit
 
     def _learn(self, member: Member) -> None:
         """Load the share and the *most* of a member."""
@@ -306,11 +297,13 @@ def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
     own, turns = book.origin + SEPARATOR, working_set.turns
     nested = own in working_set.groups
     # A walk in progress, between two slices of which this end is applied, has read the deficits already.
-    if turns is None or not turns.charge_queue(book, parts):
-        book.deficit -= units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
+    deficit = None if turns is None else turns.charge(book.origin, parts, is_group=False)
+    if deficit is None:
+        deficit = book.deficit - units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
+    book.deficit = deficit
     working_set.changes.books.add(book.origin)
     for path in [*groups_of(book.origin), own]:
         group = working_set.groups.get(path)
-        if group is not None and not (turns is not None and turns.charge_group(path, parts)):
+        if group is not None and (turns is None or turns.charge(path, parts, is_group=True) is None):
             group.deficit -= units_of(parts, working_set.loader.settings(path.removesuffix(SEPARATOR)).share)
             working_set.changes.groups.add(path)

@@ -376,7 +376,8 @@ def went_back(
     wait = int(min(config.backoff * 2 ** min(note.attempts - 1, 40), config.backoff_most) * 1_000_000)
     due = working_set.now + wait
     if working_set.puts_off(book):
-        detail = with_wait(why[:MOST_WHY], wait, *working_set.last_place(book))
+        last = working_set.page(book.origin, book.end - 1)
+        detail = with_wait(why[:MOST_WHY], wait, book.end - 1, len(last.lengths) - 1 if last else 0)
         working_set.emit(
             Fate.WENT_BACK, book.origin, page.index, item, working_set.id_of(book.origin, page, item), detail=detail
         )

@@ -81,11 +81,8 @@ class Loader(Protocol):
 class Turns(Protocol):
     """Turns that a walk gives, by the deficits that it has read. An end that is applied meanwhile charges these."""
 
-    def charge_group(self, path: str, parts: int) -> bool:
-        """Charge a group for parts of a block; return False if it takes no part in the turns."""
-
-    def charge_queue(self, book: Book, parts: int) -> bool:
-        """Charge a queue; return False if it takes no part in the turns."""
+    def charge(self, name: str, parts: int, *, is_group: bool) -> int | None:
+        """Charge a queue or a group; return its deficit, or None if it takes no part in the turns."""
 
 
 class WorkingSet:
@@ -323,11 +320,6 @@ class WorkingSet:
         headers = self.loader.facts(book.origin, page, item, item + 1).headers.get(item, {}) if note.headers else {}
         payload = self.payloads(book.origin, page, item + 1)[item]
         self.changes.put_off.append(PutOff(Posted(book.origin, payload, note, headers), due, page, item))
-
-    def last_place(self, book: Book) -> tuple[int, int]:
-        """Return page and index of the last message that lies in a page: those that join the queue come behind it."""
-        page = self.page(book.origin, book.end - 1)
-        return book.end - 1, 0 if page is None else len(page.lengths) - 1
 
     def _post(self, posted: Posted) -> None:
         self.changes.posted[self._next_posted] = posted
