@@ -12,15 +12,15 @@ from .outcome import PageStatus
 from .priority import origin_of
 from .ring import Ring
 from .service import Credit, Ladder
-from .weight import UNLIMITED, ZERO, Meter, Weight
+from .weight import ZERO, Meter, Weight
 
 
 class Purse(Credit):
-    """Weight that one queue may spend now: its deficit, and the rest of its *most* in this block."""
+    """Weight that one queue may spend now: its deficit, and the rest of its *most* in this block if it has one."""
 
-    def __init__(self, book: Book, parts: Parts, most: Meter) -> None:
-        super().__init__(most)
-        self.book, self.parts, self.most = book, parts, most
+    def __init__(self, book: Book, parts: Parts, *most: Meter) -> None:
+        super().__init__(*most)
+        self.book, self.parts = book, parts
 
     def covering(self, weights: Sequence[Weight]) -> int:
         return min(covered(weights, self.parts, self.book.deficit), super().covering(weights))
@@ -218,7 +218,7 @@ class DeficitRounds(Order):
         if not book.skipped and (book.is_ready or self.working_set.pull(book)):
             self.ring.meet(origin)
             # A *least* counts in the *most*, and not in the deficit.
-            self._service(book, Credit(Meter(book.settings.least or ZERO), self._purse(book).most))
+            self._service(book, Credit(Meter(book.settings.least or ZERO), *self._purse(book).meters))
 
     def _service(self, book: Book, credit: Credit) -> bool:
         self.ladder.credit = credit
@@ -240,8 +240,9 @@ class DeficitRounds(Order):
     def _purse(self, book: Book) -> Purse:
         purse = self.purses.get(book.origin)
         if purse is None:
-            most = self.mosts.setdefault(origin_of(book.origin), Meter(book.settings.most or UNLIMITED))
-            purse = self.purses[book.origin] = Purse(book, self.parts, most)
+            most = book.settings.most
+            meters = [] if most is None else [self.mosts.setdefault(origin_of(book.origin), Meter(most))]
+            purse = self.purses[book.origin] = Purse(book, self.parts, *meters)
         return purse
 
     def _may_go_on(self, origin: str) -> bool:
@@ -250,7 +251,7 @@ class DeficitRounds(Order):
             return False
         book = self.working_set.book(origin)
         front = self.ladder.front_of(book)
-        if front is None or not self.purses[origin].most.fits(front):
+        if front is None or not all(meter.fits(front) for meter in self.purses[origin].meters):
             return False
         if not self.ladder.carries(front):
             if not front.exceeds(self.ladder.room):

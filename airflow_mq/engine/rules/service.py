@@ -86,8 +86,7 @@ class Attempt(ABC):
             page.advance()
             if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
                 # Inbox rows of single messages: cut several, so that they can be taken at once.
-                ladder.working_set.pull_some(book, look)
-                look *= 2
+                look = 2 * look if ladder.working_set.pull_some(book, look) else 1
             if page.is_attempted:
                 # A complete page has no item; in any other, the look behind the last one is paid.
                 is_paid = page.is_complete or ladder.meter.consume(ladder.item_cost)
@@ -256,7 +255,7 @@ class Ladder:
 #: Queues that a walk visits in vain, beyond the number of those that give it messages.
 IN_VAIN = 512
 #: Messages to cut when a page may be the last: enough to continue, without a read of the whole inbox. An attempt
-#: doubles the number as it goes on.
+#: doubles the number as it goes on, until the inbox is empty.
 FEW = 16
 #: Largest length of a processor's reason in an event.
 MOST_WHY = 200
