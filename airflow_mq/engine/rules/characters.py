@@ -13,11 +13,6 @@ INVISIBLE = re.compile(
 )
 
 
-def is_invisible(text: str) -> bool:
-    """Return whether a text holds invisible characters or characters that change the direction of text."""
-    return not text.isascii() and INVISIBLE.search(text) is not None
-
-
 def visible(text: str) -> str:
     """Return a text with invisible and unprintable characters escaped."""
     if text.isascii() and text.isprintable():
@@ -39,7 +34,7 @@ def shown(value: object, most: int = 40, write: Callable[[object], str] = str) -
 
 
 def _visible(character: str) -> str:
-    if character.isprintable() and not is_invisible(character):
+    if character.isprintable() and not INVISIBLE.search(character):
         return character
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or _escaped(ord(character))
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from .book import Book
 from .config import BLOCK_PARTS
-from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, Parts, covered, parts_of, visit
+from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, Parts, covered, parts_of
 from .outcome import PageStatus
 from .priority import origin_of
 from .ring import Ring
@@ -221,21 +221,19 @@ class DeficitRounds(Order):
             self._service(book, Credit(Meter(book.settings.least or ZERO), *self._purse(book).meters))
 
     def _service(self, book: Book, credit: Credit) -> bool:
-        self.ladder.credit = credit
-        visited = visit(self.ladder, self.ledger, book.origin)
-        self.ladder.credit = None
+        visited = self.service(book.origin, credit)
         entry = self.ledger.entry(book.origin)
         if entry.reason == "limit" and visited.status is PageStatus.BAILED and book.deficit >= self._front(book):
             front = self.ladder.front_of(book)
             # A turn in a block that can never carry the message is not owed to it.
             if front is None or not front.exceeds(self.ladder.room):
                 self.owed[book.origin] = None
-        if self.ladder.is_worn and entry.reason == "yielded" and not visited.progressed:
+        if self.ladder.is_worn and entry.reason == "yielded" and not visited.processed:
             self.undecided[book.origin] = None
         if not book.is_ready:
             book.deficit = min(book.deficit - self.lent.pop(book.origin, 0), 0)
         entry.deficit = book.deficit
-        return visited.progressed
+        return visited.processed > 0
 
     def _purse(self, book: Book) -> Purse:
         purse = self.purses.get(book.origin)

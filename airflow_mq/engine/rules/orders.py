@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 
-from .book import Book
 from .config import BLOCK_PARTS
 from .outcome import PageStatus
 from .priority import REGULAR, origin_of
 from .ring import Ring
-from .service import Ladder, Visited
+from .service import Credit, Ladder, Visited
 from .weight import ZERO, Weight
 
 #: After this many successive queues whose next message did not fit the rest of the block, a deficit walk looks at as
@@ -88,31 +87,6 @@ def record_stuck(ladder: Ladder, ledger: Ledger) -> None:
                 entry.reason, entry.needs = "limit", needs
 
 
-def reason_of(book: Book, visited: Visited) -> str:
-    """Return the reason why a visit ended, as one word."""
-    if book.skipped:
-        return book.skipped
-    if not book.is_ready:
-        # Also if a walk returns to the last queue of the ring, which has left it by then.
-        return "emptied"
-    if visited.successor is None or visited.status is None:
-        return PageStatus.BAILED.value
-    return visited.status.value
-
-
-def visit(ladder: Ladder, ledger: Ledger, origin: str) -> Visited:
-    """Service a queue and record it in the ledger."""
-    book, before = ladder.working_set.book(origin), ladder.meter.consumed
-    visited = ladder.service_queue(origin)
-    after = ladder.meter.consumed
-    entry = ledger.entry(origin)
-    entry.granted = entry.granted.plus(Weight(after[0] - before[0], after[1] - before[1]))
-    entry.messages += visited.processed
-    entry.reason = reason_of(book, visited)
-    entry.visits += 1
-    return visited
-
-
 class Order(ABC):
     """Order in which one level of a ring is serviced."""
 
@@ -131,12 +105,34 @@ class Order(ABC):
         """Go on after the meter's limit grew, with the queues that the old limit stopped."""
         for origin in list(self.stopped()):
             if not self.ladder.is_full:
-                visit(self.ladder, self.ledger, origin)
+                self.service(origin)
+
+    def service(self, origin: str, credit: Credit | None = None) -> Visited:
+        """Service a queue and record it in the ledger.
+
+        :param credit: what the queue may spend, if that is limited.
+        """
+        ladder, book, before = self.ladder, self.working_set.book(origin), self.ladder.meter.consumed
+        ladder.credit = credit
+        visited = ladder.service_queue(origin)
+        ladder.credit, after = None, ladder.meter.consumed
+        entry = self.ledger.entry(origin)
+        entry.granted = entry.granted.plus(Weight(after[0] - before[0], after[1] - before[1]))
+        entry.messages += visited.processed
+        entry.visits += 1
+        if book.skipped or not book.is_ready:
+            # Also if a walk returns to the last queue of the ring, which has left it by then.
+            entry.reason = book.skipped or PageStatus.NO_MORE.value
+        elif visited.successor is None or visited.status is None:
+            entry.reason = PageStatus.BAILED.value
+        else:
+            entry.reason = visited.status.value
+        return visited
 
     def look_further(self) -> None:
         """Service queues to which earlier walks of this call did not come, because they visited too many in vain."""
         for origin in self.look_on(MOST_LOOKS):
-            visit(self.ladder, self.ledger, origin)
+            self.service(origin)
 
     def look_on(self, most: int, known: Container[str] = ()) -> Iterator[str]:
         """Yield queues that a visit services and that no walk came to, from where the last look ended.
@@ -197,10 +193,10 @@ class Rotation(Order):
         """Service queue after queue until a step cannot be paid, or a whole run of queues made no progress."""
         stuck: str | None = None
         while True:
-            visited = visit(self.ladder, self.ledger, origin)
+            visited = self.service(origin)
             if visited.successor is None or self.ladder.is_full:
                 return
-            if visited.progressed:
+            if visited.processed:
                 stuck = None
             elif stuck == visited.successor:
                 return
@@ -223,7 +219,7 @@ class Shuffle(Order):
         if not ladder.meter.consume(ladder.costs.bump_service_head):
             return
         for origin in self.line():
-            successor = visit(ladder, self.ledger, origin).successor
+            successor = self.service(origin).successor
             if ladder.is_full or (successor is None and not ladder.meter.fits(ladder.visit_cost)):
                 return
 

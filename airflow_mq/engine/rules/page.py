@@ -7,11 +7,11 @@ the items' lengths, and how far they were attempted.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, repeat
 from types import MappingProxyType
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 from .config import HEADER_SIZE
 from .weight import Weight
@@ -29,7 +29,7 @@ class Slice(NamedTuple):
 
 
 @dataclass
-class Slices(Sequence[Slice]):
+class Slices:
     """Slices, kept as columns: an object for each of thousands keeps Python's garbage collector busy."""
 
     row_ids: list[int] = field(default_factory=list)
@@ -42,16 +42,8 @@ class Slices(Sequence[Slice]):
     def __iter__(self) -> Iterator[Slice]:
         return map(Slice, self.row_ids, self.starts, self.counts)
 
-    @overload
-    def __getitem__(self, at: int) -> Slice: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Slices: ...
-
-    def __getitem__(self, at: int | slice) -> Slice | Slices:
-        if isinstance(at, slice):
-            return Slices(self.row_ids[at], self.starts[at], self.counts[at])
-        return Slice(self.row_ids[at], self.starts[at], self.counts[at])
+    def __getitem__(self, at: slice) -> Slices:
+        return Slices(self.row_ids[at], self.starts[at], self.counts[at])
 
     def rows_by_item(self) -> Iterator[int]:
         """Iterate over the inbox rows in which the items arrived, a row for each item."""
@@ -60,12 +52,6 @@ class Slices(Sequence[Slice]):
     def places(self) -> Iterator[tuple[int, int]]:
         """Iterate over the inbox row of each item, and its index there."""
         return ((part.row_id, part.start + at) for part in self for at in range(part.items))
-
-    def append(self, row_id: int, start: int, items: int) -> None:
-        """Append a slice."""
-        self.row_ids.append(row_id)
-        self.starts.append(start)
-        self.counts.append(items)
 
     def extend(self, rows: Rows) -> None:
         """Append whole rows, but for the part of the first one that was cut before."""
@@ -254,8 +240,7 @@ class Page:
         """Return the inbox row in which an item arrived, and its index there."""
         ends = list(accumulate(self.slices.counts))
         at = bisect_right(ends, item)
-        part = self.slices[at]
-        return part.row_id, part.start + item - (ends[at - 1] if at else 0)
+        return self.slices.row_ids[at], self.slices.starts[at] + item - (ends[at - 1] if at else 0)
 
     def first_of(self, row_id: int) -> int | None:
         """Return the first item of an inbox row, or None if the page has none."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from .book import DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
 from .groups import SEPARATOR, groups_of, head_of
-from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, Parts, covered, parts_of, visit
+from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, Parts, covered, parts_of
 from .priority import is_high
 from .service import Credit, Ladder
 from .tree import ANY, GRAIN, Member, State, Tree, units_of
@@ -203,16 +203,14 @@ class PathRounds(Order):
         entry = self.ledger.entry(queue.name)
         spent = self.parts(entry.granted)
         entry.offered = max(entry.offered, min(spent + turn.allowance, BLOCK_PARTS))
-        self.ladder.credit = turn
-        visited = visit(self.ladder, self.ledger, queue.name)
-        self.ladder.credit = None
+        visited = self.service(queue.name, turn)
         if charged and turn.spent:
             self._charge(queue, book, turn.spent)
         for origin in self.ring.entrants or ():
             if origin != queue.name:
                 self.tree.join(origin, self.working_set.book(origin).deficit)
         self.ring.entrants = []
-        return visited.progressed
+        return visited.processed > 0
 
     def _charge(self, queue: Member, book: Book, parts: int) -> None:
         for member in queue.path():

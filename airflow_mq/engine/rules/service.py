@@ -107,11 +107,6 @@ class Visited:
     #: Reason why the last page stopped; None if no page was serviced.
     status: PageStatus | None = None
 
-    @property
-    def progressed(self) -> bool:
-        """Whether at least one message was processed."""
-        return self.processed > 0
-
 
 class Ladder:
     """One call of servicing: its working set, its meter and the bounds of message weights."""
