@@ -7,7 +7,6 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import TokenRefused
@@ -257,5 +256,5 @@ class Executor:
         careful = self.careful or bool(context and context.attemptNumber() > 0)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         for task in tasks:
-            with closing(self.channel.open(task.share)) as side:
+            with self.channel.open(task.share) as side:
                 yield run_share(task.processor, side, self.terms, careful=careful, again=self.again)

@@ -20,7 +20,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -279,9 +279,9 @@ class FolderChannel:
                 Task(processors[share["processor"]], share["name"], share["messages"]) for share in manifest["shares"]
             ]
 
-    def open(self, share: str | None, epoch: int = 0) -> FolderSide:
-        """Open a file of messages."""
-        return FolderSide(Folder(self.path), share, epoch)
+    def open(self, share: str | None, epoch: int = 0) -> AbstractContextManager[FolderSide]:
+        """Open a file of messages; none stays open."""
+        return nullcontext(FolderSide(Folder(self.path), share, epoch))
 
     def epoch(self, shares: Iterable[object]) -> int:
         """Return the epoch of the latest attempt at this part; 0 without one."""
@@ -333,9 +333,6 @@ class FolderSide:
 
     def answered(self) -> Mapping[str, Answers]:
         return collected(lambda: _reports(self.folder / "outcomes", self.share))
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
 
 
 def _place(row: tuple[Any, ...]) -> Place:

@@ -7,7 +7,7 @@ import logging
 import secrets
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -88,10 +88,10 @@ class Shares:
         # Attempts that begin at the same moment differ by chance.
         self.epoch = ((self.channel.epoch(self.shares) >> _CHANCE) + 1 << _CHANCE) + secrets.randbits(_CHANCE)
         for share in self.shares:
-            with closing(self._open(share)) as side:
+            with self._open(share) as side:
                 side.begin()
 
-    def _open(self, share: object) -> Side:
+    def _open(self, share: object) -> AbstractContextManager[Side]:
         return self.channel.open(share, self.epoch)
 
     def refuse_superseded(self) -> None:
@@ -102,13 +102,13 @@ class Shares:
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition's shares."""
         for number in _numbers(batches):
-            with closing(self._open(self.shares[number])) as side:
+            with self._open(self.shares[number]) as side:
                 yield from tables_of(side.batches(), self.terms.block)
 
     def report_outcomes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Report a partition's outcomes, of any share; yield their tally."""
         tally = Reported()
-        with closing(self._open(None)) as side:
+        with self._open(None) as side:
             reporter = Reporter(side.report, side.seconds)
             with noting_refusal(tally):
                 with flushed(reporter):
@@ -123,7 +123,7 @@ class Shares:
         """Report that a partition's shares are done as a whole; yield their tally."""
         tally = Reported()
         for number in _numbers(batches):
-            with closing(self._open(self.shares[number])) as side, noting_refusal(tally):
+            with self._open(self.shares[number]) as side, noting_refusal(tally):
                 for reports in chunked(batch.answer() for batch in side.batches()):
                     side.report(reports)
                     tally.processed += sum(report.last - report.first + 1 for report in reports)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -42,14 +42,11 @@ class Side(Protocol):
     def answered(self) -> Mapping[str, Answers]:
         """Return the outcomes reported before, by book."""
 
-    def close(self) -> None:
-        """Release resources."""
-
 
 class Channel(Protocol):
     """Access to messages that Spark can ship to executors."""
 
-    def open(self, share: Any, epoch: int = 0) -> Side:
+    def open(self, share: Any, epoch: int = 0) -> AbstractContextManager[Side]:
         """Open a share; without one, a side that only reports.
 
         :param epoch: number of an attempt that replaces earlier ones (`Report.epoch`)

@@ -57,11 +57,10 @@ from ..engine.queue.sending.sender import Sender, Terms
 from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..engine.rules.message import Message, read_number
 from ..engine.rules.priority import REGULAR, check_priority
-from ..processors import Part, Processor, Processors
 from .arguments import BLOCK, STORE
 from .lease import LeaseKeeper
 from .reports import patiently
-from .store_side import StoreChannel, block_name, from_environment, live_block, tasks_of, terms_of
+from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
 if TYPE_CHECKING:
@@ -75,10 +74,8 @@ OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "
 #: Rows that are enqueued in one transaction.
 ROWS = 5_000
 _COLUMNS = ("origin", "payload", "key", "headers", "priority")
-_ALL = Processors([Processor("all", "airflow_mq:Done")])
 #: The number of a micro-batch, and the name of its block.
 Offset = dict[str, Any]
-_ALL_PART = Part(name="all", processors=["all"], part=0, parts=1, messages=0, where="spark")
 
 
 def register(session: SparkSession) -> None:
@@ -184,19 +181,16 @@ class BlockReader(DataSourceReader):
 
 def _shares(queue: MessageQueue, token: str, most: int) -> list[InputPartition]:
     block = live_block(queue, token)
-    tasks = tasks_of(block, terms_of(queue, block), _ALL, _ALL_PART, most)
-    return [Share(task.share, block.id, token) for task in tasks]
+    claims = [claim for claim in block.claims if claim.messages]
+    return [Share(share, block.id, token) for share in shares_of(claims, terms_of(queue, block), most)]
 
 
 def _read(channel: StoreChannel, partition: Share, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     # A stream reads many blocks through one channel: the token is the partition's.
-    side = replace(channel, token=partition.token).open(partition.share)
-    try:
+    with replace(channel, token=partition.token).open(partition.share) as side:
         with suppress(TokenRefused):
             side.begin()
         yield from tables_of(side.batches(), partition.block, names)
-    finally:
-        side.close()
 
 
 class WaitingReader(DataSourceReader):

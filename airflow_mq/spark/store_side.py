@@ -20,7 +20,7 @@ from ..engine.rules.judging import bounds_of
 from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported
 from ..engine.rules.settle import Answers
 from ..engine.rules.weight import ZERO, max_message_weight
-from ..processors import Part, Processor, Processors
+from ..processors import Part, Processors
 from .arguments import BLOCK, STORE
 from .attempts import Function
 from .lease import keeping_lease
@@ -60,9 +60,11 @@ class StoreChannel:
         """Open the queue."""
         return patiently(lambda: MessageQueue(self.uri, self.ring, busy_timeout=BUSY_TIMEOUT))
 
-    def open(self, share: Sequence[Claim], epoch: int = 0) -> StoreSide:
+    @contextmanager
+    def open(self, share: Sequence[Claim], epoch: int = 0) -> Iterator[StoreSide]:
         """Open a share, on an executor."""
-        return StoreSide(self.connect(), self.token, share, epoch=epoch)
+        with self.connect() as queue:
+            yield StoreSide(queue, self.token, share, epoch)
 
     def epoch(self, shares: Iterable[Sequence[Claim]]) -> int:
         """Return the epoch of the latest attempt at shares; 0 without one."""
@@ -77,10 +79,8 @@ class StoreSide:
 
     seconds = CHUNK_SECONDS
 
-    def __init__(
-        self, queue: MessageQueue, token: str, share: Sequence[Claim], *, owned: bool = True, epoch: int = 0
-    ) -> None:
-        self.queue, self.token, self.share, self._owned, self.epoch = queue, token, share, owned, epoch
+    def __init__(self, queue: MessageQueue, token: str, share: Sequence[Claim], epoch: int = 0) -> None:
+        self.queue, self.token, self.share, self.epoch = queue, token, share, epoch
 
     def begin(self) -> None:
         patiently(lambda: self.queue.blocks.mark(self.token, self.share, BEGUN, self.epoch))
@@ -96,10 +96,6 @@ class StoreSide:
 
     def answered(self) -> Mapping[str, Answers]:
         return patiently(lambda: self.queue.blocks.reported(self.token))
-
-    def close(self) -> None:
-        if self._owned:
-            self.queue.close()
 
 
 @contextmanager
@@ -188,20 +184,25 @@ def block_name(block: int, token: str) -> str:
 
 
 def tasks_of(block: Block, terms: Terms, processors: Processors, part: Part, width: int) -> list[Task]:
-    """Divide a part of a block into about `width` pieces for each processor, of about equal numbers of messages.
-
-    An ordered origin is never cut; of a relaxed one, its pages may go to different executors.
-    """
+    """Divide a part of a block into about `width` shares for each processor."""
     mine = processors.mine(part, block.origins)
     owners = {origin: name for name, origins in mine.items() for origin in origins}
     claims: dict[str, list[Claim]] = {name: [] for name in mine}
     for claim in block.claims:
         if claim.messages and claim.whose in owners:
             claims[owners[claim.whose]].append(claim)
-    return [task for name, found in claims.items() for task in _pieces(processors[name], found, terms, width)]
+    return [
+        Task(processors[name], share, sum(claim.messages for claim in share))
+        for name, found in claims.items()
+        for share in shares_of(found, terms, width)
+    ]
 
 
-def _pieces(processor: Processor, claims: Sequence[Claim], terms: Terms, width: int) -> Iterator[Task]:
+def shares_of(claims: Iterable[Claim], terms: Terms, width: int) -> list[list[Claim]]:
+    """Divide claims into about `width` shares, of about equal numbers of messages.
+
+    An ordered origin is never cut; of a relaxed one, its pages may go to different executors.
+    """
     units = _units(claims, terms)
     loads: list[tuple[int, int]] = [(0, place) for place in range(min(width, len(units)))]
     shares: list[list[Claim]] = [[] for _ in loads]
@@ -209,8 +210,7 @@ def _pieces(processor: Processor, claims: Sequence[Claim], terms: Terms, width: 
         load, place = heapq.heappop(loads)
         shares[place] += unit
         heapq.heappush(loads, (load + sum(claim.messages for claim in unit), place))
-    for share in shares:
-        yield Task(processor, share, sum(claim.messages for claim in share))
+    return shares
 
 
 def _units(claims: Iterable[Claim], terms: Terms) -> list[list[Claim]]:
@@ -255,7 +255,7 @@ def run_in_place(
         for task in tasks_of(block, terms, processors, part, 1):
             if function is None:
                 check_function(task.processor)
-            side = StoreSide(queue, token, task.share, owned=False)
+            side = StoreSide(queue, token, task.share)
             total.add(run_share(task.processor, side, terms, again=again, function=function))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:

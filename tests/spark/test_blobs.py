@@ -70,7 +70,8 @@ def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
     folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
     channel = exchange.FolderChannel(folder)
     for task in channel.tasks(PROCESSORS):
-        run_share(task.processor, channel.open(task.share), channel.terms())
+        with channel.open(task.share) as side:
+            run_share(task.processor, side, channel.terms())
     exchange.take_back(queue, block.token, folder)
     queue.blocks.settle(block)
     assert SEEN == [("acme", LARGE), ("acme", b"plain")]

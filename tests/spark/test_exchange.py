@@ -30,7 +30,8 @@ def work(folder: str, routes: Any, **how: Any) -> Reported:
     """Do the work of a job in this process."""
     channel, total = exchange.FolderChannel(folder), Reported()
     for task in channel.tasks(routes):
-        total.add(run_share(task.processor, channel.open(task.share), channel.terms(), again=True, **how))
+        with channel.open(task.share) as side:
+            total.add(run_share(task.processor, side, channel.terms(), again=True, **how))
     return total
 
 

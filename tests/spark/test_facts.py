@@ -122,7 +122,8 @@ def test_functions_of_a_job_get_the_facts_through_a_folder(queue: MessageQueue, 
     channel = FolderChannel(hand_over(queue, block.token, routes, part, str(tmp_path / "exchange")))
 
     for task in channel.tasks(routes):
-        run_share(task.processor, channel.open(task.share), channel.terms())
+        with channel.open(task.share) as side:
+            run_share(task.processor, side, channel.terms())
 
     assert take_back(queue, block.token, channel.path) == 3
     check_seen(block.id)

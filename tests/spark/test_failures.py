@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,7 +86,7 @@ def test_an_event_keeps_the_type_of_an_error_and_only_safe_text(
     terms = terms_of(queue, block)
     (task,) = tasks_of(block, terms, routes, part, 1)
 
-    run_share(task.processor, StoreSide(queue, block.token, task.share, owned=False), terms, careful=careful)
+    run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=careful)
     queue.blocks.settle(block)
 
     assert [why[: len(reason)] for why in reasons(queue)] == [reason] * 3
@@ -135,8 +136,8 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     block = queue.blocks.plan()
     terms = terms_of(queue, block)
     tasks = tasks_of(block, terms, routes, part, 1)
-    side = partial(StoreSide, queue, block.token, owned=False)
-    channel = SimpleNamespace(open=lambda share, epoch=0: side(share, epoch=epoch), epoch=lambda shares: 0)
+    side = partial(StoreSide, queue, block.token)
+    channel = SimpleNamespace(open=lambda share, epoch=0: nullcontext(side(share, epoch)), epoch=lambda shares: 0)
 
     with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
         run_frames(Frame(), channel, tasks, terms, part)

@@ -23,7 +23,8 @@ def try_part(uri: str, token: str, function: str, shape: str, folder: str) -> No
     if folder:
         channel = exchange.FolderChannel(folder)
         for task in channel.tasks(routes):
-            run_share(task.processor, channel.open(task.share), channel.terms(), again=True)
+            with channel.open(task.share) as side:
+                run_share(task.processor, side, channel.terms(), again=True)
         return
     with MessageQueue(uri, "test") as queue:
         run_in_place(queue, token, routes, whole(routes))

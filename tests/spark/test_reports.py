@@ -30,7 +30,7 @@ def answered(queue: MessageQueue, block: Block) -> list[tuple[str, int]]:
 def share_of(queue: MessageQueue, block: Block) -> tuple[Processor, StoreSide, Any]:
     terms = terms_of(queue, block)
     (task,) = tasks_of(block, terms, processors(), whole(processors()), 1)
-    return task.processor, StoreSide(queue, block.token, task.share, owned=False), terms
+    return task.processor, StoreSide(queue, block.token, task.share), terms
 
 
 @pytest.mark.slow

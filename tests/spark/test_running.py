@@ -100,7 +100,8 @@ def work_through(queue: MessageQueue, way: str, folder: Path) -> None:
         place = exchange.hand_over(queue, block.token, routes, part, str(folder))
         channel = exchange.FolderChannel(place)
         for task in channel.tasks(routes):
-            run_share(task.processor, channel.open(task.share), channel.terms())
+            with channel.open(task.share) as side:
+                run_share(task.processor, side, channel.terms())
         exchange.take_back(queue, block.token, place)
     queue.blocks.settle(block)
 

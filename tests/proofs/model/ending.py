@@ -46,7 +46,7 @@ def process_in_pieces(side: Side, number: int, width: int, chance: int) -> list[
 
     terms = terms_of(side.queue, block)
     for task in tasks_of(block, terms, ALL, WHOLE, width):
-        share = StoreSide(side.queue, block.token, task.share, owned=False)
+        share = StoreSide(side.queue, block.token, task.share)
         assert run_share(task.processor, share, terms, again=True, function=process).refused is None
     return sorted(tried)
 
