@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_mq.engine.queue.values import Pulse
 from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from airflow_mq import MessageQueue
+    from airflow_mq.engine.queue.values import Pulse
     from airflow_mq.engine.store import StoreAddress
 
 log = logging.getLogger("airflow_mq.triggers")
@@ -63,20 +63,14 @@ LASTING = (
 )  # fmt: skip
 
 
-#: The pulse of a ring without work.
-NOTHING = Pulse((), False, 0, 0)
-
-
 @dataclass(frozen=True)
 class Reading:
     """A bounded read of a ring; compared with the previous one, it shows what is new."""
 
     ring: str
-    pulse: Pulse = NOTHING
+    pulse: Pulse
     #: Number of set-aside messages, at most 1,000.
-    waiting: int = 0
-    #: Error that no further reading follows.
-    error: str = ""
+    waiting: int
 
 
 class RingTrigger(BaseEventTrigger):
@@ -115,22 +109,25 @@ class RingTrigger(BaseEventTrigger):
         return ("airflow_mq", self.mq_conn_id, self.ring or "", str(self.poll_interval), self.give_up)
 
     @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Reading, None]:
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Reading | str, None]:
         """Read the ring while a trigger listens."""
-        interval = float(kwargs.get("poll_interval") or POLL_INTERVAL)
-        conn_id = kwargs.get("mq_conn_id") or MessageQueueHook.default_conn_name
-        give_up = bool(kwargs.get("give_up"))
-        async with aclosing(readings_of(conn_id, kwargs.get("ring"), interval, give_up)) as readings:
+        async with aclosing(cls(**kwargs).readings()) as readings:
             async for reading in readings:
                 yield reading
 
-    async def filter_shared_stream(self, shared_stream: AsyncIterator[Reading]) -> AsyncGenerator[TriggerEvent, None]:
+    def readings(self) -> AsyncGenerator[Reading | str, None]:
+        """Return readings of the ring, and with `give_up` the text of an error that lasts."""
+        return readings_of(self.mq_conn_id, self.ring, float(self.poll_interval), self.give_up)
+
+    async def filter_shared_stream(
+        self, shared_stream: AsyncIterator[Reading | str]
+    ) -> AsyncGenerator[TriggerEvent, None]:
         """Yield events for the readings that are new to this trigger."""
         last: Reading | None = None
         sent_at = 0.0
         async for reading in shared_stream:
-            if reading.error:
-                yield TriggerEvent({"error": reading.error})
+            if isinstance(reading, str):
+                yield TriggerEvent({"error": reading})
                 return
             news = self.news(reading, last)
             if news is None:
@@ -142,7 +139,7 @@ class RingTrigger(BaseEventTrigger):
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Read the ring alone: for a deferred task, and if Airflow shares no pollers."""
         # Closed here rather than by garbage collection: a poller holds a connection.
-        readings = readings_of(self.mq_conn_id, self.ring, self.poll_interval, self.give_up)
+        readings = self.readings()
         async with aclosing(readings), aclosing(self.filter_shared_stream(readings)) as events:
             async for event in events:
                 yield event
@@ -189,10 +186,10 @@ class SetAsideTrigger(RingTrigger):
 
 async def readings_of(
     mq_conn_id: str, ring: str | None, poll_interval: float, give_up: bool = False
-) -> AsyncGenerator[Reading, None]:
+) -> AsyncGenerator[Reading | str, None]:
     """Yield readings for ever; retry a store that cannot be reached after ever longer waits.
 
-    :param give_up: end with a reading that is an error if the error lasts
+    :param give_up: end with the text of an error that lasts
     """
     retry, poller = FIRST_RETRY, Poller(mq_conn_id, ring)
     try:
@@ -206,7 +203,7 @@ async def readings_of(
             except (MessageQueueError, OSError) as error:
                 cause = told_safely(error)
                 if give_up and isinstance(error, LASTING):
-                    yield Reading(ring or "", error=f"connection {mq_conn_id!r}: {cause}")
+                    yield f"connection {mq_conn_id!r}: {cause}"
                     return
                 log.warning("could not read connection %r: %s; trying again in %.0f s", mq_conn_id, cause, retry)
             await asyncio.sleep(retry)
