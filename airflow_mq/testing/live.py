@@ -125,23 +125,21 @@ class LiveAirflow:
             self._watchman.communicate(b"end\n", timeout=STOP_SECONDS)
             self._watchman = None
 
-    def kill(self, component: str, *, children: bool = True) -> None:
-        """Kill a component and, by default, all of its children."""
+    def kill(self, component: str) -> None:
+        """Kill a component and all of its children."""
         process = self._processes.pop(component)
         process.kill()
         process.wait()
-        if children:
-            end_sessions([process.pid], 0)
+        end_sessions([process.pid], 0)
 
-    def restart(self, component: str, *, wait: bool = True) -> None:
-        """Restart a component; end it first if it runs."""
+    def restart(self, component: str) -> None:
+        """Restart a component, and wait until it is healthy; end it first if it runs."""
         if component in self._processes:
             process = self._processes.pop(component)
             end_sessions([process.pid], STOP_SECONDS)
             process.wait()
         self._launch(component)
-        if wait:
-            self.wait_healthy([component])
+        self.wait_healthy([component])
 
     def ensure(self, component: str) -> None:
         """Start a component unless it runs."""

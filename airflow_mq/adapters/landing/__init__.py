@@ -71,13 +71,12 @@ class LandingPrefix(Landing):
         prefix: str,
         pattern: str | None = None,
         *,
-        name: str | None = None,
         versions: Versions | None = None,
         **options: Unpack[LandingOptions],
     ) -> None:
         # A local folder given by an address is still a folder, with links that lead out of it.
         local = "file" in protocols_of(files)
-        place = LocalPlace(files._strip_protocol(prefix)) if local else ObjectPlace(files, prefix, name, versions)
+        place = LocalPlace(files._strip_protocol(prefix)) if local else ObjectPlace(files, prefix, versions)
         super().__init__(place, pattern, **options)
         if isinstance(place, ObjectPlace) and options.get("after", MOVE) != KEEP and versions is None:
             place.versions = versions_of(files, place.prefix)

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 class ObjectPlace(Place):
     """A prefix of an object store, through a file system of `fsspec`. A listed object is complete."""
 
-    def __init__(
-        self, files: AbstractFileSystem, prefix: str, name: str | None = None, versions: Versions | None = None
-    ) -> None:
+    def __init__(self, files: AbstractFileSystem, prefix: str, versions: Versions | None = None) -> None:
         self.fs, self.prefix = files, str(files._strip_protocol(prefix)).rstrip("/")
         #: Operations on one version of an object; None if objects are never moved or deleted.
         self.versions = versions
-        self.name = name or f"{protocols_of(files)[0]}://{self.prefix.lstrip('/')}"
+        self.name = f"{protocols_of(files)[0]}://{self.prefix.lstrip('/')}"
 
     def files(self, settle: float) -> Iterator[Found]:
         self.fs.invalidate_cache()

@@ -50,8 +50,8 @@ class PlanBlockOperator(QueueOperator):
     skips the mapped task. The XCom `block` identifies the block. One task plans a ring at a time: another one waits for
     its turn, and then claims messages that are not in flight.
 
-    :param processors: the rules that route origins to processors: `Processors`, one or several of `Processor`, their JSON
-        text, or a file that `Processors.from_file` reads
+    :param processors: the rules that route origins to processors: `Processors`, one or several of `Processor`, their
+        JSON text, or a file that `Processors.from_file` reads
     :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
     :param lease: seconds after which the block may be released unless it is renewed; the ring's if left out (templated)
     :param share_below: processors with fewer messages than this share a Spark job (templated)
