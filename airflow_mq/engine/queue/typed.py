@@ -161,13 +161,13 @@ class TypedQueue(Generic[T]):
 
     def peek(self, origin: str, **how: Any) -> list[TypedPeeked[T]]:
         """Read messages of an origin without a change; the options are those of `Inspect.peek`."""
-        return [self._looked(peeked) for peeked in self._queue.inspect.peek(origin, **how)]
-
-    def _looked(self, peeked: Peeked) -> TypedPeeked[T]:
-        try:
-            return TypedPeeked(peeked, self.codec.decode(peeked.payload))
-        except ValueError as error:
-            return TypedPeeked(peeked, None, str(error) or type(error).__name__)
+        found: list[TypedPeeked[T]] = []
+        for peeked in self._queue.inspect.peek(origin, **how):
+            try:
+                found.append(TypedPeeked(peeked, self.codec.decode(peeked.payload)))
+            except ValueError as error:
+                found.append(TypedPeeked(peeked, None, str(error) or type(error).__name__))
+        return found
 
 
 def decoding(
@@ -198,26 +198,27 @@ def decoding_batches(
     outcome_of_undecoded = undecoded or refused
 
     def process_batch(batch: Batch) -> Sequence[Answer] | None:
-        found = [_decoded(codec, batch, at, outcome_of_undecoded) for at in range(len(batch))]
-        headers = batch.headers or ({},) * len(batch)
-        good = [at for at, (_, wrong) in enumerate(found) if wrong is None]
-        values = [found[at][0] for at in good]
-        answers = process(_typed_batch(batch, good, values, headers)) if good else ()
-        if answers is None:
-            answers = [DONE] * len(good)
-        if len(answers) != len(good):
+        values, good, outcomes = list[T](), list[int](), list[Answer]()
+        for at, (address, payload) in enumerate(zip(batch.addresses, batch.payloads)):
+            try:
+                values.append(codec.decode(payload))
+                good.append(at)
+                outcomes.append(DONE)
+            except ValueError as error:
+                outcomes.append(outcome_of_undecoded(str(address), error))
+        answers = process(_typed_batch(batch, good, values)) if good else ()
+        if answers is not None and len(answers) != len(good):
             raise InvalidOutcome(f"{len(answers)} answers for {len(good)} values: expected one answer each")
-        outcomes: list[Answer] = [wrong or DONE for _, wrong in found]
-        for at, answer in zip(good, answers):
+        for at, answer in zip(good, answers or ()):
             outcomes[at] = outcome_of(answer)
         return outcomes
 
     return BatchProcessor(process_batch)
 
 
-def _typed_batch(
-    batch: Batch, good: Sequence[int], values: Sequence[T], headers: Sequence[Mapping[str, str]]
-) -> TypedBatch[T]:
+def _typed_batch(batch: Batch, good: Sequence[int], values: Sequence[T]) -> TypedBatch[T]:
+    """Return the values of a batch with the facts about their messages, without those that do not decode."""
+    headers = batch.headers or ({},) * len(batch)
     ids, addresses, attempts, sent_at = batch.ids, batch.addresses, batch.attempts, batch.sent_at
     return TypedBatch(
         origin=batch.origin,
@@ -229,13 +230,6 @@ def _typed_batch(
         sent_at=[sent_at[at] for at in good],
         block=batch.block,
     )
-
-
-def _decoded(codec: Codec[Any], batch: Batch, at: int, undecoded: Undecoded) -> tuple[Any, Outcome | None]:
-    try:
-        return codec.decode(batch.payloads[at]), None
-    except ValueError as error:
-        return None, undecoded(str(Address(batch.book, batch.page, batch.first + at)), error)
 
 
 def refused(where: str, error: ValueError) -> Outcome:

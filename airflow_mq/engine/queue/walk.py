@@ -27,18 +27,15 @@ NAMED = 5
 
 def meet_newcomers(session: RingSession) -> None:
     """Before an operation reads the whole ring, let new queues enter it in bounded transactions."""
-    config = session.config
-    while meets_apart(config) and _has_many_newcomers(session):
+    while meets_apart(session.config):
+        with session.store.loose() as unit:
+            if len(session.rows_not_looked_at(unit, MEET_IN_ALL + 1)) <= MEET_IN_ALL:
+                return
         with session.hold.transaction() as (_, working_set):
             more = working_set.loader.ring.meet_newcomers()
         session.store.rest()
         if not more:
             return
-
-
-def _has_many_newcomers(session: RingSession) -> bool:
-    with session.store.loose() as unit:
-        return len(session.rows_not_looked_at(unit, MEET_IN_ALL + 1)) > MEET_IN_ALL
 
 
 class Walks:

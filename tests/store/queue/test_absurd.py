@@ -98,7 +98,7 @@ def test_a_block_that_cannot_be_settled_is_isolated(
     assert queue.blocks.release_dead(wait=False) == 0
     assert queue.admin.housekeep() == 0
     assert queue.check() == []
-    (found,) = [one for one in doctor._dead_blocks(queue) if "cannot be settled" in one.what]
+    (found,) = [one for one in doctor._blocks(queue) if "cannot be settled" in one.what]
     assert found.level == doctor.WRONG
     assert "block 1 (2 messages) cannot be settled: KeyError" in found.what
     monkeypatch.undo()

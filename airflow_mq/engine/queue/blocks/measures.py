@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_high
 from typing import NamedTuple, TypeAlias
 
+from ...rules.characters import quoted
 from ...rules.weight import PER, LinearWeigher, Weight
 from ...store import codec
 from ...store.unit import Unit
+
+log = logging.getLogger("airflow_mq.blocks")
 
 #: Number of measurements from which a prediction that is off by the factor `DRIFT` causes a warning.
 ENOUGH, DRIFT = 20, 1.25
@@ -45,8 +49,8 @@ class Measured(NamedTuple):
 
 def remember(
     unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str, full: Weight
-) -> float | None:
-    """Add measured weights of messages of one origin; return the factor by which predictions are off, if they are.
+) -> None:
+    """Add measured weights of messages of one origin, and warn if predictions are off.
 
     :param full: the weight of a full block, which no message exceeds
     """
@@ -61,7 +65,12 @@ def remember(
             sums[name] += value
     unit.origins.save_measure(ring, processor, origin, sums)
     drift = fit(processor, origin, sums).drift
-    return drift if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT else None
+    if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT:
+        log.warning(
+            "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
+            quoted(origin),
+            drift,
+        )
 
 
 def _plausible(measured: Sequence[Measured], sums: Mapping[str, int], full: Weight) -> list[Measured]:

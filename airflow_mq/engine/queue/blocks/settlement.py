@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...rules.characters import quoted
 from ...rules.errors import (
     Busy,
     InFlight,
@@ -62,27 +61,23 @@ class BlockSettler:
         with self.store.loose() as unit:
             dead = unit.blocks.dead(self.ring_id, unit.now())
         for row in dead:
-            with suppress(*GONE), self._isolated(row):
-                if not only_tokens or row.details_json.get("order") == VIEWED:
-                    self.end(bytes(row.token), RELEASED, dead=True, wait=wait, sweeps=wait)
-                    released += 1
+            try:
+                with suppress(*GONE):
+                    if not only_tokens or row.details_json.get("order") == VIEWED:
+                        self.end(bytes(row.token), RELEASED, dead=True, wait=wait, sweeps=wait)
+                        released += 1
+            except Exception as error:
+                if _is_outage(error):
+                    raise
+                log.debug("block %d cannot be settled", row.number, exc_info=error)
+                self._record_problem(row, _problem_of(error))
         return released
 
-    @contextmanager
-    def _isolated(self, row: BlockRow) -> Iterator[None]:
-        """Let the ring go on without a dead block that cannot be settled: log it, and record the reason.
+    def _record_problem(self, row: BlockRow, problem: str) -> None:
+        """Let the ring go on without a dead block that cannot be settled: log it once, and record the reason.
 
         Its messages stay in flight. Each later call tries again.
         """
-        try:
-            yield
-        except Exception as error:
-            if _is_outage(error):
-                raise
-            log.debug("block %d cannot be settled", row.number, exc_info=error)
-            self._record_problem(row, _problem_of(error))
-
-    def _record_problem(self, row: BlockRow, problem: str) -> None:
         with suppress(MessageQueueError):
             if row.details_json.get("problem") == problem:
                 return
@@ -153,11 +148,14 @@ class BlockSettler:
         for _ in settling.parts():
             if applies:
                 # So that the changes of a large block need not fit in memory together.
-                self._save(working_set, row)
-        full = self.session.config.service_weight or row.details_json["limit"]
+                working_set.changes.block = row.number
+                working_set.save()
+                working_set.loader.keep_payloads(0, None)
+        full = Weight.of(self.session.config.service_weight or row.details_json["limit"])
         for claim, settled in zip(settling.claims, settling.found):
             total.add(settled)
-            self._measure(unit, claim.whose, settled, processor_of, full)
+            processor = processor_of(claim.whose) if processor_of else ""
+            measures.remember(unit, self.ring_id, claim.whose, settled.measured, processor, full)
         result = Serviced(weight=row.details_json["overhead"].plus(total.used), origins=len(settling.claims))
         result.add_counts(total)
         details = {**row.details_json, "result": result.__dict__}
@@ -174,25 +172,6 @@ class BlockSettler:
         """Return a working set of a locked ring at a time, whose changes stay in memory."""
         overlay, config = Overlay(self.store, unit, self.ring_id, joins_due=False), locked.config
         return StoredSet(self.session.remember_config(config), now, overlay, LoadOptions(without_payloads=True))
-
-    def _save(self, working_set: StoredSet, row: BlockRow) -> None:
-        """Write what a part of the end of a block has changed."""
-        working_set.changes.block = row.number
-        working_set.save()
-        working_set.loader.keep_payloads(0, None)
-
-    def _measure(
-        self, unit: Unit, origin: str, result: Settlement, processor_of: Callable[[str], str] | None, full: Weight
-    ) -> None:
-        """Add the measured weights of an origin's messages, and warn if predictions are off."""
-        processor = processor_of(origin) if processor_of else ""
-        drifting = measures.remember(unit, self.ring_id, origin, result.measured, processor, Weight.of(full))
-        if drifting is not None:
-            log.warning(
-                "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
-                quoted(origin),
-                drifting,
-            )
 
     # Ends that were recorded while another process held the ring.
 

@@ -136,7 +136,8 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "block that cannot be settled stops plans", "engine/queue/blocks/settlement.py",
-        "            if _is_outage(error):\n                raise\n", "            raise\n",
+        "                if _is_outage(error):\n                    raise\n                log.debug(\"block",
+        "                raise\n                log.debug(\"block",
         test="tests/store/queue/test_absurd.py::test_a_block_that_cannot_be_settled_is_isolated",
     ),
     # Housekeeping, and second rows.
