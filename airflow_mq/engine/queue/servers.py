@@ -103,7 +103,7 @@ def servers_of(unit: Unit, ring: int) -> list[Server]:
     recorded = [(codec.read_json(record), block, at) for block, at, record in unit.blocks.servers(ring, LATEST_BLOCKS)]
     for block, at, data, _ in unit.ledger.heads(ring, LATEST_PAGES):
         recorded.append((codec.unpack_ledger_head(bytes(data)).get("server"), block, at))
-    for server in (server_of(*row) for row in recorded if row[0] is not None):
+    for server in (server_of(record, block, at) for record, block, at in recorded if record is not None):
         if server.name not in found or found[server.name].block < server.block:
             found[server.name] = server
     several = len({server.airflow for server in found.values()} - {None}) > 1
@@ -125,8 +125,8 @@ def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = 
 
 
 def _page(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
-    entries, record = codec.unpack_ledger(data), codec.unpack_ledger_head(data).get("server")
-    skipped = codec.unpack_ledger_skipped(data)
+    entries, skipped = codec.unpack_ledger(data)
+    record = codec.unpack_ledger_head(data).get("server")
     if record is None:
         return LedgerBlock(block, moment(at), entries, skipped=skipped, id=id_)
     server = server_of(record, block, at)

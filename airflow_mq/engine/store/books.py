@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..rules.page import PROCESSED, Page
 from ..rules.priority import PAST_ALL
@@ -185,13 +185,8 @@ class Books(Repository):
         return [origin for (origin,) in self.unit.rows("known_origins", {"origin": origins}, ring=ring)]
 
 
-class SavedPage(NamedTuple):
-    """A page to be written, the number of its set-aside messages, and its first and last inbox row."""
-
-    page: PageRow
-    set_aside: int
-    first_row: int
-    last_row: int
+#: A page to be written, the number of its set-aside messages, and its first and last inbox row.
+SavedPage: TypeAlias = "tuple[PageRow, int, int, int]"
 
 
 class Pages(Repository):
@@ -226,7 +221,7 @@ class Pages(Repository):
 
     def save(self, ring: int, pages: Sequence[SavedPage]) -> None:
         """Write pages."""
-        rows = [(*page, set_aside, first, last) for page, set_aside, first, last in pages]
+        rows = [(*page, *sums) for page, *sums in pages]
         self.unit.put("save_page", columns((*PageRow._fields, "set_aside", "first_row", "last_row"), rows), ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
@@ -236,22 +231,10 @@ class Pages(Repository):
 
 def saved_page(origin: str, page: Page, set_aside: int) -> SavedPage:
     """Return a page as it is to be written."""
-    return SavedPage(packed_page(origin, page), set_aside, page.slices.row_ids[0], page.slices.row_ids[-1])
-
-
-def packed_page(origin: str, page: Page) -> PageRow:
-    """Return the row of a page."""
     plain_marks = bytes([PROCESSED]) * page.first_index + bytes(len(page.marks) - page.first_index)
-    return PageRow(
-        origin,
-        page.index,
-        len(page.lengths),
-        page.used,
-        page.first_index,
-        page.remaining,
-        page.remaining_size,
-        codec.pack_slices(page.slices),
-        codec.pack_numbers(page.lengths),
-        b"" if page.marks == plain_marks else bytes(page.marks),
-        codec.pack_notes(page.notes),
-    )
+    row = PageRow(
+        origin, page.index, len(page.lengths), page.used, page.first_index, page.remaining, page.remaining_size,
+        codec.pack_slices(page.slices), codec.pack_numbers(page.lengths),
+        b"" if page.marks == plain_marks else bytes(page.marks), codec.pack_notes(page.notes),
+    )  # fmt: skip
+    return row, set_aside, page.slices.row_ids[0], page.slices.row_ids[-1]

@@ -397,28 +397,18 @@ def _squeeze(value: object) -> bytes:
 
 
 @reading("a page of the ledger")
-def unpack_ledger(data: bytes) -> list[Entry]:
-    """Return the entries of `pack_ledger`."""
-    rows, _ = _rows_of(data)
-    return [
+def unpack_ledger(data: bytes) -> tuple[list[Entry], dict[str, list[str]]]:
+    """Return the entries and the skipped queues of `pack_ledger`."""
+    rows, rest = _first_stream(data)
+    if isinstance(rows, dict):
+        rows, rest = _first_stream(rest)
+    lists = _first_stream(rest)[0] if rest else {}
+    entries = [
         Entry(origin_of(name), offered, Weight(*granted), messages, deficit, reason, visits, priority_of(name),
               *(Weight(*needs) for needs in more))
         for name, offered, granted, messages, deficit, reason, visits, *more in rows
     ]  # fmt: skip
-
-
-@reading("the skipped queues of a page of the ledger")
-def unpack_ledger_skipped(data: bytes) -> dict[str, list[str]]:
-    """Return the skipped queues of `pack_ledger`."""
-    _, rest = _rows_of(data)
-    lists = _first_stream(rest)[0] if rest else {}
-    return {reason: names.split("\n") for reason, names in lists.items()}
-
-
-def _rows_of(data: bytes) -> tuple[Any, bytes]:
-    """Return the entries of a page of the ledger, and the data after them."""
-    first, rest = _first_stream(data)
-    return _first_stream(rest) if isinstance(first, dict) else (first, rest)
+    return entries, {reason: names.split("\n") for reason, names in lists.items()}
 
 
 @reading("the head of a page of the ledger")

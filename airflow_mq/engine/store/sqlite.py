@@ -87,7 +87,7 @@ class SqliteUnit(Unit):
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the counter."""
-        last: int = self.rows("fresh_ids", count=count)[0][0]
+        last: int = self.soon("fresh_ids", count=count)()[0][0]
         return list(range(last - count + 1, last + 1))
 
     def now(self) -> int:
@@ -292,7 +292,7 @@ class SqliteStore(Store[FileConnection]):
         for parcel in parcels(rows):
             columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*parcel))))
             columns["id"] = unit.fresh_ids(len(parcel))
-            unit.run("insert_inbox_row", columns, ring=ring)
+            unit.put("insert_inbox_row", columns, ring=ring)
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         due = [row.id for row in unit.inbox.due(ring, now)]

@@ -169,7 +169,7 @@ def fairness_by_queue(queue: MessageQueue) -> Fairness:
     """Compute the same figures queue by queue and block by block."""
     with queue.session.snapshot() as (unit, working_set):
         rows = unit.ledger.latest(queue.session.ring_id, 100)[::-1]
-        pages = [codec.unpack_ledger(bytes(data)) for _, _, data, _ in rows]
+        pages = [codec.unpack_ledger(bytes(data))[0] for _, _, data, _ in rows]
         parts = parts_of(Weight(16, 1 << 20))
         waiting = Waiting(working_set, parts, [row[-1] for row in rows])
         asks = asked_by_queue(waiting)

@@ -99,8 +99,8 @@ class Overlay(Source):
         self._put_off += (one for one, _ in rows.put_off)
         posted = starmap(posted_row, rows.posted.items())
         self._add([InboxRow(row.origin, row.id, row.size, 1, False, b"", row.attributes) for row in posted])
-        for saved in rows.pages:
-            self._pages.setdefault(saved.page.origin, {})[saved.page.page] = saved.page
+        for page, *_ in rows.pages:
+            self._pages.setdefault(page.origin, {})[page.page] = page
         for origin, index in rows.removed_pages:
             self._pages.setdefault(origin, {})[index] = None
         self._forget_rows(rows.removed_pages)
