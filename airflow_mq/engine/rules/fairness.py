@@ -54,8 +54,8 @@ from .weight import Weight
 Takes = Callable[[str], bool] | None
 #: Number of bits by which promises are finer than parts of a block: they are whole numbers, so that sums are exact.
 FINE = 64
-#: A demand counts as promised if at most one part in this many is missing.
-NEARLY = 10**9
+#: A demand counts as promised if at most this much is missing: shares are rounded down.
+NEARLY = 1 << FINE // 2
 #: Demand without a known end.
 ENDLESS = 1 << 192
 
@@ -254,10 +254,6 @@ class _Kind:
         while self.alarms and self.alarms[0][2].alarm != self.alarms[0][1]:
             heappop(self.alarms)
         return self.alarms[0][0] - self.now if self.alarms else ENDLESS
-
-    def nearly(self) -> int:
-        """Return what may be missing of the demand with this rest: sums of parts are inexact in their last digits."""
-        return self.alarms[0][2].asked // NEARLY if self.alarms else 0
 
     def level(self) -> int:
         """Return the weight for a share of one at which one or all of its queues have all that they may get."""
@@ -465,16 +461,12 @@ class _Division:
             if self.paths:
                 root.demand()
             self._share_out(root, gave << FINE, at)
-            self._finish(at)
+            for backlog in self.again:
+                self._join(backlog)
+            self.again.clear()
+            for kind in self.kinds.values():
+                self._satisfy(self._reached(kind, NEARLY), at)
         self._turn(len(given))
-
-    def _finish(self, at: int) -> None:
-        for backlog in self.again:
-            self._join(backlog)
-        self.again.clear()
-        for kind in self.kinds.values():
-            while kind.size and kind.rest() <= kind.nearly():
-                self._satisfy(self._reached(kind, kind.rest()), at)
 
     def _schedule(self, backlog: _Backlog) -> None:
         for blocks in backlog.stretches:

@@ -55,15 +55,11 @@ class Ring:
 
     def head(self) -> str | None:
         """Return the queue whose turn is next."""
-        return self._after(_START)
+        return self.next_in_line(_START)
 
     def successor(self, origin: str) -> str | None:
         """Return the queue after this one; after the last comes the head."""
-        return self._after(origin) or self.head()
-
-    def next_in_line(self, origin: str) -> str | None:
-        """Return the queue after this one, or None after the last."""
-        return self._after(origin)
+        return self.next_in_line(origin) or self.head()
 
     def bump(self, origin: str) -> None:
         """Move this origin to the end. If it is the head, its successor becomes the head."""
@@ -112,7 +108,8 @@ class Ring:
                 most -= 1
             following = self._next[following]
 
-    def _after(self, origin: str) -> str | None:
+    def next_in_line(self, origin: str) -> str | None:
+        """Return the queue after this one, or None after the last."""
         while (following := self._next[origin]) is _GAP:
             fresh = self._more()
             for name in fresh if self.takes is None else filter(self.takes, fresh):
