@@ -88,10 +88,10 @@ def rings_of(dag: object) -> set[tuple[str, str | None]]:
 
 def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int:
     """Release the blocks of a run and return how many there were."""
-    from airflow_mq.block_keys import run_of
     from airflow_mq.engine.rules.errors import MessageQueueError
     from airflow_mq.hooks import MessageQueueHook
     from airflow_mq.installation import known_installation
+    from airflow_mq.keys import run_of
 
     released = 0
     for conn_id, ring in rings:

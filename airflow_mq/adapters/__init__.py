@@ -19,7 +19,6 @@ This package contains two: `airflow_mq.adapters.landing` receives new files of a
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -30,9 +29,10 @@ from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..engine.rules.blob import MOST_BLOB_BYTES
 from ..engine.rules.errors import EmptyMessage, InvalidInput, KeyConflict, NotPermitted, TooManyOrigins
-from ..engine.rules.message import MOST_KEY_BYTES, Message, message_id
+from ..engine.rules.message import Message, message_id
 from ..engine.rules.priority import REGULAR, check_priority
 from ..engine.rules.weight import Weight
+from ..keys import key_for
 from ..words import many
 
 if TYPE_CHECKING:
@@ -240,12 +240,3 @@ def _message(queue: MessageQueue, item: Arrived, held: ExitStack) -> Message:
         if item.size <= queue.config.max_message_len:
             return Message(file.read(), *fields)
         return held.enter_context(queue.payloads.put(file)).message(*fields)
-
-
-def key_for(*parts: str) -> str:
-    """Return a key that names a message within its source; a long or unprintable one is hashed."""
-    key = "/".join(parts)
-    raw = key.encode("utf-8", "surrogateescape")
-    if len(raw) <= MOST_KEY_BYTES and key.isprintable():
-        return key
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

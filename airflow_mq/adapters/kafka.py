@@ -20,7 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..engine.rules.errors import InvalidInput, MessageQueueError
-from . import Arrived, key_for, log
+from ..keys import key_for
+from . import Arrived, log
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

@@ -19,7 +19,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from airflow_mq import block_keys
+from airflow_mq import keys
 from airflow_mq.engine.queue.inspect.servicing import IsPaused
 from airflow_mq.engine.queue.servers import Server
 from airflow_mq.installation import known_installation
@@ -75,7 +75,7 @@ class Task(Schema):
 
 def run_of(key: str | None) -> Run | None:
     """Return the DAG run in a block's key, if this Airflow planned the block."""
-    run = block_keys.run_of(key, _own())
+    run = keys.run_of(key, _own())
     return run and Run(dag_id=run.dag_id, run_id=run.run_id, url=run_url(*run))
 
 

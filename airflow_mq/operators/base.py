@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
-from airflow_mq.block_keys import Run, block_key, run_of, task_actor
 from airflow_mq.engine.rules.characters import shown
 from airflow_mq.engine.rules.errors import InvalidWeight, MessageQueueError
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.installation import installation
+from airflow_mq.keys import Run, block_key, run_of, task_actor
 from airflow_mq.observe import lineage, traces
 from airflow_mq.observe.task import TaskObserver
 

@@ -394,11 +394,11 @@ def test_who_may_not_send_fails_at_once(sqlite_queue: MessageQueue, run: Run, mo
 
 
 def test_keys_that_are_long_or_odd_are_hashed() -> None:
-    from airflow_mq.block_keys import message_key
+    from airflow_mq.keys import key_for
 
-    assert message_key("dag/run/task/-1", "0") == "dag/run/task/-1/0"
-    assert message_key("x" * 900, "0").startswith("sha256:")
-    assert message_key("run", "a\nb") != message_key("run", "a\nc")
+    assert key_for("dag/run/task/-1", "0") == "dag/run/task/-1/0"
+    assert key_for("x" * 999, "0").startswith("sha256:")
+    assert key_for("run", "a\nb") != key_for("run", "a\nc")
 
 
 def test_of_a_team(sqlite_queue: MessageQueue, run: Run) -> None:

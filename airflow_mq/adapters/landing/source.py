@@ -12,7 +12,8 @@ from typing import IO, TypedDict, cast
 
 from ...engine.rules.errors import InvalidInput, MessageQueueError
 from ...engine.rules.message import check_seconds
-from .. import BATCH_BYTES, Arrived, Changed, key_for, log
+from ...keys import key_for
+from .. import BATCH_BYTES, Arrived, Changed, log
 from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
 from .names import text_of
 from .place import RECEIVED, REFUSED, Found, Place

@@ -10,13 +10,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import failures
-from airflow_mq.block_keys import message_base, message_key
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import KeyConflict, NotPermitted
 from airflow_mq.engine.rules.groups import SEPARATOR
 from airflow_mq.engine.rules.message import Message
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
+from airflow_mq.keys import key_for
 from airflow_mq.operators.base import QueueOperator, number_of, weight_of
 from airflow_mq.words import many
 
@@ -130,9 +130,9 @@ class EnqueueOperator(QueueOperator):
                 f"invalid key_scope {self.key_scope!r}: expected {' or '.join(map(repr, SCOPES))}"
             )
         ti = context["ti"]
-        base = message_base(
-            installation(), ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
-        )
+        # The same at every try and after a clear.
+        map_index = -1 if ti.map_index is None else ti.map_index
+        base = f"{installation()}:{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
         above = team_of(context) + SEPARATOR if self.of_team else ""
         with self.opened(context) as queue, self.observe(queue).sending(), ExitStack() as held:
             sent = self._send(queue, self._addressed(queue, held, base, above))
@@ -210,8 +210,8 @@ class EnqueueOperator(QueueOperator):
         if own and self.key_scope == RING:
             return own
         if own:
-            return message_key(base, f"key {own}")
-        return message_key(base, sourced.place) if self.idempotent else None
+            return key_for(base, f"key {own}")
+        return key_for(base, sourced.place) if self.idempotent else None
 
 
 def as_bytes(payload: Any) -> bytes:

@@ -11,10 +11,11 @@ from typing import IO, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.adapters import Changed, key_for, log
+from airflow_mq.adapters import Changed, log
 from airflow_mq.adapters.landing.folder import LocalPlace
 from airflow_mq.adapters.landing.place import Found
 from airflow_mq.adapters.versions import version_tag
+from airflow_mq.keys import key_for
 from airflow_mq.operators.enqueue.base import EnqueueOperator, File, Sourced
 from airflow_mq.words import many
 

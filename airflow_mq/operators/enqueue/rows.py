@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
-from airflow_mq.adapters import key_for
+from airflow_mq.keys import key_for
 from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced
 
 if TYPE_CHECKING:

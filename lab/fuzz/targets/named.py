@@ -8,18 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_mq.adapters import key_for
 from airflow_mq.adapters.landing.lines import Reading, read_lines
 from airflow_mq.adapters.landing.names import LONGEST_NAME, bytes_of, is_left_alone, shortened, text_of
 from airflow_mq.adapters.landing.place import Found
 from airflow_mq.adapters.landing.source import origin_pattern
-from airflow_mq.block_keys import MOST_KEY, block_key, message_base, message_key, run_of
 from airflow_mq.connections import EXTRA_KEYS, read_connection
 from airflow_mq.connections import Target as Store
 from airflow_mq.engine.queue.tokens import ReferenceToken, read_tokens
 from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput
 from airflow_mq.engine.rules.message import MOST_KEY_BYTES, Address
 from airflow_mq.engine.store.address import StoreAddress, parse
+from airflow_mq.keys import block_key, key_for, run_of
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -86,7 +85,7 @@ def check_token(data: bytes) -> None:
     token = attempt(lambda: ReferenceToken.parse(text), InvalidInput)
     assert ReferenceToken.parse(str(token)) == token
     assert token.secret not in repr(token) or token.secret in f"{token.ring} {token.address}"
-    (found,) = attempt(lambda: read_tokens("default", [text]), InvalidInput)
+    (found,) = attempt(lambda: read_tokens(SimpleNamespace(ring="default"), [text]), InvalidInput)
     assert found == token
 
 
@@ -133,14 +132,14 @@ def check_block_key(data: bytes) -> None:
     dag_id, run_id, task_id = draw.text(), draw.text(), draw.text()
     map_index = draw.pick((-1, 0, 7))
     key = block_key("here", dag_id, run_id, task_id, map_index)
-    assert len(key.encode("utf-8", "surrogateescape")) <= MOST_KEY
+    assert len(key.encode("utf-8", "surrogateescape")) <= MOST_KEY_BYTES
     is_plain = all(part and "/" not in part for part in (dag_id, task_id)) and run_id
     if is_plain and not key.startswith("sha256:"):
         assert run_of(key, "here") == (dag_id, run_id)
         assert run_of(key, "there") is None
     run_of(draw.text(), "here")
-    name = message_key(message_base("here", dag_id, run_id, task_id, map_index), draw.text())
-    assert len(name.encode("utf-8")) <= MOST_KEY and name.isprintable()
+    name = key_for(f"here:{dag_id}", run_id, task_id, str(map_index), draw.text())
+    assert len(name.encode("utf-8")) <= MOST_KEY_BYTES and name.isprintable()
 
 
 POSTGRES = b"postgresql://user:SECRET@db.example.org:5433/airflow?"
@@ -187,7 +186,7 @@ TARGETS = (
         check_lines, (b"a\nb\r\n\r\nc", b"\n", b"a\r", b""),
     ),
     Target(
-        "block-key", ("airflow_mq.block_keys",), "none", "a block's key names its run; keys stay within their limits",
+        "block-key", ("airflow_mq.keys",), "none", "a block's key names its run; keys stay within their limits",
         check_block_key, (b"\6orders\x13scheduled__2026-01-0\4plan\1", b"\1d\3a/b\1t\2\0", b"\0\0\0\0"),
     ),
 )  # fmt: skip
