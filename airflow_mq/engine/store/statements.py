@@ -13,6 +13,7 @@ Markers stand for text that differs between the databases:
 - `{json x}`: a parameter that is stored as JSON
 - `{rows x, y bigint, z text[]}`: columns and values of an INSERT; columns with an array type have a value per row
 - `{each x text[], …}`: one row per request, as `w`
+- `{set w x, y}`: the columns of an UPDATE, each set to that of `w`
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Match = re.Match[str]
 _HEADING = re.compile(r"^-- (name|part): (\w+)(?: \((\w+)\))?$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 _PART = re.compile(r"\{part (\w+)\}")
+_SET = r"\{\s*set (\w+) (.+?)\s*\}"
 
 
 @cache
@@ -92,9 +94,14 @@ def _one_request(match: Match) -> str:
     return f"(SELECT {', '.join(f':{name} AS {name}' for name in _columns(match))}) AS w"
 
 
+def _assignments(match: Match) -> str:
+    return ", ".join(f"{name} = {match[1]}.{name}" for name in re.split(r",\s*", match[2]))
+
+
 #: Replacements for each database, in order.
 _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
     "sqlite": {
+        _SET: _assignments,
         r"\{clock\}": "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
         r"\{at (.+?)\}": r"\1",
         r"\{json (\w+)\}": r":\1",
@@ -102,6 +109,7 @@ _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
         r"\{\s*each (.+?)\s*\}": _one_request,
     },
     "postgres": {
+        _SET: _assignments,
         r"\{clock\}": "{at clock_timestamp()}",
         r"\{at (.+?)\}": r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)",
         r"\{json (\w+)\}": r":\1::jsonb",

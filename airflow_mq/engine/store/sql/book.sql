@@ -152,17 +152,9 @@ INSERT INTO {s}book {
     rows ring, origin text[], begin_page bigint[], end_page bigint[], pages bigint[], messages bigint[],
     size bigint[], ticket bigint[], deficit bigint[], floor bigint[], ahead bytea[], wake_at bigint[]
 }
-ON CONFLICT (ring, origin) DO UPDATE SET
-    begin_page = excluded.begin_page,
-    end_page = excluded.end_page,
-    pages = excluded.pages,
-    messages = excluded.messages,
-    size = excluded.size,
-    ticket = excluded.ticket,
-    deficit = excluded.deficit,
-    floor = excluded.floor,
-    ahead = excluded.ahead,
-    wake_at = excluded.wake_at
+ON CONFLICT (ring, origin) DO UPDATE SET {
+    set excluded begin_page, end_page, pages, messages, size, ticket, deficit, floor, ahead, wake_at
+}
 
 -- name: save_book (postgres)
 WITH wanted AS (
@@ -172,18 +164,9 @@ WITH wanted AS (
     FROM {each origin text[], begin_page bigint[], end_page bigint[], pages bigint[], messages bigint[],
           size bigint[], ticket bigint[], deficit bigint[], floor bigint[], ahead bytea[], wake_at bigint[]}
 ), changed AS (
-    UPDATE {s}book b SET
-        begin_page = w.begin_page,
-        end_page = w.end_page,
-        pages = w.pages,
-        messages = w.messages,
-        size = w.size,
-        ticket = w.ticket,
-        deficit = w.deficit,
-        floor = w.floor,
-        ahead = w.ahead,
-        wake_at = w.wake_at,
-        age = b.age - 1
+    UPDATE {s}book b SET age = b.age - 1, {
+        set w begin_page, end_page, pages, messages, size, ticket, deficit, floor, ahead, wake_at
+    }
     FROM wanted w
     WHERE b.ctid = w.row
 )

@@ -1,15 +1,10 @@
 -- Idempotency keys.
 
 -- name: claim_key
--- Claim a key of an origin, unless it was used within the window.
+-- Claim a key of an origin, unless it was used within the window. Waits for an open transaction that claims the same key.
 INSERT INTO {s}sent_key AS k (ring, key, origin, digest, at) VALUES (:ring, :key, :origin, :digest, :now)
-ON CONFLICT (ring, key, origin) DO UPDATE SET digest = excluded.digest, at = excluded.at WHERE k.at <= :now - :window
-
--- name: claim_key (postgres)
--- Wait for an open transaction that claims the same key.
-INSERT INTO {s}sent_key AS k (ring, key, origin, digest, at) VALUES (:ring, :key, :origin, :digest, :now)
-ON CONFLICT (ring, key, origin) DO UPDATE SET digest = excluded.digest, at = excluded.at
-WHERE k.at <= :now::bigint - :window::bigint
+ON CONFLICT (ring, key, origin) DO UPDATE SET {set excluded digest, at}
+WHERE k.at <= CAST(:now AS bigint) - CAST(:window AS bigint)
 
 -- name: used_keys
 -- Return the keys of an origin in a range that were used after a time, in order, and the digests of what they sent.

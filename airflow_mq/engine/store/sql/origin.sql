@@ -4,8 +4,7 @@
 -- Pause an origin, or replace its pause.
 INSERT INTO {s}pause (ring, origin, reason, who, at, until, below)
 VALUES (:ring, :origin, :reason, :who, :now, :until, :below)
-ON CONFLICT (ring, origin) DO UPDATE SET
-    reason = excluded.reason, who = excluded.who, at = excluded.at, until = excluded.until, below = excluded.below
+ON CONFLICT (ring, origin) DO UPDATE SET {set excluded reason, who, at, until, below}
 
 -- name: resume
 -- Resume an origin.

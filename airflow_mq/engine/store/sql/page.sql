@@ -1,17 +1,19 @@
 -- Pages: messages of one queue, cut from inbox rows, with their progress.
 
+-- part: page
+-- The columns of a page `p`.
+p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size, p.slices, p.lengths, p.marks, p.notes
+
 -- name: pages
 -- Return the first stored pages of each queue within bounds.
-SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
-       p.slices, p.lengths, p.marks, p.notes
+SELECT {part page}
 FROM {s}page p
 WHERE p.ring = :ring AND p.origin = :origin AND p.page BETWEEN :first AND :last
 ORDER BY p.page
 LIMIT :limit
 
 -- name: pages (postgres)
-SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
-       p.slices, p.lengths, p.marks, p.notes
+SELECT {part page}
 FROM {each origin text[], first bigint[], last bigint[]}
 CROSS JOIN LATERAL (
     SELECT * FROM {s}page p
@@ -27,19 +29,10 @@ INSERT INTO {s}page {
     remaining_size bigint[], set_aside int[], first_row bigint[], last_row bigint[], slices bytea[], lengths bytea[],
     marks bytea[], notes bytea[]
 }
-ON CONFLICT (ring, origin, page) DO UPDATE SET
-    items = excluded.items,
-    used = excluded.used,
-    first_index = excluded.first_index,
-    remaining = excluded.remaining,
-    remaining_size = excluded.remaining_size,
-    set_aside = excluded.set_aside,
-    first_row = excluded.first_row,
-    last_row = excluded.last_row,
-    slices = excluded.slices,
-    lengths = excluded.lengths,
-    marks = excluded.marks,
-    notes = excluded.notes
+ON CONFLICT (ring, origin, page) DO UPDATE SET {
+    set excluded items, used, first_index, remaining, remaining_size, set_aside, first_row, last_row, slices, lengths,
+    marks, notes
+}
 
 -- name: delete_page
 -- Delete pages. Requires the ring lock.
@@ -59,18 +52,20 @@ DELETE FROM {s}page WHERE ctid = ANY(ARRAY(
 -- The columns of the first waiting page `p` of a ready book `b`, and whether the book has no message elsewhere.
 SELECT b.wake_at > :now, b.messages, length(b.ahead) > 0, p.page = b.end_page - 1 AND length(b.ahead) = 0 AND (
            SELECT true FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
-       ) IS NULL, p.first_row, p.last_row, p.origin, p.page, p.items, p.used, p.first_index, p.remaining,
-       p.remaining_size, p.slices, p.lengths, p.marks, p.notes
+       ) IS NULL, p.first_row, p.last_row, {part page}
+
+-- part: first_waiting
+-- The first page `q` of a book `b` with waiting messages.
+WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
+  AND q.first_index < q.items
+ORDER BY q.page LIMIT 1
 
 -- name: first_pages
 -- Return the first waiting page of each ready book, in the ring's order.
 {part first_page}
 FROM {s}book b
 JOIN {s}page p ON p.rowid = (
-    SELECT q.rowid FROM {s}page q
-    WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
-      AND q.first_index < q.items
-    ORDER BY q.page LIMIT 1
+    SELECT q.rowid FROM {s}page q {part first_waiting}
 )
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
 ORDER BY b.ticket
@@ -80,10 +75,7 @@ LIMIT :limit
 {part first_page}
 FROM {s}book b
 CROSS JOIN LATERAL (
-    SELECT * FROM {s}page q
-    WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.page < b.end_page
-      AND q.first_index < q.items
-    ORDER BY q.page LIMIT 1
+    SELECT * FROM {s}page q {part first_waiting}
 ) p
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
 ORDER BY b.ticket
@@ -92,8 +84,7 @@ LIMIT :limit
 -- name: pages_with_set_aside
 -- Return pages with set-aside messages in a range of queues, or only with messages that a sweep set aside: those without a
 -- row in `set_aside`.
-SELECT p.origin, p.page, p.items, p.used, p.first_index, p.remaining, p.remaining_size,
-       p.slices, p.lengths, p.marks, p.notes
+SELECT {part page}
 FROM {s}page p
 WHERE p.ring = :ring AND p.set_aside > 0 AND (p.origin, p.page) >= (:origin, :page)
   AND p.origin <= :last

@@ -1,9 +1,12 @@
 -- Set-aside messages: messages kept for manual handling.
 
+-- part: aside
+-- The columns of a set-aside message `a`.
+a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at, a.arrived_block
+
 -- part: asides
 -- Set-aside messages of a range of queues, after an address.
-SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
-       a.arrived_block
+SELECT {part aside}
 FROM {s}set_aside a
 WHERE a.ring = :ring AND (a.origin, a.page, a.item) > (:origin, :page, :item)
   AND a.origin <= :last AND (CAST(:reason AS text) IS NULL OR a.reason = :reason)
@@ -15,19 +18,13 @@ INSERT INTO {s}set_aside {
     rows ring, block bigint, at bigint, origin text[], page bigint[], item int[], id bytea[], size int[],
     weight bytea[], weight_limit bytea[], reason text[], arrived_at bigint[], arrived_block bigint[]
 }
-ON CONFLICT (ring, origin, page, item) DO UPDATE SET
-    weight = excluded.weight,
-    weight_limit = excluded.weight_limit,
-    reason = excluded.reason,
-    block = excluded.block,
-    at = excluded.at,
-    arrived_at = excluded.arrived_at,
-    arrived_block = excluded.arrived_block
+ON CONFLICT (ring, origin, page, item) DO UPDATE SET {
+    set excluded weight, weight_limit, reason, block, at, arrived_at, arrived_block
+}
 
 -- name: asides
 -- Return why messages of these pages were set aside.
-SELECT a.origin, a.page, a.item, a.id, a.size, a.weight, a.weight_limit, a.reason, a.block, a.at, a.arrived_at,
-       a.arrived_block
+SELECT {part aside}
 FROM {each origin text[], page bigint[]}
 JOIN {s}set_aside a ON a.ring = :ring AND a.origin = w.origin AND a.page = w.page
 
