@@ -79,10 +79,16 @@ def test_every_error_of_the_troubleshooting_is_one() -> None:
     assert all(issubclass(getattr(errors, name), errors.MessageQueueError) for name in found)
 
 
-def test_every_alarm_has_a_line_with_an_action() -> None:
+def test_every_alert_has_a_section_in_the_runbook() -> None:
+    """A section has a console to copy. The address of an alert leads to it."""
     rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text("utf-8"))["groups"][0]["rules"]
+    parts = re.split(r"^## (.+)$", (DOCS / "runbook.md").read_text("utf-8"), flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2]))
 
-    assert [rule["alert"] for rule in rules] == names(DOCS / "operations.md", "alarm")
+    alerts = [rule["alert"] for rule in rules]
+    assert alerts == list(sections)[: len(alerts)]
+    assert all("```console\n$ airflow-mq " in sections[alert] for alert in alerts)
+    assert [rule["annotations"]["runbook_url"] for rule in rules] == [f"runbook.html#{one.lower()}" for one in alerts]
     assert all("ring" in rule["expr"] and rule["annotations"]["summary"] for rule in rules)
 
 
