@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..rules.claims import Claim
 from . import codec
-from .primitives import Repository, columns
+from .primitives import Repository, as_json, columns
 from .rows import LATEST, BlockRow
 
 
@@ -67,7 +67,7 @@ class Blocks(Repository):
         self.unit.run(
             "insert_block", ring=ring, id=block.id, number=block.number, key=block.key, token=block.token,
             by_hand=block.by_hand, seconds=block.seconds, deadline=block.deadline, planned_at=block.planned_at,
-            details=block.details,
+            details=as_json(block.details),
         )  # fmt: skip
         # A claim without a message of the window does not block its queue.
         rows = [(seq, origin, data, block.by_hand or not held) for seq, origin, data, held in claims]
@@ -109,7 +109,7 @@ class Blocks(Repository):
 
     def end(self, block: int, state: int, now: int, details: object) -> None:
         """Record that a block was settled or released."""
-        self.unit.put("end_block", block=block, state=state, now=now, details=details)
+        self.unit.put("end_block", block=block, state=state, now=now, details=as_json(details))
 
     def forget_claims(self, block: int) -> None:
         """Delete the claims and the reports of a block that has ended."""
@@ -125,7 +125,7 @@ class Blocks(Repository):
     def record_end(self, ring: int, block: int, at: int, terms: object) -> None:
         """Record that the end of a block is to be applied."""
         number = self.unit.fresh_ids(1)[0]
-        self.unit.put("record_end", ring=ring, block=block, number=number, at=at, terms=terms)
+        self.unit.put("record_end", ring=ring, block=block, number=number, at=at, terms=as_json(terms))
         self.unit.put("count_ends", ring=ring, more=1)
 
     def ends(self, ring: int, *, failed: bool = False, limit: int = LATEST) -> list[EndRow]:
@@ -148,11 +148,11 @@ class Blocks(Repository):
         """
         self.unit.put("delete_claims", block=block, seq=seq)
         self.unit.put("replace_claim", block=block, seq=seq, data=data)
-        self.unit.put("save_end", ring=ring, block=block, terms=terms, error="")
+        self.unit.put("save_end", ring=ring, block=block, terms=as_json(terms), error="")
 
     def set_apart(self, ring: int, end: EndRow, error: str) -> None:
         """Keep the reason for which an end cannot be applied, so that no holder tries it again; or forget it."""
-        self.unit.put("save_end", ring=ring, block=end.block, terms=end.terms, error=error)
+        self.unit.put("save_end", ring=ring, block=end.block, terms=as_json(end.terms), error=error)
         self.unit.put("count_ends", ring=ring, more=-1 if error else 1)
 
     def forget_end(self, ring: int, block: int) -> None:

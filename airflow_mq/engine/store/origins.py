@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .primitives import Repository, columns
+from .primitives import Repository, as_json, columns
 
 
 class PauseRow(NamedTuple):
@@ -57,7 +57,7 @@ class Origins(Repository):
 
     def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool) -> None:
         """Write the settings of an origin."""
-        self.unit.run("set_setting", ring=ring, origin=origin, settings=settings, guaranteed=guaranteed)
+        self.unit.run("set_setting", ring=ring, origin=origin, settings=as_json(settings), guaranteed=guaranteed)
 
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
@@ -85,4 +85,4 @@ class Origins(Repository):
 
     def save_measure(self, ring: int, processor: str, origin: str, data: object) -> None:
         """Write what was measured of a processor's work."""
-        self.unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=data)
+        self.unit.run("save_measure", ring=ring, processor=processor, origin=origin, data=as_json(data))

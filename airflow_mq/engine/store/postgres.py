@@ -27,7 +27,7 @@ from . import inbox
 from .address import NUMBERS, StoreAddress
 from .pipelined import GRACE, PipelinedConnection, Request, seconds_left
 from .postgres_errors import is_in_doubt, named, named_on_connecting
-from .primitives import NO_STATE, Columns, plain, translating
+from .primitives import NO_STATE, Columns, translating
 from .rows import InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Sleeper, Store
@@ -107,7 +107,7 @@ class PostgresUnit(Unit):
     def _request(self, statement: str, columns: Columns | None, values: dict[str, Any]) -> Request:
         if columns is not None:
             values.update((name, list(column)) for name, column in columns.items())
-        return self.connection.later(self.store.text(statement), plain(values))
+        return self.connection.later(self.store.text(statement), values)
 
     def fresh_ids(self, count: int) -> list[int]:
         """Draw ids from the sequence."""

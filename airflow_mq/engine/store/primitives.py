@@ -101,14 +101,6 @@ def translating(theirs: type[Exception], named: Callable[[Any], MessageQueueErro
         raise InvalidInput(f"a value of this call cannot be stored: {error}") from None
 
 
-def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values, with dictionaries as JSON."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            values[name] = as_json(value)
-    return values
-
-
 def as_json(value: object) -> str:
-    """Return a value as the databases store it."""
-    return json.dumps(value, separators=(",", ":"))
+    """Return a value as the databases store it; text is JSON already."""
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

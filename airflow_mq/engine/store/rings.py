@@ -46,7 +46,7 @@ class Rings(Repository):
 
     def change(self, ring: int, config: object) -> None:
         """Replace the settings of a ring."""
-        self.unit.run("change_ring", ring=ring, config=config)
+        self.unit.run("change_ring", ring=ring, config=as_json(config))
 
     def allow_high(self, ring: int) -> None:
         """Record that a ring receives messages of high priority."""

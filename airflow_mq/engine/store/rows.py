@@ -343,8 +343,7 @@ class PostedRow(NamedTuple):
 
 def posted_row(id_: int, posted: Posted) -> PostedRow:
     """Return the inbox row of a message."""
-    attributes = _attributes_of(posted, (posted.note or NO_NOTE).arrived)
-    return PostedRow(id_, posted.origin, len(posted.payload), attributes, bytes(posted.payload), posted.sent_at)
+    return _single_row(id_, posted, (posted.note or NO_NOTE).arrived, posted.sent_at)
 
 
 def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> PostedRow:
@@ -353,34 +352,29 @@ def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> PostedRow:
     :param arrival: when it was sent, and the first block since
     """
     posted = put_off.posted
-    note, payload = posted.note or NO_NOTE, posted.payload
-    attributes = _attributes_of(posted, note.arrived or arrival.block, put_off.was)
-    return PostedRow(id_, posted.origin, len(payload), attributes, bytes(payload), arrival.at, put_off.due)
+    arrived = (posted.note or NO_NOTE).arrived or arrival.block
+    return _single_row(id_, posted, arrived, arrival.at, put_off.due, put_off.was)
 
 
-def _attributes_of(posted: Posted, arrived: int | None, was: tuple[int, int] | None = None) -> bytes:
-    """Return the attributes of the inbox row of a single message.
+def _single_row(
+    id_: int, posted: Posted, arrived: int | None, sent_at: int | None, due: int | None = None,
+    was: tuple[int, int] | None = None,
+) -> PostedRow:  # fmt: skip
+    """Return the row of a single message.
 
     :param was: the page and the index where it was, if it has no place before it is due
     """
     note, payload = posted.note or NO_NOTE, posted.payload
-    kept: dict[str, Any] = {}
-    if note.weight:
-        kept["weight"] = note.weight
-    if note.attempts:
-        kept["attempts"] = note.attempts
-    if note.expires:
-        kept["expires"] = note.expires
-    if arrived:
-        kept["arrived"] = arrived
-    if posted.headers:
-        kept["headers"] = dict(posted.headers)
-    if was:
-        kept["was"] = was
+    facts = {
+        "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": arrived,
+        "headers": dict(posted.headers), "was": was,
+    }  # fmt: skip
+    kept = {name: value for name, value in facts.items() if value}
     plain: dict[str, Any] = {"each": {"0": kept}} if kept else {}
     if isinstance(payload, Reference):
         plain |= blob_attributes([payload])
-    return codec.write_json(plain) if plain else b""
+    attributes = codec.write_json(plain) if plain else b""
+    return PostedRow(id_, posted.origin, len(payload), attributes, bytes(payload), sent_at, due)
 
 
 def was_mark(place: tuple[int, int]) -> bytes:

@@ -35,7 +35,7 @@ from .files import (
 )
 from .forks import GATE
 from .inbox import parcels
-from .primitives import Columns, plain, translating
+from .primitives import Columns, translating
 from .rows import InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Store
@@ -76,7 +76,7 @@ class SqliteUnit(Unit):
         """Run a statement now."""
         if columns is not None and not any(columns.values()):
             return int
-        text, values = self.store.text(statement), plain(values)
+        text = self.store.text(statement)
         with self._gate:
             if columns is None:
                 count = self.connection.execute(text, values).rowcount

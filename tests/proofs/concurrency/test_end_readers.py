@@ -14,6 +14,7 @@ from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.inspect.queues import QueueState
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.primitives import as_json
 from tests.holding import drop_lease, take_lease
 from tests.proofs.model.clock import Clock
 
@@ -208,7 +209,7 @@ def test_a_damaged_end_disturbs_no_reader(store_uri: str, clock: Clock) -> None:
         with other.session.store.writing() as unit:
             for end in unit.blocks.ends(ring_id):
                 plain = {name: value for name, value in end.terms_json.items() if name != "sent"}
-                unit.run("save_end", ring=ring_id, block=end.block, terms=plain, error="")
+                unit.run("save_end", ring=ring_id, block=end.block, terms=as_json(plain), error="")
         for read in NAMED.values():
             for origin in ORIGINS:
                 read(other, origin)
