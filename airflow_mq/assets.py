@@ -14,11 +14,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from airflow.sdk import Asset
 
 from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.provider import SCHEME
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
-
-SCHEME = "airflow-mq"
 
 
 def queue_asset(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier
 
+from airflow_mq.engine.rules.characters import visible
 from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.words import span
@@ -93,7 +94,7 @@ class SetAsideNotifier(QueueNotifier):
         lines = [f"{count} set-aside message{'s' if len(waiting) != 1 else ''} on ring {ring!r}:"]
         for message in waiting[:LISTED]:
             weight = f", weight {message.weight} of {message.limit}" if message.weight else ""
-            lines.append(f"  {_shown(str(message.address))}  {message.size:,} bytes, {message.reason}{weight}")
+            lines.append(f"  {visible(str(message.address))}  {message.size:,} bytes, {message.reason}{weight}")
         if len(waiting) > LISTED:
             lines.append(f"  and {len(waiting) - LISTED} more: airflow-mq set-aside list")
         lines.append("Execute one with ExecuteOverweightOperator, or discard it with DiscardSetAsideOperator.")
@@ -147,13 +148,8 @@ class StarvingNotifier(QueueNotifier):
         if self.most_wait is None and self.most_late is None:
             return []
         report = queue.inspect.fairness(self.blocks)
-        return [_shown(line) for line in report.broken(most_wait=self.most_wait, most_late=self.most_late)]
+        return [visible(line) for line in report.broken(most_wait=self.most_wait, most_late=self.most_late)]
 
 
 def _waiting(depth: QueueState) -> str:
-    return f"{_shown(depth.name)}: the oldest of its {depth.messages:,} messages waits for {span(depth.age or 0)}"
-
-
-def _shown(text: str) -> str:
-    """Return text with an origin in it, which any sender may have chosen, as one plain line."""
-    return ascii(text)[1:-1]
+    return f"{visible(depth.name)}: the oldest of its {depth.messages:,} messages waits for {span(depth.age or 0)}"

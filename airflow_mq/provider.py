@@ -7,6 +7,8 @@ from __future__ import annotations
 
 CONNECTION_TYPE = "airflow_mq"
 HOOK_NAME = "Message queue"
+#: Scheme of the assets that are queues, and of triggers.
+SCHEME = "airflow-mq"
 DRIVERS = ("sqlite", "postgresql")
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
@@ -155,7 +157,7 @@ def get_provider_info() -> dict[str, object]:
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
         "asset-uris": [
             {
-                "schemes": ["airflow-mq"],
+                "schemes": [SCHEME],
                 "handler": "airflow_mq.assets.sanitize_uri",
                 "factory": "airflow_mq.assets.queue_asset",
                 "to_openlineage_converter": "airflow_mq.assets.convert_asset_to_openlineage",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
+from airflow_mq.provider import SCHEME
+
 try:
     from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
 except ImportError as error:
@@ -19,8 +21,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from airflow_mq.triggers import QueueReadyTrigger
-
-SCHEME = "airflow-mq"
 
 
 class AirflowMqQueueProvider(BaseMessageQueueProvider):

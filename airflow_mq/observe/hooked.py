@@ -19,14 +19,13 @@ from airflow_mq import settings
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.observe import traces
 from airflow_mq.observe.traces import harmless
+from airflow_mq.provider import SCHEME
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook
 
     from airflow_mq.engine.queue.values import Enqueued, Serviced
 
-#: Scheme of the assets that are queues (`airflow_mq.assets`).
-_SCHEME = "airflow-mq"
 #: Queues of one call that are reported, as many as Airflow collects.
 MOST = 100
 
@@ -72,7 +71,7 @@ class HookedQueue(MessageQueue):
 
     def _collect(self, how: str, origin: str | None) -> None:
         named = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "origin": origin}
-        getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=_SCHEME, asset_kwargs=named)
+        getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=SCHEME, asset_kwargs=named)
 
 
 def _counting(pairs: Iterable[Any], origins: Counter[str]) -> Iterator[Any]:

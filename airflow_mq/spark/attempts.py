@@ -18,6 +18,7 @@ from ..engine.queue.calls import processor_of
 from ..engine.queue.context import ProcessorContext, current_delivery
 from ..engine.queue.typed import decoding, decoding_batches
 from ..engine.queue.values import Delivery
+from ..engine.rules.characters import visible
 from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Outcome, Yield, check_outcome
 from ..processors import Processor
@@ -198,7 +199,7 @@ class ArrowAttempts(GroupAttempts):
 def _failed(message: Delivery, error: BaseException, terms: Terms) -> Yield:
     # The text of a child's error is safe to store already.
     shown = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
-    log.error("the processor failed on %s; the message is kept", ascii(str(message.address))[1:-1], exc_info=shown)
+    log.error("the processor failed on %s; the message is kept", visible(str(message.address)), exc_info=shown)
     return Yield(_reason(error).encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
 
 
