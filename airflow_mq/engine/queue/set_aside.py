@@ -362,10 +362,9 @@ class SetAsides:
             known = _known(unit, working_set, chosen)
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
-                if forget_attempts:
-                    rules.forget_attempts(working_set, address)
+                how = {"weigh": weigh, "forget_attempts": forget_attempts}
                 aside, actor = known.get(address), self.session.actor
-                result.add(rules.judge_again(working_set, address, aside, full, actor, why, weigh=weigh))
+                result.add(rules.judge_again(working_set, address, aside, full, actor, why, **how))
         return result
 
     def requeue_all(
@@ -390,12 +389,11 @@ class SetAsides:
         def requeue(working_set: StoredSet, message: SetAside) -> None:
             address = message.address
             full = self._full(working_set, limit)
-            if forget_attempts or wanted.error is not None:
-                rules.forget_attempts(working_set, address)
+            how = {"weigh": weigh, "forget_attempts": forget_attempts or wanted.error is not None}
             aside = None
             if message.id is not None:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
-            result.add(rules.judge_again(working_set, address, aside, full, actor, why, weigh=weigh))
+            result.add(rules.judge_again(working_set, address, aside, full, actor, why, **how))
 
         for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.reason == SWEPT):
             result.stayed.append(Judged(address, None, str(refusal)))

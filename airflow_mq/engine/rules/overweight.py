@@ -116,22 +116,16 @@ def after_removal(working_set: WorkingSet, book: Book, page: Page, item: int) ->
     return costs.execute_overweight_page_removed if page.is_complete else costs.execute_overweight_page_updated
 
 
-def forget_attempts(working_set: WorkingSet, address: Address) -> None:
-    """Reset the attempts of a set-aside message to zero."""
-    book, page = find_set_aside(working_set, address)
-    page.notes[address.index] = page.note(address.index)._replace(attempts=0)
-    working_set.touch(book, page)
-
-
 def judge_again(
     working_set: WorkingSet,
     address: Address,
     aside: Aside | None,
     full: Weight,
     actor: str,
-    why: str = "",
+    why: str,
     *,
-    weigh: bool = False,
+    weigh: bool,
+    forget_attempts: bool,
 ) -> Judged:
     """Requeue a set-aside message behind all sent messages, if it fits now.
 
@@ -140,9 +134,14 @@ def judge_again(
     :param aside: why it was set aside; None if its queue was swept.
     :param full: weight that a full block leaves for a message.
     :param weigh: use the ring's weigher instead of the weight for which it was set aside.
+    :param forget_attempts: reset its attempts to zero, even if it does not fit.
     """
     book, page = find_set_aside(working_set, address)
-    item, note = address.index, page.note(address.index)
+    item = address.index
+    if forget_attempts:
+        page.notes[item] = page.note(item)._replace(attempts=0)
+        working_set.touch(book, page)
+    note = page.note(item)
     current = Scales(working_set).weight(address.book, page, item)
     weight = current if weigh or aside is None or aside.weight is None else aside.weight
     refusal = why_set_aside(working_set, book, page, item, weight, full)

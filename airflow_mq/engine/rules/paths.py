@@ -205,20 +205,17 @@ class PathRounds(Order):
         entry.offered = max(entry.offered, min(spent + turn.allowance, BLOCK_PARTS))
         visited = self.service(queue.name, turn)
         if charged and turn.spent:
-            self._charge(queue, book, turn.spent)
+            for member in queue.path():
+                member.charge(turn.spent)
+                if member.is_group:
+                    self._keep_group(member)
+            book.deficit = queue.deficit
+            self.working_set.changes.books.add(book.origin)
         for origin in self.ring.entrants or ():
             if origin != queue.name:
                 self.tree.join(origin, self.working_set.book(origin).deficit)
         self.ring.entrants = []
         return visited.processed > 0
-
-    def _charge(self, queue: Member, book: Book, parts: int) -> None:
-        for member in queue.path():
-            member.charge(parts)
-            if member.is_group:
-                self._keep_group(member)
-        book.deficit = queue.deficit
-        self.working_set.changes.books.add(book.origin)
 
     def charge(self, name: str, parts: int, *, is_group: bool) -> int | None:
         """Charge a queue or a group for an overrun; return its deficit, or None if it takes no part in the turns."""

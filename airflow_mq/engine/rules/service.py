@@ -392,12 +392,6 @@ def record_went_back(working_set: WorkingSet, book: Book, page: Page, item: int,
     working_set.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
 
 
-def remember_weight(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight) -> None:
-    """Store the weight that a processor requested for a message."""
-    page.notes[item] = page.note(item)._replace(weight=weight)
-    working_set.touch(book, page)
-
-
 def overweight_limit(working_set: WorkingSet, limit: Weight) -> Weight:
     """Return the weight above which a message is set aside.
 

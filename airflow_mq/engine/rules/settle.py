@@ -38,7 +38,6 @@ from .service import (
     carry_out,
     record_done,
     record_went_back,
-    remember_weight,
     skip_gone,
 )
 from .weight import ZERO, Weight, total_weight
@@ -301,36 +300,25 @@ class ClaimSettler:
     ) -> None:
         if page.marks[item]:
             return
-        stopped = self.ordered and book.origin in self.stopped
-        decision = run.decisions.get(item)
+        decision, outcome = run.decisions.get(item), answers.get(page.index, item)
         if decision:
-            if not stopped:
+            if not (self.ordered and book.origin in self.stopped):
                 expired = carry_out(self.working_set, book, page, item, decision)
                 result.expired += expired
                 result.set_aside += not expired
+        elif outcome is not None:
+            self._apply(book, page, run, item, outcome, result)
+        elif self.ordered and book.origin in self.left:
+            result.went_back += 1
         else:
-            outcome = answers.get(page.index, item)
-            if outcome is not None:
-                self._apply(book, page, run, item, outcome, result)
-            elif self.ordered and book.origin in self.left:
-                result.went_back += 1
-            elif self._was_tried(answers, page, item):
+            why = answers.why_not_begun(page.index, item)
+            if answers.was_begun(page.index, item) or not (self.reports_begin or why):
                 self._apply(book, page, run, item, Yield("no outcome"), result)
             else:
-                why = answers.why_not_begun(page.index, item)
-                self._go_back(book, page, item, f"{NOT_TRIED} {why or NEVER_BEGUN}", result)
-
-    def _was_tried(self, answers: Answers, page: Page, item: int) -> bool:
-        """Return whether an attempt counts for a message without an outcome."""
-        if answers.was_begun(page.index, item):
-            return True
-        return not (self.reports_begin or answers.why_not_begun(page.index, item))
-
-    def _go_back(self, book: Book, page: Page, item: int, why: str, result: Settlement) -> None:
-        """Return a message to its queue without an attempt, and those behind it in an ordered queue."""
-        record_went_back(self.working_set, book, page, item, why)
-        self._stop(book, page, item)
-        result.went_back += 1
+                # It was not tried: no attempt counts.
+                record_went_back(self.working_set, book, page, item, f"{NOT_TRIED} {why or NEVER_BEGUN}")
+                self._stop(book, page, item)
+                result.went_back += 1
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
@@ -341,10 +329,10 @@ class ClaimSettler:
             self.left.add(book.origin)
         if verdict is None:
             if isinstance(outcome, Overweight):
-                remember_weight(self.working_set, book, page, item, outcome.weight)
-                record_went_back(
-                    self.working_set, book, page, item, f"it weighs {outcome.weight}, which did not fit any more"
-                )
+                page.notes[item] = page.note(item)._replace(weight=outcome.weight)
+                self.working_set.touch(book, page)
+                why = f"it weighs {outcome.weight}, which did not fit any more"
+                record_went_back(self.working_set, book, page, item, why)
             self._stop(book, page, item)
             result.went_back += 1
         elif verdict:
