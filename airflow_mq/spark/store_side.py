@@ -19,7 +19,6 @@ from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, 
 from ..engine.rules.judging import bounds_of
 from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported
 from ..engine.rules.settle import Answers
-from ..engine.rules.weight import ZERO, max_message_weight
 from ..processors import Part, Processors
 from .arguments import BLOCK, STORE
 from .attempts import Function
@@ -158,8 +157,7 @@ def live_block(queue: MessageQueue, token: str) -> Block:
 def terms_of(queue: MessageQueue, block: Block) -> Terms:
     """Return the terms of a block, as its claims record them."""
     config = queue.config
-    limit = config.service_weight if config.service_weight is not None else block.limit
-    bounds = bounds_of(config, max_message_weight(limit, config.costs) or ZERO)
+    bounds = bounds_of(config, block.limit)
     exceptions = frozenset(one.whose for one in block.claims if one.ordered != config.ordered)
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
     return Terms(

@@ -10,7 +10,7 @@ from ..rules.errors import Busy
 from ..rules.message import check_origin, check_seconds
 from ..rules.outcome import DONE, Outcome
 from ..rules.priority import books_of
-from ..rules.service import Credit, Ladder, overweight_limit
+from ..rules.service import Credit, Ladder
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.rows import RELEASED
 from ..store.working_set import StoredSet
@@ -96,7 +96,7 @@ class View:
         """Claim the next message; return the claims of queues of which only decisions were made, too."""
         limit = working_set.config.service_weight or UNLIMITED
         claiming = Claiming(Scales(working_set), merge=False)
-        ladder = Ladder(working_set, Meter(UNLIMITED), overweight_limit(working_set, limit), claiming)
+        ladder = Ladder(working_set, Meter(UNLIMITED), claiming, limit)
         ladder.credit = _One()
         decided: list[Claim] = []
         for name in self._books(working_set):

@@ -23,7 +23,7 @@ from ..rules.orders import Ledger
 from ..rules.outcome import Outcome
 from ..rules.page import Page
 from ..rules.patterns import OriginPatterns
-from ..rules.service import Attempt, Ladder, overweight_limit
+from ..rules.service import Attempt, Ladder
 from ..rules.weight import ZERO, Meter, Weight
 from ..store.rows import Locked
 from ..store.unit import Unit
@@ -187,7 +187,7 @@ class Service:
             attempt = Calling(scales, self, self.processor)
         if scales.weigh is None and not isinstance(attempt, OneByOne):
             working_set.meter = self.meter
-        ladder = Ladder(working_set, self.meter, overweight_limit(working_set, self.meter.limit), attempt)
+        ladder = Ladder(working_set, self.meter, attempt)
         ladder.most_queues, ladder.is_resumed = working_set.config.max_block_queues, not self.is_first
         ladder.has_parts = not self.lease.keeps
         return ladder

@@ -24,7 +24,6 @@ from ..rules.message import Address, check_address, check_number, check_origin, 
 from ..rules.overweight import Judged
 from ..rules.page import ASIDE, PROCESSED, Page
 from ..rules.priority import LAST, books_of, told
-from ..rules.service import overweight_limit
 from ..rules.weight import Weight
 from ..store import codec
 from ..store.rows import LATEST
@@ -319,7 +318,7 @@ class SetAsides:
         :param limit: the weight of a block, in a ring without a service weight.
         """
         with self.session.snapshot(names=list({one.address.book for one in messages})) as (_, working_set):
-            full, scales = self._full(working_set, limit), Scales(working_set)
+            limit, scales = limit_of(working_set.config, limit), Scales(working_set)
             keys = dict.fromkeys((message.address.book, message.address.page) for message in messages)
             working_set.loader.load_books([name for name, _ in keys])
             working_set.loader.load_pages(keys)
@@ -331,7 +330,7 @@ class SetAsides:
                     continue
                 weight = message.weight or scales.weight(address.book, page, address.index)
                 book = working_set.book(address.book)
-                found.append(rules.why_set_aside(working_set, book, page, address.index, weight, full))
+                found.append(rules.why_set_aside(working_set, book, page, address.index, weight, limit))
         return found
 
     def requeue(
@@ -357,14 +356,14 @@ class SetAsides:
         check_text(why, "a reason")
         result = Judgement()
         with self.session.hold.transaction() as (unit, working_set):
-            full = self._full(working_set, limit)
+            block_limit = limit_of(working_set.config, limit)
             _prefetch(working_set, chosen)
             known = _known(unit, working_set, chosen)
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 how = {"weigh": weigh, "forget_attempts": forget_attempts}
                 aside, actor = known.get(address), self.session.actor
-                result.add(rules.judge_again(working_set, address, aside, full, actor, why, **how))
+                result.add(rules.judge_again(working_set, address, aside, block_limit, actor, why, **how))
         return result
 
     def requeue_all(
@@ -388,12 +387,12 @@ class SetAsides:
 
         def requeue(working_set: StoredSet, message: SetAside) -> None:
             address = message.address
-            full = self._full(working_set, limit)
+            block_limit = limit_of(working_set.config, limit)
             how = {"weigh": weigh, "forget_attempts": forget_attempts or wanted.error is not None}
             aside = None
             if message.id is not None:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
-            result.add(rules.judge_again(working_set, address, aside, full, actor, why, **how))
+            result.add(rules.judge_again(working_set, address, aside, block_limit, actor, why, **how))
 
         for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.reason == SWEPT):
             result.stayed.append(Judged(address, None, str(refusal)))
@@ -507,10 +506,6 @@ class SetAsides:
             yield from refused
             if len(found) < AT_ONCE:
                 return
-
-    def _full(self, working_set: StoredSet, limit: Weight | None) -> Weight:
-        """Return the weight that a full block leaves for a message."""
-        return overweight_limit(working_set, limit_of(working_set.config, limit))
 
 
 def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .config import RingConfig
-from .weight import UNLIMITED, Weight
+from .weight import UNLIMITED, ZERO, Weight, max_message_weight
 
 #: Reasons why a message is set aside. It weighs more than a full block leaves for one, more than its origin's *most*,
 #: or more than the fraction of a block that the ring allows; it has more bytes than the ring allows; its attempts are
@@ -75,11 +75,14 @@ class Bounds(NamedTuple):
         return None
 
 
-def bounds_of(config: RingConfig, full: Weight) -> Bounds:
-    """Return the bounds of a ring.
+def bounds_of(config: RingConfig, limit: Weight) -> Bounds:
+    """Return the bounds of a ring for a block of this limit.
 
-    :param full: weight that a full block leaves for a message.
+    The setting `set_aside_above` chooses whether the ring's service weight counts as a full block, or this limit.
     """
+    if config.set_aside_above == "ring" and config.service_weight is not None:
+        limit = config.service_weight
+    full = max_message_weight(limit, config.costs) or ZERO
     if config.most_of_limit is None:
         return Bounds(full, size=config.max_message_size)
     share = round(config.most_of_limit * _WHOLE)

@@ -120,7 +120,7 @@ def judge_again(
     working_set: WorkingSet,
     address: Address,
     aside: Aside | None,
-    full: Weight,
+    limit: Weight,
     actor: str,
     why: str,
     *,
@@ -132,7 +132,7 @@ def judge_again(
     It keeps its age. No other message is delayed, and the messages sent after it were tried long ago.
 
     :param aside: why it was set aside; None if its queue was swept.
-    :param full: weight that a full block leaves for a message.
+    :param limit: the limit of a block.
     :param weigh: use the ring's weigher instead of the weight for which it was set aside.
     :param forget_attempts: reset its attempts to zero, even if it does not fit.
     """
@@ -144,7 +144,7 @@ def judge_again(
     note = page.note(item)
     current = Scales(working_set).weight(address.book, page, item)
     weight = current if weigh or aside is None or aside.weight is None else aside.weight
-    refusal = why_set_aside(working_set, book, page, item, weight, full)
+    refusal = why_set_aside(working_set, book, page, item, weight, limit)
     if refusal:
         return Judged(address, None, refusal)
     id_ = aside.id if aside else working_set.id_of(address.book, page, item)
@@ -156,9 +156,9 @@ def judge_again(
     return Judged(address, moved, why)
 
 
-def why_set_aside(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight, full: Weight) -> str:
+def why_set_aside(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight, limit: Weight) -> str:
     """Return why a message of this weight stays set aside under the present limits; empty if it fits."""
-    exceeded = bounds_of(working_set.config, full).of(book.settings.most).exceeded(weight, page.extent(item))
+    exceeded = bounds_of(working_set.config, limit).of(book.settings.most).exceeded(weight, page.extent(item))
     if exceeded:
         return in_words(exceeded.reason, weight, exceeded.limit, page.extent(item))
     attempts, most = page.note(item).attempts, working_set.config.max_attempts

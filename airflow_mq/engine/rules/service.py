@@ -111,11 +111,12 @@ class Visited:
 class Ladder:
     """One call of servicing: its working set, its meter and the bounds of message weights."""
 
-    def __init__(self, working_set: WorkingSet, meter: Meter, limit: Weight, attempt: Attempt) -> None:
+    def __init__(self, working_set: WorkingSet, meter: Meter, attempt: Attempt, limit: Weight | None = None) -> None:
+        """:param limit: the limit of a block, if the meter has another one."""
         self.working_set = working_set
         self.meter = meter
         #: Bounds of message weights by the ring alone, and for the origin being visited.
-        self.ring_bounds = self.bounds = bounds_of(working_set.config, limit)
+        self.ring_bounds = self.bounds = bounds_of(working_set.config, limit or meter.limit)
         #: `Bounds.bar` of the origin being visited.
         self.bar = self.bounds.bar
         self.attempt = attempt
@@ -390,12 +391,3 @@ def record_went_back(working_set: WorkingSet, book: Book, page: Page, item: int,
     """Record that a message was tried without an outcome and requeued."""
     id_ = working_set.id_of(book.origin, page, item)
     working_set.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
-
-
-def overweight_limit(working_set: WorkingSet, limit: Weight) -> Weight:
-    """Return the weight above which a message is set aside.
-
-    The setting `set_aside_above` chooses between the ring's service weight and the limit of this call.
-    """
-    configured = working_set.config.service_weight if working_set.config.set_aside_above == "ring" else None
-    return max_message_weight(configured if configured is not None else limit, working_set.config.costs) or ZERO

@@ -18,7 +18,7 @@ from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
 from airflow_mq.engine.rules.overweight import find_set_aside, settle_execution
 from airflow_mq.engine.rules.page import Facts, Note, Page, Rows
-from airflow_mq.engine.rules.service import Ladder, overweight_limit
+from airflow_mq.engine.rules.service import Ladder
 from airflow_mq.engine.rules.settle import Answers, ClaimSettler, Settlement
 from airflow_mq.engine.rules.weight import UNLIMITED, LinearWeigher, Meter, Weight
 from airflow_mq.engine.rules.working_set import WorkingSet
@@ -186,7 +186,7 @@ class Scene:
 
     def settle(self, claims: Sequence[Claim], *, silent: Sequence[str] = ()) -> Settlement:
         """Answer by the words; leave those in `silent` without an answer."""
-        settler, total = ClaimSettler(self.working_set, overweight_limit(self.working_set, UNLIMITED)), Settlement()
+        settler, total = ClaimSettler(self.working_set, UNLIMITED), Settlement()
         for claim in claims:
             answers = Answers()
             for run in claim.runs:
@@ -214,7 +214,7 @@ class Scene:
         return [Weight(int(payload.partition(b"weight=")[2] or 1), 0) for payload in payloads]
 
     def _ladder(self, meter: Meter, attempt: Any) -> Ladder:
-        return Ladder(self.working_set, meter, overweight_limit(self.working_set, meter.limit), attempt)
+        return Ladder(self.working_set, meter, attempt)
 
     def _walk(self, ladder: Ladder, ledger: orders.Ledger) -> None:
         order = self.working_set.config.order

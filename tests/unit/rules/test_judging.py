@@ -42,7 +42,9 @@ def test_the_limit_that_is_exceeded(
     st.none() | st.tuples(st.integers(0, LARGEST), st.integers(0, LARGEST)),
 )  # fmt: skip
 def test_the_bar_and_the_limit_are_the_least(share: float, time: int, size: int, most: tuple[int, int] | None) -> None:
-    bounds = bounds_of(RingConfig(most_of_limit=share), Weight(time, size)).of(Weight(*most) if most else None)
+    bounds = bounds_of(RingConfig(service_weight=None, most_of_limit=share), Weight(time, size)).of(
+        Weight(*most) if most else None
+    )
     assert bounds.fraction is not None and not bounds.fraction.exceeds(bounds.full)
     bar = bounds.bar
     assert bar is not None and not bar.exceeds(bounds.fraction) and not bounds.limit.exceeds(bar)
@@ -52,7 +54,9 @@ def test_the_bar_and_the_limit_are_the_least(share: float, time: int, size: int,
 
 
 def test_nothing_is_judged_by_what_is_not_set() -> None:
-    assert bounds_of(RingConfig(), FULL) == Bounds(FULL)
+    assert bounds_of(RingConfig(service_weight=None), FULL) == Bounds(FULL)
+    assert bounds_of(RingConfig(service_weight=Weight(9, 9)), FULL) == Bounds(Weight(9, 9))
+    assert bounds_of(RingConfig(service_weight=Weight(9, 9), set_aside_above="block"), FULL) == Bounds(FULL)
     assert (Bounds().bar, Bounds().limit) == (None, UNLIMITED)
 
 

@@ -11,7 +11,7 @@ from ...rules.claims import Claim, Claiming, Scales
 from ...rules.errors import InFlight
 from ...rules.orders import Ledger
 from ...rules.patterns import OriginPatterns
-from ...rules.service import Ladder, overweight_limit
+from ...rules.service import Ladder
 from ...rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
@@ -93,9 +93,7 @@ class Planner:
         self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
         if self.weigher is None:
             working_set.meter = self.meter
-        ladder = self.ladder = Ladder(
-            working_set, self.meter, overweight_limit(working_set, self.meter.limit), self.claiming
-        )
+        ladder = self.ladder = Ladder(working_set, self.meter, self.claiming)
         ladder.most_queues = config.max_block_queues
         self.walks.walk(ladder, working_set, self._took)
         if working_set.own_debt is not None:

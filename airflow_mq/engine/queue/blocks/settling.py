@@ -17,7 +17,6 @@ from ...rules.outcome import Done
 from ...rules.overweight import settle_execution
 from ...rules.page import PROCESSED
 from ...rules.paths import charge_overrun
-from ...rules.service import overweight_limit
 from ...rules.settle import FATES, Answers, ClaimSettler, Settlement
 from ...rules.weight import Weight
 from ...store import codec
@@ -116,7 +115,7 @@ class Settling:
         #: The result of each claim.
         self.found = [Settlement() for _ in self.claims]
         self.settler = ClaimSettler(
-            working_set, overweight_limit(working_set, details["limit"]), self.claims,
+            working_set, details["limit"], self.claims,
             reports_begin=bool(details.get("reports_begin")),
         )  # fmt: skip
         if terms is not None:

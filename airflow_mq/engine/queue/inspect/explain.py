@@ -18,7 +18,6 @@ from ...rules.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, 
 from ...rules.message import Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
-from ...rules.service import overweight_limit
 from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
@@ -347,7 +346,7 @@ class _Question:
             return None
         weight = Scales(self.working_set).weight(self.name, page, first.index)
         room = max_message_weight(limit, config.costs) or ZERO
-        bounds = bounds_of(config, overweight_limit(self.working_set, limit)).of(self.book.settings.most)
+        bounds = bounds_of(config, limit).of(self.book.settings.most)
         if not weight.exceeds(room) or bounds.exceeded(weight, page.extent(first.index)):
             return None
         for server in self.servers:

@@ -19,7 +19,7 @@ from ...rules.errors import Busy, InvalidInput, Refused, StoreBusy, StoreError, 
 from ...rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, Unsupported
 from ...rules.page import WAITING, Page
 from ...rules.priority import told
-from ...rules.service import Ladder, overweight_limit
+from ...rules.service import Ladder
 from ...rules.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
@@ -81,7 +81,7 @@ class _Once(Service):
             raise _StaysQueued
         self.current, self.scales = book, Scales(self.working_set)
         attempt = OneByOne(self._try, self.scales)
-        ladder = Ladder(self.working_set, self.meter, overweight_limit(self.working_set, self.meter.limit), attempt)
+        ladder = Ladder(self.working_set, self.meter, attempt)
         walk_ring(ladder, self.ledger, self.working_set.config.order, None, self.working_set)
         if not self.is_done:
             raise _StaysQueued
