@@ -13,7 +13,6 @@ from .rows import LATEST
 
 #: The most events of one queue in a row.
 EVENTS_PER_ROW = 4096
-_COLUMNS = ("origin", "events", "data")
 
 
 class EventRow(NamedTuple):
@@ -34,11 +33,10 @@ class Events(Repository):
     def save(self, ring: int, runs: Iterable[EventRun], now: int, block: int | None = None) -> None:
         """Write events in order."""
         rows = [(origin, count, codec.pack_events(together)) for origin, count, together in _together(runs)]
+        wanted = columns(("origin", "events", "data"), rows)
         if rows and self.unit.draws_ids:
-            drawn = [(id_, *row) for id_, row in zip(self.unit.fresh_ids(len(rows)), rows)]
-            self.unit.put("insert_event", columns(("id", *_COLUMNS), drawn), ring=ring, at=now, block=block)
-        else:
-            self.unit.put("insert_event", columns(_COLUMNS, rows), ring=ring, at=now, block=block)
+            wanted = {"id": self.unit.fresh_ids(len(rows)), **wanted}
+        self.unit.put("insert_event", wanted, ring=ring, at=now, block=block)
 
     def after(
         self, ring: int, after: int, limit: int, *, origin: str | None = None, also: str | None = None,

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cached_property
 from itertools import count
 from struct import Struct
 from typing import Any, TypeVar
@@ -126,6 +125,16 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
     #: Seconds to wait for the answer to one request.
     patience: float = math.inf
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        #: Statements that were requested.
+        self._unsent: list[Request] = []
+        #: Names of prepared INSERTs, by their text, and the numbers of these names.
+        self._named: dict[bytes, bytes] = {}
+        self._numbers = count()
+        #: Cursors that are not in use, by the statement that each ran.
+        self._cursors: dict[bytes, psycopg.Cursor[tuple[Any, ...]]] = {}
+
     def later(self, text: bytes, values: Mapping[str, Any] | None = None) -> Request:
         """Request a statement."""
         request = Request(self, text, values)
@@ -215,26 +224,6 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
     def forget(self) -> None:
         """Drop the statements that were requested and not sent."""
         self._unsent = []
-
-    @cached_property
-    def _unsent(self) -> list[Request]:
-        """Statements that were requested."""
-        return []
-
-    @cached_property
-    def _named(self) -> dict[bytes, bytes]:
-        """Names of prepared INSERTs, by their text."""
-        return {}
-
-    @cached_property
-    def _numbers(self) -> Iterator[int]:
-        """Numbers of names."""
-        return count()
-
-    @cached_property
-    def _cursors(self) -> dict[bytes, psycopg.Cursor[tuple[Any, ...]]]:
-        """Cursors that are not in use, by the statement that each ran."""
-        return {}
 
     def wait(self, gen: abc.PQGen[T], *arguments: Any, **options: Any) -> T:
         """Wait for an answer of the server; raise `NoReply` when it is late."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -205,8 +205,14 @@ class Notifications(Sleeper):
 class PostgresStore(Store[Connection]):
     """A store in a schema of a PostgreSQL database."""
 
-    #: Whether the user may read reports; None until it was asked.
-    reads_reports: bool | None = None
+    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+        super().__init__(address, busy_timeout)
+        #: Whether the user may read reports; None until it was asked.
+        self.reads_reports: bool | None = None
+        self._identity: list[Any] | None = None
+        self._texts: dict[str, bytes] = {}
+        #: When this process last woke the listeners of each ring.
+        self._woken: dict[int, float] = {}
 
     def text(self, name: str) -> bytes:
         if self.probe is not None:
@@ -216,18 +222,12 @@ class PostgresStore(Store[Connection]):
             text = self._texts[name] = statement("postgres", name, self.prefix).encode()
         return text
 
-    @cached_property
-    def _texts(self) -> dict[str, bytes]:
-        return {}
-
     def identity(self, *, anew: bool = False) -> list[Any]:
         """Return the identity of the database, which changes when the server restarts."""
         if anew or self._identity is None:
             with self.loose() as unit:
                 self._identity = unit.rows("database")
         return self._identity
-
-    _identity: list[Any] | None = None
 
     def _connect(self) -> Connection:
         wait = f"lock_timeout = {_milliseconds(self.busy_timeout)}"
@@ -332,10 +332,6 @@ class PostgresStore(Store[Connection]):
 
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address), wake_channel(self.address.schema, ring))
-
-    @cached_property
-    def _woken(self) -> dict[int, float]:
-        return {}
 
     def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
         """Write inbox rows: one by values, several by arrays, with which one row takes 1.3 times as long."""

@@ -302,11 +302,6 @@ class PackedMessages(Sequence[bytes]):
         return split(self._heap[sum(self._lengths[:first]) :], self._lengths[first:stop])
 
 
-def split_row(row: InboxRow, heap: bytes) -> Sequence[bytes]:
-    """Return the messages of an inbox row."""
-    return split_heap(heap, row.size, row.items, row.lengths)
-
-
 def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> Sequence[bytes]:
     """Return the messages in the bytes of an inbox row."""
     if items == 1 and not packed and len(heap) == size:

@@ -16,7 +16,7 @@ from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import books_of
 from ...rules.weight import Weight
 from ...store.events import EventRow
-from ...store.rows import InboxRow, rows_of, split_row, was_of
+from ...store.rows import InboxRow, rows_of, split_heap, was_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..session import RingSession
@@ -324,7 +324,7 @@ class _Reader:
 def _ids(row: InboxRow) -> list[bytes]:
     """Return the ids of the messages of an inbox row."""
     notes = rows_of([row]).notes
-    payloads = enumerate(split_row(row, bytes(row.heap or b"")))
+    payloads = enumerate(split_heap(bytes(row.heap or b""), row.size, row.items, row.lengths))
     return [
         message_id(Reference.read(payload) if item in notes and notes[item].blob else payload)
         for item, payload in payloads
