@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.rules.message import Address
 
 from .access import Reader
@@ -31,9 +31,8 @@ MOST, AT_ONCE = 100_000, 500
 #: First characters that make a spreadsheet read a cell as a formula, in all Unicode widths.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
-Rows = Iterable[Sequence[object]]
-#: Reads the next rows, and whether more follow.
-Read = Callable[[MessageQueue], tuple[Rows, bool]]
+#: Rows of a file, read by read.
+Reads = Iterator[Iterable[Sequence[object]]]
 
 #: Attributes that the columns of a file show.
 QUEUE = attrgetter("origin", "priority", "messages", "size", "more", "in_flight", "set_aside", "oldest", "skipped")
@@ -44,32 +43,33 @@ EVENT = attrgetter("name", "address", "origin", "block", "id", "weight", "detail
 @router.get("/queues.csv")
 def queues(conn_id: str, ring: str, user: Reader, prefix: str = "", search: str = "") -> StreamingResponse:
     """Return queues by name, with the filters of the list."""
-    after, wanted = "", search.casefold()
 
-    def read(queue: MessageQueue) -> tuple[Rows, bool]:
-        nonlocal after
-        states = queue.inspect.queues(prefix, after, AT_ONCE)
-        after = states[-1].origin if states else after
-        chosen = (state for state in states if wanted in state.origin.casefold())
-        return map(QUEUE, chosen), len({state.origin for state in states}) >= AT_ONCE
+    def reads(after: str = "") -> Reads:
+        more, wanted = True, search.casefold()
+        while more:
+            with opened(conn_id, ring) as queue:
+                states = queue.inspect.queues(prefix, after, AT_ONCE)
+            yield [QUEUE(state) for state in states if wanted in state.origin.casefold()]
+            more, after = len({state.origin for state in states}) >= AT_ONCE, states[-1].origin if states else after
 
     names = ("origin", "priority", "messages", "bytes", "at_least", "in_flight", "set_aside", "oldest", "skipped")
-    return _file("queues", conn_id, ring, names, read)
+    return _file("queues", names, reads())
 
 
 @router.get("/set-aside.csv")
 def set_aside(conn_id: str, ring: str, user: Reader, reason: Reason | None = None) -> StreamingResponse:
     """Return set-aside messages, with the filters of the list."""
-    after: Address | None = None
 
-    def read(queue: MessageQueue) -> tuple[Rows, bool]:
-        nonlocal after
-        messages = queue.set_aside.list(after=after, limit=AT_ONCE, reason=reason)
-        after = messages[-1].address if messages else after
-        return map(MESSAGE, messages), len(messages) == AT_ONCE
+    def reads(after: Address | None = None) -> Reads:
+        more = True
+        while more:
+            with opened(conn_id, ring) as queue:
+                messages = queue.set_aside.list(after=after, limit=AT_ONCE, reason=reason)
+            yield map(MESSAGE, messages)
+            more, after = len(messages) == AT_ONCE, messages[-1].address if messages else after
 
     names = ("address", "origin", "id", "bytes", "reason", "weight", "limit", "block", "at", "age_seconds")
-    return _file("set-aside", conn_id, ring, names, read)
+    return _file("set-aside", names, reads())
 
 
 @router.get("/events.csv")
@@ -77,39 +77,25 @@ def events(
     conn_id: str, ring: str, user: Reader, kind: Kind | None = None, origin: str | None = None
 ) -> StreamingResponse:
     """Return events, latest first, with the filters of the list."""
-    before: int | None = None
 
-    def read(queue: MessageQueue) -> tuple[Rows, bool]:
-        nonlocal before
-        found, before = queue.inspect.latest_events(before, AT_ONCE, origin=origin or None, name=kind)
-        return ((event.seq, moment_of(event), *EVENT(event)) for event in found), before is not None
+    def reads(before: int | None = None) -> Reads:
+        more = True
+        while more:
+            with opened(conn_id, ring) as queue:
+                found, before = queue.inspect.latest_events(before, AT_ONCE, origin=origin or None, name=kind)
+            yield ((event.seq, moment_of(event), *EVENT(event)) for event in found)
+            more = before is not None
 
     names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")
-    return _file("events", conn_id, ring, names, read)
+    return _file("events", names, reads())
 
 
-def _file(what: str, conn_id: str, ring: str, names: Sequence[str], read: Read) -> StreamingResponse:
+def _file(what: str, names: Sequence[str], reads: Reads) -> StreamingResponse:
     """Stream a file; the first read happens before the response starts, so its errors become a status."""
-
-    def rows() -> tuple[list[Sequence[object]], bool]:
-        with opened(conn_id, ring) as queue:
-            found, more = read(queue)
-            return list(found), more
-
-    first = rows()
-
-    def lines() -> Iterator[str]:
-        yield line(names)
-        (found, more), count = first, 0
-        while True:
-            yield from map(line, found)
-            count += len(found)
-            if not more or count >= MOST:
-                return
-            found, more = rows()
-
+    rows = chain.from_iterable(chain([next(reads)], reads))
     headers = {"content-disposition": f'attachment; filename="airflow-mq-{what}.csv"'}
-    return StreamingResponse(lines(), media_type="text/csv; charset=utf-8", headers=headers)
+    lines = map(line, chain([names], islice(rows, MOST)))
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def line(row: Sequence[object]) -> str:
