@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf
 from threading import Lock
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import AwareDatetime
 
 from airflow_mq.engine.queue import MessageQueue
-from airflow_mq.engine.queue.inspect.fairness import RecentShare
 from airflow_mq.engine.queue.inspect.queues import RECENT, QueueState
 from airflow_mq.engine.queue.inspect.servicing import IsPaused, Servicing
 from airflow_mq.engine.queue.values import Paused
+from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.engine.store.books import QueueDepth
@@ -36,10 +37,19 @@ WAIT = 3.0
 #: The latest blocks whose shares are computed.
 BLOCKS = 20
 
-#: Shares by origin and priority.
-Shares = Mapping[tuple[str, str], RecentShare]
-#: Shares of the latest blocks, as of a version of the ring.
-_shares: dict[tuple[str, str], tuple[int, Shares]] = {}
+#: An origin and a priority.
+Key = tuple[str, str]
+
+
+class Recent(NamedTuple):
+    """The latest blocks, as of a version of the ring: fairness, and messages of the last ten minutes, by queue."""
+
+    version: int
+    shares: Mapping[Key, OriginFairness]
+    messages: Counter[Key]
+
+
+_recent: dict[Key, Recent] = {}
 _lock = Lock()
 
 
@@ -166,19 +176,20 @@ def queues(
     cursor = "origin" if by_name else f"{sort}?" if search else sort
     place = _place(after, cursor)
     with opened(conn_id, ring) as queue:
-        shares, servicing = _received(conn_id, queue), queue.inspect.servicing(paused_by(user))
+        servicing = queue.inspect.servicing(paused_by(user))
+        recent = _read_recent(conn_id, queue, servicing.now)
         if by_name:
             states = queue.inspect.queues(prefix, place, limit + 1)
             origins = list(dict.fromkeys(state.origin for state in states))
             following = f"{cursor}:{origins[limit - 1]}" if len(origins) > limit else None
-            rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], shares, servicing)
+            rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], recent, servicing)
             return Queues(rows=rows, next=following, total=None, counted=True)
         count = counted(conn_id, queue, WAIT)
         depths = dict(count.depths)
-        names = _chosen(depths, shares, prefix, search, sort)
+        names = _chosen(depths, recent.shares, prefix, search, sort)
         start = int(place or 0)
         wanted = [(origin_of(name), priority_of(name)) for name in names[start : start + limit]]
-        rows = _rows(queue, queue.inspect.queues(among=wanted), shares, servicing, depths)
+        rows = _rows(queue, queue.inspect.queues(among=wanted), recent, servicing, depths)
     following = f"{cursor}:{start + limit}" if start + limit < len(names) else None
     return Queues(rows=rows, next=following, total=len(names), counted=count.done)
 
@@ -191,9 +202,12 @@ def _place(after: str, cursor: str) -> str:
     raise HTTPException(422, "invalid cursor in `after`: use the last response's `next` with the same sort and search")
 
 
-def _chosen(depths: Mapping[str, QueueDepth], shares: Shares, prefix: str, search: str, sort: Sort) -> list[str]:
+def _chosen(
+    depths: Mapping[str, QueueDepth], shares: Mapping[Key, OriginFairness], prefix: str, search: str, sort: Sort
+) -> list[str]:
     """Return the names of the matching books, sorted."""
-    wanted, nothing = search.casefold(), RecentShare()
+    wanted = search.casefold()
+    received = {key: share.received or 0.0 for key, share in shares.items()}
     names = sorted(
         (name for name in depths if (origin := origin_of(name)).startswith(prefix) and wanted in origin.casefold()),
         key=origin_of,
@@ -203,29 +217,34 @@ def _chosen(depths: Mapping[str, QueueDepth], shares: Shares, prefix: str, searc
         "messages": lambda name: -depths[name].messages,
         "bytes": lambda name: -depths[name].size,
         "oldest": lambda name: inf if (sent := depths[name].sent) is None else sent,
-        "received": lambda name: -(shares.get((origin_of(name), priority_of(name)), nothing).received or 0),
+        "received": lambda name: -received.get((origin_of(name), priority_of(name)), 0.0),
     }
     return sorted(names, key=ranks[sort])
 
 
-def _received(conn_id: str, queue: MessageQueue) -> Shares:
-    """Return shares of the latest blocks; cached until the ring changes."""
+def _read_recent(conn_id: str, queue: MessageQueue, now: datetime) -> Recent:
+    """Return what the latest blocks gave; cached until the ring changes."""
     version, _ = queue.inspect.ring_version()
     with _lock:
-        known = _shares.get((conn_id, queue.ring))
-    if known is None or known[0] != version:
-        known = version, queue.inspect.shares(BLOCKS)
+        known = _recent.get((conn_id, queue.ring))
+    if known is None or known.version != version:
+        shares = {(one.origin, one.priority): one for one in queue.inspect.fairness(BLOCKS, most=0).origins}
+        messages: Counter[Key] = Counter()
+        for page in queue.inspect.ledger(limit=BLOCKS):
+            if page.at > now - timedelta(seconds=RECENT):
+                messages.update({(entry.origin, entry.priority): entry.messages for entry in page.entries})
+        known = Recent(version, shares, messages)
         with _lock:
-            if len(_shares) > 64:
-                _shares.clear()
-            _shares[conn_id, queue.ring] = known
-    return known[1]
+            if len(_recent) > 64:
+                _recent.clear()
+            _recent[conn_id, queue.ring] = known
+    return known
 
 
 def _rows(
     queue: MessageQueue,
     states: Sequence[QueueState],
-    shares: Shares,
+    recent: Recent,
     servicing: Servicing,
     depths: Mapping[str, QueueDepth] | None = None,
 ) -> list[Queue]:
@@ -236,16 +255,17 @@ def _rows(
         depth = (depths or {}).get(book_name(state.origin, state.priority))
         if depth is not None and state.more and depth.messages > state.messages:
             state = replace(state, messages=depth.messages, size=depth.size, more=False)
-        share, pause = shares.get((state.origin, state.priority), RecentShare()), paused.get(state.origin)
+        key, pause = (state.origin, state.priority), paused.get(state.origin)
+        share, messages = recent.shares.get(key), recent.messages[key]
         # If no old message is left, the messages that blocks took recently also arrived recently.
         old = state.messages > state.recent + state.set_aside
         row = Queue.of(
             state,
             paused=pause,
-            promised=share.promised,
-            received=share.received,
-            in_rate=(state.recent + (0 if old else share.messages)) / minutes,
-            out_rate=share.messages / minutes,
+            promised=share and share.promised,
+            received=share and share.received,
+            in_rate=(state.recent + (0 if old else messages)) / minutes,
+            out_rate=messages / minutes,
             why=_why(state, pause, servicing),
         )
         rows.append(row)
@@ -279,8 +299,9 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         if not states and not pages:
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
         empty = QueueState(origin, priority, share=settings.share)
-        shares, servicing = _received(conn_id, opened_queue), opened_queue.inspect.servicing(paused_by(user))
-        (row,) = _rows(opened_queue, states or [empty], shares, servicing)
+        servicing = opened_queue.inspect.servicing(paused_by(user))
+        recent = _read_recent(conn_id, opened_queue, servicing.now)
+        (row,) = _rows(opened_queue, states or [empty], recent, servicing)
         explained = _explained(opened_queue, origin, priority, servicing.is_paused)
     return QueueDetail.of(row, explain=explained, pages=pages, settings=settings)
 

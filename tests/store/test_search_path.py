@@ -225,7 +225,6 @@ def _look_at(queue: MessageQueue) -> None:
         queue.inspect.ledger,
         queue.admin.paused,
         queue.inspect.latest_events,
-        queue.inspect.shares,
         lambda: list(queue.inspect.depths()),
         queue.inspect.backlog,
         queue.inspect.pulse,

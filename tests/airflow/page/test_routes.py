@@ -173,6 +173,21 @@ def test_the_table_is_turned_page_by_page(ask: Ask, ring: MessageQueue, sort: st
     assert len(ask("viewer", "GET", f"{of(ring)}/queues?prefix=q2").json()["rows"]) == 3
 
 
+def test_rates_and_shares_are_those_of_the_latest_blocks(ask: Ask, ring: MessageQueue) -> None:
+    for origin in ("a", "b"):
+        ring.enqueue_messages(origin, [b"x"] * 30)
+    block = ring.blocks.plan(limit=Weight(1_000, 40))
+    ring.blocks.report(block, [batch.answer() for batch in block.batches()])
+    ring.blocks.settle(block)
+    rows = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
+    taken = {entry.origin: entry.messages for page in ring.inspect.ledger() for entry in page.entries}
+    figures = {figure.origin: figure for figure in ring.inspect.fairness().origins}
+    assert sum(taken.values()) == block.messages > 0
+    for row in rows:
+        assert row["out_rate"] == pytest.approx(taken[row["origin"]] / 10)
+        assert (row["promised"], row["received"]) == (figures[row["origin"]].promised, figures[row["origin"]].received)
+
+
 @pytest.mark.parametrize("after", ["x", "WyJvcmlnaW4iLCAxXQ==", "W10=", "%%%", "bnVsbA==", "\ud83d"])
 def test_a_cursor_that_is_none_is_refused(ask: Ask, ring: MessageQueue, after: str) -> None:
     assert (

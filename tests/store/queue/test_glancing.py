@@ -136,9 +136,9 @@ def test_page_summaries_are_complete(busy: MessageQueue) -> None:
     assert [page.state for page in pages].count("head") <= 1
 
 
-def test_shares_equal_the_ledger(busy: MessageQueue) -> None:
-    shares = busy.inspect.shares()
-    assert sum(entry.messages for entry in shares.values()) == sum(block.messages for block in busy.blocks.list())
+def test_the_ledger_has_the_messages_of_the_blocks(busy: MessageQueue) -> None:
+    entries = [entry for page in busy.inspect.ledger() for entry in page.entries]
+    assert sum(entry.messages for entry in entries) == sum(block.messages for block in busy.blocks.list())
 
 
 def test_fairness_reads_at_most_the_requested_origins(busy: MessageQueue) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import chain
 from math import inf
@@ -14,41 +13,12 @@ from ...rules.orders import Entry, parts_of
 from ...rules.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import settings_of
-from ...store.unit import Unit
 from ...store.working_set import StoredSet
-from ..servers import ledger_pages
-from ..values import LedgerBlock, moment
-from .queues import RECENT
+from ..values import LedgerBlock
 from .waiting import Waiting
 
 #: The most waiting queues that figures of fairness include.
 MOST_WAITING = 100_000
-
-
-@dataclass
-class RecentShare:
-    """Share of a queue in the latest blocks."""
-
-    #: Promised and received parts of what these blocks gave; None if the queue never had to wait.
-    promised: float | None = None
-    received: float | None = None
-    #: Messages of blocks of the last ten minutes.
-    messages: int = 0
-
-
-def recent_shares(unit: Unit, working_set: StoredSet, blocks: int) -> Mapping[tuple[str, str], RecentShare]:
-    """Return the shares of the queues that the latest blocks visited."""
-    ledger = ledger_pages(unit, working_set.ring_id, blocks)
-    origins = fairness_of(working_set, ledger, most=0).origins if ledger else ()
-    since = moment(working_set.now - int(RECENT * 1_000_000))
-    shares: defaultdict[tuple[str, str], RecentShare] = defaultdict(RecentShare)
-    for page in ledger:
-        for entry in page.entries:
-            shares[entry.origin, entry.priority].messages += entry.messages if page.at > since else 0
-    for origin in origins:
-        share = shares[origin.origin, origin.priority]
-        share.promised, share.received = origin.promised, origin.received
-    return dict(shares)
 
 
 def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int | None = None) -> Fairness:

@@ -25,7 +25,7 @@ from ..session import RingSession, limit_of
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
 from .explain import AHEAD, Explainer
-from .fairness import RecentShare, fairness_of, recent_shares
+from .fairness import fairness_of
 from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
 from .history import History, count_ends, history_of
 from .messages import MessageHeaders, headers_of, peek, waiting
@@ -414,12 +414,6 @@ class Inspect:
             raise InvalidInput(f"invalid number of blocks {blocks}: expected at least 1")
         with self._session.snapshot() as (unit, working_set):
             return fairness_of(working_set, ledger_pages(unit, self._ring_id, blocks), most)
-
-    def shares(self, blocks: int = 20) -> Mapping[tuple[str, str], RecentShare]:
-        """Return the shares of each queue that the latest blocks of the ledger visited."""
-        check_number(blocks, "a number of blocks")
-        with self._session.snapshot() as (unit, working_set):
-            return recent_shares(unit, working_set, blocks)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """Return the weights fitted to measured use, per processor and origin."""
