@@ -62,7 +62,8 @@ class Explainer:
     def of_queue(self, origin: str, priority: str | None, *, below: bool) -> Explanation:
         """See `Inspect.explain`."""
         if below:
-            name = _first_below(Foresight(self.session, self.unit, self.conditions), origin, self.ahead)
+            ahead = 0 if self.has_many_newcomers() else self.ahead
+            name = _first_below(Foresight(self.session, self.unit, self.conditions), origin, ahead)
             origin, priority = origin_of(name), priority_of(name)
         name, config = book_name(origin, check_priority(priority or REGULAR)), self.config()
         names = books_of(origin) if priority is None and config.high else [name]
@@ -89,6 +90,11 @@ class Explainer:
         names = [*islice(recorded, most), *islice(ready_books(working_set), most)]
         found = (_Question(self, name).stuck() for name in dict.fromkeys(names))
         return [explanation for explanation in found if explanation is not None]
+
+    def has_many_newcomers(self) -> bool:
+        """Return whether the ring has paths and many queues that no block has loaded yet; the next loads them all."""
+        rows = self.session.rows_not_looked_at(self.unit, 10 * MOST_NEWCOMERS) if self.config().paths else ()
+        return len(set(rows)) > MOST_NEWCOMERS
 
     def config(self) -> RingConfig:
         """Return the stored configuration of the ring."""
@@ -160,7 +166,7 @@ class _Question:
     """A question about a queue, or one of its messages."""
 
     def __init__(self, asked: Explainer, name: str) -> None:
-        self.session, self.unit, self.name = asked.session, asked.unit, name
+        self.asked, self.session, self.unit, self.name = asked, asked.session, asked.unit, name
         self.ahead, self.is_paused, conditions = asked.ahead, asked.is_paused, asked.conditions
         #: The message, its page if it is there, and the words for it.
         self.address: Address | None = None
@@ -310,7 +316,7 @@ class _Question:
             return self._answer("chance")
         if not self.is_limited:
             return self._answer("unlimited")
-        if self.future.config.paths and self._has_many_newcomers():
+        if self.asked.has_many_newcomers():
             return self._answer("new")
         first: ForecastBlock | None = None
         visits, blocks, note = 0, self.ahead, ""
@@ -326,10 +332,6 @@ class _Question:
         found = self._later(address, first)
         sentence = f"{self.subject} is not tried in the next {many(blocks, 'block')}: {found.sentence}{note}."
         return replace(found, sentence=sentence, remedies=self._remedies(address, found.reason, blocks, first))
-
-    def _has_many_newcomers(self) -> bool:
-        """Return whether many queues have messages that no block has loaded yet; a block with paths loads them all."""
-        return len(set(self.session.rows_not_looked_at(self.unit, 10 * MOST_NEWCOMERS))) > MOST_NEWCOMERS
 
     def _hindered(self, address: Address) -> Explanation | None:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
