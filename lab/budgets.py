@@ -34,12 +34,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(6_410),
-    "lines of store": Budget(8_433),
+    "lines of store": Budget(8_405),
     "lines of queue": Budget(10_970),
     "lines of the engine": Budget(26_600, 19_500),
     "lines of the command line": Budget(5_650),
     "lines of the package": Budget(46_260, 38_000),
-    "lines of SQL without migrations": Budget(1_796, 1_700),
+    "lines of SQL without migrations": Budget(1_761, 1_700),
     "named statements": Budget(164, 140),
     "statements that read the inbox": Budget(20, 8),
     "statements that write the inbox": Budget(5, 4),
