@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from ...rules.message import Message, check_key, read_number
@@ -32,15 +32,11 @@ class SentRow(NamedTuple):
     message: bytes | Message
 
 
-class ChunkTaken(Exception):
-    """Another attempt, or this one before an answer was lost, has enqueued a chunk under this number."""
-
-
 class RepeatedSender:
     """Sends the rows of one name, of which any may have been enqueued before."""
 
     def __init__(self, sender: Sender, name: str, terms: Terms = PLAIN) -> None:
-        self.sender, self.terms = sender, terms
+        self.sender, self.terms = sender, terms.checked(sender.session)
         # No key that a caller may choose begins with the mark.
         self._prefix = f"{MARK}{check_key(name)}/"
         self._next = 0
@@ -56,12 +52,17 @@ class RepeatedSender:
                 self._known -= met
                 return Enqueued(0, 0, len(rows))
             digests = b"".join(row.digest for row in fresh if row.digest is not None)
-            pairs = [(row.origin, row.message) for row in fresh]
-            try:
-                sent = self.sender.enqueue_messages(pairs, None, self.terms, partial(self._claim, digests))
-            except ChunkTaken:
+            session = self.sender.session
+            session.refresh_config()
+            call = self.sender.pack([(row.origin, row.message) for row in fresh], self.terms)
+            with closing(call), session.store.writing() as unit:
+                is_taken = bool(digests) and not self._claim(unit, digests)
+                sent = Enqueued(0, 0) if is_taken else self.sender.write(unit, call)
+            if is_taken:
+                # Another attempt has enqueued a chunk under this number, or this one before an answer was lost.
                 self._read_chunks()
                 continue
+            self.sender.committed(call)
             self._next += bool(digests)
             self._known -= met
             return replace(sent, repeated=sent.repeated + len(rows) - len(fresh))
@@ -78,14 +79,11 @@ class RepeatedSender:
                 fresh.append(row)
         return fresh, met
 
-    def _claim(self, digests: bytes, unit: Unit) -> None:
-        """Store the digests of a chunk under the next number, or raise `ChunkTaken`."""
-        if not digests:
-            return
-        session, key = self.sender.session, self._key(self._next)
+    def _claim(self, unit: Unit, digests: bytes) -> bool:
+        """Store the digests of a chunk under the next number; return whether it was free."""
+        session = self.sender.session
         now, window = key_window(session, unit)
-        if not unit.keys.claim(session.ring_id, key, "", digests, now, window):
-            raise ChunkTaken
+        return unit.keys.claim(session.ring_id, self._key(self._next), "", digests, now, window)
 
     def _read_chunks(self) -> None:
         """Read the digests of the chunks from the next number on, within the window of keys."""

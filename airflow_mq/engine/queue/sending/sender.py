@@ -7,7 +7,7 @@ that the caller has open.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
@@ -220,7 +220,8 @@ class Sender:
         is_plain = (
             key is None and terms == PLAIN and type(payload) is bytes and 0 < len(payload) <= config.max_message_len
         )
-        if not is_plain or config.limits_origins or session.traces or session.listeners or delivery_at(session.place):
+        is_plain = is_plain and not (config.limits_origins or session.traces or session.listeners)
+        if not is_plain or delivery_at(session.place) is not None:
             return self._send([(origin, payload if key is None else Message(payload, key))], terms)
         # An INSERT of its row is enough. A packed call makes single sends take 1.3 times as long.
         row = InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
@@ -239,18 +240,11 @@ class Sender:
         return replace(sent, executed=int(is_executed))
 
     def enqueue_messages(
-        self,
-        origin: str | Pairs,
-        messages: Iterable[bytes | Message] | None,
-        terms: Terms,
-        first: Callable[[Unit], None] | None = None,
+        self, origin: str | Pairs, messages: Iterable[bytes | Message] | None, terms: Terms
     ) -> Enqueued:
-        """Enqueue many messages; see `MessageQueue.enqueue_messages`.
-
-        :param first: called in the transaction before the rows are written; an error that it raises ends the call.
-        """
+        """Enqueue many messages; see `MessageQueue.enqueue_messages`."""
         if not isinstance(origin, str):
-            return self._send(_pairs(origin), terms, first)
+            return self._send(_pairs(origin), terms)
         if messages is None:
             raise InvalidInput("messages are missing: expected enqueue_messages(origin, messages)")
         if isinstance(messages, (str, bytes, bytearray, memoryview, Message)):
@@ -258,9 +252,9 @@ class Sender:
                 f"one message ({type(messages).__name__}) given as many: expected a list of payloads; send one "
                 "with enqueue_message(origin, payload)"
             )
-        return self._send(zip(repeat(self.session.check_sender(origin)), messages), terms, first)
+        return self._send(zip(repeat(self.session.check_sender(origin)), messages), terms)
 
-    def _send(self, pairs: Pairs, terms: Terms, first: Callable[[Unit], None] | None = None) -> Enqueued:
+    def _send(self, pairs: Pairs, terms: Terms) -> Enqueued:
         """Send messages by the processor that runs here, or in a transaction of their own."""
         session, delivery = self.session, delivery_at(self.session.place)
         session.refresh_config()
@@ -269,20 +263,22 @@ class Sender:
         if delivery is not None:
             return self._hand_over(delivery, pairs, terms)
         with closing(self.pack(pairs, terms)) as call:
-            if not call.count and first is None:
+            if not call.count:
                 return Enqueued(0, 0)
-            with self.store.writing(at_once=first is None and call.is_plain) as unit:
-                if first is not None:
-                    first(unit)
+            with self.store.writing(at_once=call.is_plain) as unit:
                 sent = self.write(unit, call)
-            self.store.wake(self.ring_id)
+        self.committed(call)
+        return sent
+
+    def committed(self, call: PackedCall) -> None:
+        """After the commit of a call, wake services, and call the listeners."""
+        self.store.wake(self.ring_id)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
-                session.reread_config()
-        if session.listeners:
-            session.tell_listeners()
-        return sent
+                self.session.reread_config()
+        if self.session.listeners:
+            self.session.tell_listeners()
 
     def pack(self, pairs: Pairs, terms: Terms) -> PackedCall:
         """Read and check all messages of a call, and pack them into rows.
