@@ -22,7 +22,7 @@ from ..rules.events import Fate, decided
 from ..rules.judging import ATTEMPTS, REASONS, SIZE, SWEPT
 from ..rules.message import Address, check_address, check_number, check_origin, check_seconds, check_text, message_id
 from ..rules.overweight import Judged
-from ..rules.page import ASIDE, PROCESSED, Page
+from ..rules.page import ASIDE, PROCESSED
 from ..rules.priority import LAST, books_of, told
 from ..rules.weight import Weight
 from ..store import codec
@@ -214,7 +214,13 @@ class Search:
         while len(found) < limit:
             rows = self.unit.pages.with_set_aside(self.ring, origin, index, PAGES_AT_ONCE, last=last, swept=True)
             pages = loader.keep(rows)
-            swept = [at for name, page in pages for at in self._left_behind(name, page) if at > start]
+            swept = [
+                at
+                for name, page in pages
+                if page.index < self.working_set.book(name).begin
+                for item, mark in enumerate(page.marks)
+                if mark not in (PROCESSED, ASIDE) and (at := Address(name, page.index, item)) > start
+            ]
             arrivals = loader.arrivals(swept)
             for address in swept:
                 arrival, page = arrivals.get(address), self.working_set.pages[address.book, address.page]
@@ -235,12 +241,6 @@ class Search:
                 break
             origin, index = rows[-1].origin, rows[-1].page + 1
         return found
-
-    def _left_behind(self, origin: str, page: Page) -> Iterator[Address]:
-        if page.index < self.working_set.book(origin).begin:
-            for item, mark in enumerate(page.marks):
-                if mark not in (PROCESSED, ASIDE):
-                    yield Address(origin, page.index, item)
 
 
 def _set_aside(now: int, row: AsideRow) -> SetAside:
@@ -529,16 +529,15 @@ def _check_why(why: str) -> None:
 
 def _prefetch(working_set: StoredSet, addresses: Sequence[Address]) -> None:
     """Load what decisions about these messages need, in a few statements."""
-    keys = list(dict.fromkeys((address.book, address.page) for address in addresses))
+    keys, pages = list(dict.fromkeys((address.book, address.page) for address in addresses)), working_set.pages
     loader = working_set.loader
     loader.load_pages(keys)
-    loader.payloads.fetch((origin, page) for origin, at in keys if (page := working_set.pages.get((origin, at))))
-    loader.pages.arrivals(address for address in addresses if _is_there(working_set, address))
-
-
-def _is_there(working_set: StoredSet, address: Address) -> bool:
-    page = working_set.pages.get((address.book, address.page))
-    return page is not None and address.index < len(page.lengths)
+    loader.payloads.fetch(((origin, page) for origin, at in keys if (page := pages.get((origin, at)))))
+    loader.pages.arrivals(
+        address
+        for address in addresses
+        if (page := pages.get((address.book, address.page))) is not None and address.index < len(page.lengths)
+    )
 
 
 def _known(unit: Unit, working_set: StoredSet, chosen: Sequence[Address]) -> dict[Address, Aside]:

@@ -89,7 +89,11 @@ class Planner:
         """Claim what fits, in the ring's order."""
         config = working_set.config
         if self.patterns is not None:
-            working_set.only(self.patterns, self._debt(unit) if config.high else None)
+            if config.high and self.debt is None:
+                # The one that the latest block of this server recorded.
+                servers = servers_of(unit, self.session.ring_id)
+                self.debt = next((server.debt for server in servers if server.name == self.server["name"]), 0)
+            working_set.only(self.patterns, self.debt if config.high else None)
         self.claiming = Claiming(Scales(working_set, self.weigher), merge=config.order == "deficit")
         if self.weigher is None:
             working_set.meter = self.meter
@@ -101,13 +105,6 @@ class Planner:
 
     def _took(self) -> bool:
         return any(run.count for claim in self.claiming.claims for run in claim.runs)
-
-    def _debt(self, unit: Unit) -> int:
-        """Return the debt that the latest block of this server recorded."""
-        if self.debt is None:
-            servers = servers_of(unit, self.session.ring_id)
-            self.debt = next((server.debt for server in servers if server.name == self.server["name"]), 0)
-        return self.debt
 
     def claimed(self) -> tuple[list[Claim], Weight, Weight]:
         """Return the claims of the walk, their planned weight, and the weight of servicing itself."""
