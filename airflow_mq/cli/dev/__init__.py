@@ -1,6 +1,6 @@
 """`dev`: a development Airflow on loopback, with a DAGs folder and a store; `demo`: the same with the orders example.
 
-`orders` runs the example and checks its results, and `progress` draws its terminal.
+`orders` runs the example, draws its terminal, and checks its results.
 """
 
 from __future__ import annotations
@@ -150,8 +150,7 @@ def _keep(session: Session, airflow: LiveAirflow, address: StoreAddress) -> bool
 def _perform(session: Session, args: Namespace, airflow: LiveAirflow, address: StoreAddress) -> bool:
     from rich.console import Console
 
-    from .orders import DemoRun
-    from .progress import Progress, show
+    from .orders import DemoRun, Progress, show
 
     out = sys.stderr if session.out.as_json else sys.stdout
     console = Console(file=out, soft_wrap=not out.isatty(), quiet=session.out.quiet)
