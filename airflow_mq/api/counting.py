@@ -24,11 +24,18 @@ MOST_QUEUES = 250_000
 
 
 @dataclass
-class Counted:
-    """Depths of the queues of a ring, by the names of their books; `done` once all queues are counted."""
+class Count:
+    """Depths of the queues of a ring by the names of their books, as far as they are counted."""
 
+    #: The version of the ring when the count began.
+    state: tuple[int, int]
     depths: dict[str, QueueDepth] = field(default_factory=dict)
+    #: Whether all queues are counted; when that was, in how many seconds, and the last request for it.
     done: bool = False
+    taken_at: float = 0.0
+    took: float = 0.0
+    asked_at: float = 0.0
+    ended: Event = field(default_factory=Event)
 
     @property
     def exact(self) -> bool:
@@ -36,71 +43,53 @@ class Counted:
         return self.done and len(self.depths) < MOST_QUEUES
 
 
-@dataclass
-class Count:
-    """The latest finished count of a ring, and the running one."""
-
-    finished: Counted = field(default_factory=Counted)
-    state: tuple[int, int] | None = None
-    taken_at: float = 0.0
-    took: float = 0.0
-    running: Counted | None = None
-    done: Event = field(default_factory=Event)
-    asked_at: float = 0.0
-
-
+#: The latest finished count of each ring, and the running ones.
 _counts: dict[tuple[str, str], Count] = {}
+_running: dict[tuple[str, str], Count] = {}
 _lock = Lock()
 
 
-def counted(conn_id: str, queue: MessageQueue, wait: float) -> Counted:
+def counted(conn_id: str, queue: MessageQueue, wait: float) -> Count:
     """Return a count of a ring: finished if it takes less than `wait` seconds, else what is counted so far."""
-    state = queue.inspect.ring_version()
+    key, state, now = (conn_id, queue.ring), queue.inspect.ring_version(), time.monotonic()
     with _lock:
-        count = _known(conn_id, queue.ring)
-        if count is None:
-            return Counted()
-        fresh = count.finished.done and (
-            count.state == state or time.monotonic() - count.taken_at < max(LEAST, PART * count.took)
-        )
-        if not fresh and count.running is None:
-            count.running, count.done = Counted(), Event()
-            Thread(target=_take, args=(conn_id, queue.ring, count, state), name="airflow-mq-count", daemon=True).start()
-        done = count.done
-    if not fresh:
-        done.wait(wait)
-    return count.finished if count.finished.done or count.running is None else count.running
+        known, running = _counts.get(key), _running.get(key)
+        if known is not None:
+            known.asked_at = now
+        _forget(now)
+        if known is not None and (known.state == state or now - known.taken_at < max(LEAST, PART * known.took)):
+            return known
+        if running is None:
+            if len(_running) >= MOST:
+                return known or Count(state)
+            running = _running[key] = Count(state, asked_at=now)
+            Thread(target=_take, args=(key, running), name="airflow-mq-count", daemon=True).start()
+    running.ended.wait(wait)
+    with _lock:
+        return _counts.get(key, running)
 
 
-def _known(conn_id: str, ring: str) -> Count | None:
-    """Return the count of a ring; None while as many others run as are kept."""
-    now = time.monotonic()
-    for key, old in list(_counts.items()):
-        if old.running is None and now - old.asked_at > IDLE:
-            del _counts[key]
-    while len(_counts) >= MOST and (conn_id, ring) not in _counts:
-        idle = [key for key, old in _counts.items() if old.running is None]
-        if not idle:
-            return None
-        del _counts[min(idle, key=lambda key: _counts[key].asked_at)]
-    count = _counts.setdefault((conn_id, ring), Count())
-    count.asked_at = now
-    return count
+def _forget(now: float) -> None:
+    """Drop counts without recent requests, and the least recent ones of too many."""
+    recent = sorted(_counts, key=lambda key: -_counts[key].asked_at)
+    for key in recent[MOST - 1 :] + [key for key in recent[: MOST - 1] if now - _counts[key].asked_at > IDLE]:
+        del _counts[key]
 
 
-def _take(conn_id: str, ring: str, count: Count, state: tuple[int, int]) -> None:
-    began, running = time.monotonic(), count.running
-    assert running is not None
+def _take(key: tuple[str, str], count: Count) -> None:
+    conn_id, ring = key
+    began = time.monotonic()
     try:
         with MessageQueue(target(conn_id).address, ring) as queue:
-            running.depths.update((depth.name, depth) for depth in islice(queue.inspect.depths(), MOST_QUEUES))
-            running.done = True
+            count.depths.update((depth.name, depth) for depth in islice(queue.inspect.depths(), MOST_QUEUES))
+            count.done = True
     except Exception as error:
         # The next request to the store reports the cause.
         log.warning("A ring of %s could not be counted (%s).", conn_id, type(error).__name__)
+    count.taken_at = time.monotonic()
+    count.took = count.taken_at - began
     with _lock:
-        if running.done:
-            count.finished, count.state = running, state
-        count.taken_at = time.monotonic()
-        count.took, count.running = count.taken_at - began, None
-    count.done.set()
+        del _running[key]
+        if count.done:
+            _counts[key] = count
+    count.ended.set()

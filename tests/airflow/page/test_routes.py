@@ -510,15 +510,29 @@ def test_only_valid_spark_jobs_are_returned(page: SimpleNamespace, said: Any, da
 def test_no_count_begins_while_as_many_as_are_kept_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_mq.api import counting
 
+    began: list[Any] = []
+    running = {("store", f"ring {number}"): counting.Count((0, 0)) for number in range(counting.MOST)}
+    monkeypatch.setattr(counting, "_running", dict(running))
+    monkeypatch.setattr(counting, "_counts", {})
+    monkeypatch.setattr(counting, "Thread", lambda **how: SimpleNamespace(start=lambda: began.append(how["args"][0])))
+    queue: Any = SimpleNamespace(ring="other", inspect=SimpleNamespace(ring_version=lambda: (1, 1)))
+
+    assert not counting.counted("store", queue, 0).done
+    assert counting._running == running and not began
+    del counting._running[next(iter(running))]
+    assert not counting.counted("store", queue, 0).done
+    assert began == [("store", "other")] and len(counting._running) == counting.MOST
+
+
+def test_only_the_latest_counts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.api import counting
+
     now = time.monotonic()
-    running = {
-        ("store", f"ring {number}"): counting.Count(running=counting.Counted(), asked_at=now)
-        for number in range(counting.MOST)
-    }
-    monkeypatch.setattr(counting, "_counts", dict(running))
-    assert counting._known("store", "other") is None
-    assert counting._counts == running
-    first = next(iter(running))
-    running[first].running = None
-    assert counting._known("store", "other") is not None
-    assert first not in counting._counts and len(counting._counts) == counting.MOST
+    # The last one was asked for too long ago.
+    ages = [*range(counting.MOST + 3), int(counting.IDLE) + 1]
+    counts = {("store", f"ring {age}"): counting.Count((1, 1), done=True, asked_at=now - age) for age in ages}
+    monkeypatch.setattr(counting, "_counts", dict(counts))
+    queue: Any = SimpleNamespace(ring="ring 9", inspect=SimpleNamespace(ring_version=lambda: (1, 1)))
+
+    assert counting.counted("store", queue, 0) is counts["store", "ring 9"]
+    assert [*counting._counts] == [*[*counts][: counting.MOST - 2], ("store", "ring 9")]
