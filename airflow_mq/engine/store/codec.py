@@ -13,6 +13,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from itertools import accumulate, chain, starmap
 from operator import sub
 from typing import Any, Final
@@ -318,11 +319,13 @@ _READERS: dict[str, Callable[[Any], object]] = {
 def plain_outcome(outcome: Outcome | Mark) -> list[object]:
     """Return an outcome or a mark as a JSON value, without default values."""
     values: dict[str, object] = {}
-    for name, value in vars(outcome).items():
-        if name == "enqueue" and value:
-            values[name] = [_plain_sent(*sent) for sent in value]
-        elif value is False or (value and value is not True):
-            values[name] = value.hex() if isinstance(value, bytes) else value
+    for one in fields(outcome):
+        value = getattr(outcome, one.name)
+        if value in (one.default, []):
+            continue
+        if one.name == "enqueue":
+            value = [_plain_sent(*sent) for sent in value]
+        values[one.name] = value.hex() if isinstance(value, bytes) else value
     code = _CODES[type(outcome)]
     return [code, values] if values else [code]
 

@@ -93,9 +93,9 @@ PAGE_KINDS: dict[str, Kind] = {
         ),
     ),
     "weight": Kind(codec.unpack_weight, lambda weight: codec.pack_weight(weight) or b"", (Weight(1, LARGEST),)),
-    "ledger": Kind(codec.unpack_ledger, lambda entries: codec.pack_ledger(_as_written(entries)), ([Entry("acme", 1, Weight(1, 2), 3, -4, "why", 5)],)),
+    "ledger": Kind(lambda data: codec.unpack_ledger(data)[0], lambda entries: codec.pack_ledger(_as_written(entries)), ([Entry("acme", 1, Weight(1, 2), 3, -4, "why", 5)],)),
     "squeezed": Kind(
-        lambda data: codec.unpack_ledger(zlib.compress(data)),
+        lambda data: codec.unpack_ledger(zlib.compress(data))[0],
         lambda entries: zlib.decompress(codec.pack_ledger(_as_written(entries))),
         ([Entry("acme", 1, Weight(1, 2), 3, 4, "", 5, "high", Weight(6, 7))],),
     ),
