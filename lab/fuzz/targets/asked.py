@@ -107,15 +107,16 @@ def check_params(data: bytes) -> None:
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     from airflow_mq.operators.base import number_of, weight_of, whole_of
-    from airflow_mq.operators.blocks.xcoms import checked_part, processors_of
+    from airflow_mq.operators.blocks.xcoms import checked_part
     from airflow_mq.operators.forms import refuse_unknown_params
     from airflow_mq.operators.queues import _until
     from airflow_mq.operators.set_aside import address_of
+    from airflow_mq.processors import Processors
 
     draw = Draw(data)
     kind = draw.byte() % 8
     value: Any = draw.value() if draw.byte() % 2 else draw.rest().decode("utf-8", "surrogateescape")
-    processors = processors_of('{"processors":[{"name":"orders","function":"a:b","split":4}]}')
+    processors = Processors.from_json('{"processors":[{"name":"orders","function":"a:b","split":4}]}')
     context: Any = {"dag": _Named({"address": 1}), "dag_run": _Named(value if isinstance(value, Mapping) else {})}
     readers: tuple[Callable[[], object], ...] = (
         lambda: weight_of(value, "limit"),
@@ -124,7 +125,7 @@ def check_params(data: bytes) -> None:
         lambda: address_of(value),
         lambda: _until(value),
         lambda: checked_part(value, processors),
-        lambda: processors_of(shown(value, LONGEST)),
+        lambda: Processors.from_json(shown(value, LONGEST)),
         lambda: refuse_unknown_params(context),
     )
     found = attempt(readers[kind], AirflowFailException, InvalidInput)
