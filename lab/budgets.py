@@ -36,7 +36,7 @@ BUDGETS = {
     "lines of rules": Budget(6_410),
     "lines of store": Budget(8_405),
     "lines of queue": Budget(10_260),
-    "lines of the engine": Budget(26_600, 19_500),
+    "lines of the engine": Budget(25_060, 19_500),
     "lines of the command line": Budget(5_399),
     "lines of the package": Budget(46_260, 38_000),
     "lines of SQL without migrations": Budget(1_761, 1_700),
