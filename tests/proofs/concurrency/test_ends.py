@@ -387,7 +387,7 @@ def _use_beside_a_completing_transaction(queue: MessageQueue, other: MessageQueu
 
         with ThreadPoolExecutor(1) as threads:
             for act in (
-                lambda: other.leases.give_back(str(token)),
+                lambda: other.leases.token(str(token)).give_back(),
                 lambda: other.blocks.settle(token.secret),
                 lambda: other.blocks.release(token.secret),
             ):

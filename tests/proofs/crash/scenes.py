@@ -220,7 +220,7 @@ def transferred(queue: MessageQueue, state: State) -> None:
     leased(queue, state)
     push = queue.commands(None).transfer(state.handle, "onward")
     with queue.store.writing() as unit:
-        push.within(unit)
+        push.write(unit)
 
 
 def passed_on(queue: MessageQueue, state: State) -> None:
@@ -294,7 +294,7 @@ SCENES = [
     Scene("pause", lambda q, s: q.admin.pause("a", "for now"), mixed),
     Scene("take", lambda q, s: q.leases.next(), mixed),
     Scene("complete", lambda q, s: q.leases.complete(s.handle), leased),
-    Scene("give back", lambda q, s: q.leases.give_back(s.handle[0]), leased),
+    Scene("give back", lambda q, s: q.leases.token(s.handle[0]).give_back(), leased),
     Scene("complete urgent", lambda q, s: q.leases.complete(s.handle), leased_urgent),
     Scene("transfer urgent", lambda q, s: q.leases.transfer(s.handle, "onward"), leased_urgent),
     Scene("transfer", lambda q, s: q.leases.transfer(s.handle, "onward"), leased),
