@@ -171,7 +171,11 @@ def _use_ring(queue: MessageQueue) -> None:
     queue.blocks.reported(block)
     queue.blocks.settle(block)
     queue.enqueue_messages("c", [b"1", b"2"])
-    for finish in (queue.leases.complete, queue.leases.give_back, lambda token: queue.leases.transfer(token, to="d")):
+    for finish in (
+        queue.leases.complete,
+        lambda token: token.give_back(),
+        lambda token: queue.leases.transfer(token, to="d"),
+    ):
         token = queue.leases.view("c").try_next()
         assert token is not None and token.fetch()
         finish(token)
