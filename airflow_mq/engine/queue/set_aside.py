@@ -424,7 +424,7 @@ class SetAsides:
         """Apply the ring's policies `discard_unreadable` and `set_aside_expires`; return the number of deletions."""
         config, count = self.session.config, 0
         if config.discard_unreadable:
-            why = "no processor could read it"
+            why = "set aside after too many attempts"
             count += self._drop(Wanted(reason=ATTEMPTS), Fate.DISCARDED, why, "policy discard_unreadable")
         if config.set_aside_expires is not None:
             seconds = config.set_aside_expires

@@ -88,7 +88,7 @@ class RingConfig:
     set_aside_above: str = "ring"
     #: Seconds since its arrival after which housekeeping discards a set-aside message; None: never.
     set_aside_expires: float | None = None
-    #: Whether housekeeping discards messages that no processor could read: set aside after too many attempts.
+    #: Whether housekeeping discards messages that were set aside after too many attempts.
     discard_unreadable: bool = False
     #: Largest number of origins with stored messages in the ring; None: no limit.
     max_origins: int | None = None

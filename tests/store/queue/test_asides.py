@@ -335,7 +335,7 @@ def test_unreadable_messages_are_discarded_by_policy(make_queue: Maker) -> None:
     queue.admin.housekeep()
     assert [aside.reason for aside in queue.set_aside.list()] == ["overweight"]
     (event,) = [event for event in queue.inspect.events() if event.name == "Discarded"]
-    assert (event.actor, event.why) == ("policy discard_unreadable", "no processor could read it")
+    assert (event.actor, event.why) == ("policy discard_unreadable", "set aside after too many attempts")
 
 
 def test_cull_records_discarded_messages(make_queue: Maker) -> None:
