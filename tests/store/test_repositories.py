@@ -11,7 +11,7 @@ import pytest
 import airflow_mq
 from airflow_mq.engine.store.primitives import Primitives, Repository
 from airflow_mq.engine.store.statements import names
-from airflow_mq.engine.store.unit import Unit, _Noun
+from airflow_mq.engine.store.unit import Unit
 
 PACKAGE = Path(airflow_mq.__file__).parent
 STATEMENTS = names("sqlite") | names("postgres")
@@ -20,7 +20,9 @@ METHODS = {"rows", "run", "soon", "put", "only", "text", "point"}
 #: Names of variables and attributes that hold a unit of work.
 UNITS = {"unit", "real"}
 OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if PACKAGE / "engine" / "store" not in path.parents)
-REPOSITORIES = [value.make.__name__ for value in vars(Unit).values() if isinstance(value, _Noun)]
+REPOSITORIES = [
+    value.fget.__name__ for value in vars(Unit).values() if isinstance(value, property) and isinstance(value.fget, type)
+]
 
 
 def statement_uses(tree: ast.AST) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar, cast
 
 from .blocks import Blocks
 from .books import Books, Pages
@@ -21,17 +21,12 @@ from .set_aside import SetAside
 Repo = TypeVar("Repo")
 
 
-class _Noun(Generic[Repo]):
-    """A repository of a unit.
+def _noun(repository: Callable[[Unit], Repo]) -> Repo:
+    """Return a property that makes a repository of a unit.
 
     A repository has no state. Each use makes one, so that no cycle of references keeps a connection alive.
     """
-
-    def __init__(self, make: Callable[[Unit], Repo]) -> None:
-        self.make = make
-
-    def __get__(self, unit: Unit, owner: type[Unit]) -> Repo:
-        return self.make(unit)
+    return cast("Repo", property(repository))
 
 
 class Unit(Primitives):
@@ -52,15 +47,15 @@ class Unit(Primitives):
     def leased(self, ring: int) -> Callable[[], Locked]:
         """Request the state of a ring that this process leases, and return the way to it."""
 
-    rings = _Noun(Rings)
-    books = _Noun(Books)
-    pages = _Noun(Pages)
-    inbox = _Noun(Inbox)
-    blocks = _Noun(Blocks)
-    events = _Noun(Events)
-    set_aside = _Noun(SetAside)
-    origins = _Noun(Origins)
-    ledger = _Noun(Ledger)
-    keys = _Noun(Keys)
-    payloads = _Noun(Payloads)
-    server = _Noun(Server)
+    rings = _noun(Rings)
+    books = _noun(Books)
+    pages = _noun(Pages)
+    inbox = _noun(Inbox)
+    blocks = _noun(Blocks)
+    events = _noun(Events)
+    set_aside = _noun(SetAside)
+    origins = _noun(Origins)
+    ledger = _noun(Ledger)
+    keys = _noun(Keys)
+    payloads = _noun(Payloads)
+    server = _noun(Server)
