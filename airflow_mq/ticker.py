@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+#: Renewals within the time of a lease, of rings and of blocks: one of them may come late.
+RENEWALS = 3
+
 
 class Ticker:
     """A daemon thread that repeats an action; as a context manager it runs while the block does.

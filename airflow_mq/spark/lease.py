@@ -8,13 +8,10 @@ from contextlib import contextmanager
 
 from ..engine.queue import MessageQueue
 from ..engine.rules.errors import MessageQueueError, TokenRefused, UnknownBlock
-from ..ticker import Ticker
+from ..ticker import RENEWALS, Ticker
 from .reports import patiently
 
 log = logging.getLogger("airflow_mq.spark")
-
-#: Renewals within the time of a lease.
-RENEWALS = 3
 
 
 class LeaseKeeper:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ticker import Ticker
+from ...ticker import RENEWALS, Ticker
 from ..rules.config import RingConfig
 from ..rules.errors import Busy, Refused, StoreBusy, StoreCorrupt, StoreError
 from ..rules.message import MOST_PID, read_number
@@ -294,7 +294,7 @@ class Lease:
 
 def _renews_after() -> float:
     """Return the seconds after which a lease of a ring is renewed. Tests shorten the lease, so this is no constant."""
-    return RING_LEASE / 3
+    return RING_LEASE / RENEWALS
 
 
 def meets_apart(config: RingConfig) -> bool:

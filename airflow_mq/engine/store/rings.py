@@ -76,11 +76,11 @@ class Rings(Repository):
         self.unit.put("want_lease", ring=ring)
 
     def renew_lease(self, ring: int, token: bytes, until: int) -> None:
-        """Extend a lease, if it is still in force."""
+        """Extend a lease, also an expired one, unless another process took the ring since."""
         self.unit.put("renew_lease", ring=ring, token=token, until=until)
 
     def drop_lease(self, ring: int, token: bytes | None) -> None:
-        """End a lease, if it is still in force."""
+        """End a lease, unless another process took the ring since."""
         self.unit.put("drop_lease", ring=ring, token=token)
 
     def latest_id(self) -> int:

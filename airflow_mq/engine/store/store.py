@@ -107,7 +107,7 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     def loose(self) -> AbstractContextManager[Unit]:
-        """Yield a unit outside of any transaction, for reads by the holder of a ring lease."""
+        """Yield a unit outside of any transaction: for single reads, and for writes of one statement each."""
 
     @abstractmethod
     def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
