@@ -281,8 +281,8 @@ def _why(state: QueueState, pause: Paused | None, servicing: Servicing) -> str:
         return f"The last attempt failed; next attempt after {when(state.wakes_at)}"
     if not state.ready:
         return "All messages are set aside" if state.set_aside else "All messages are in flight"
-    if state.skipped == "in flight":
-        return "Its first messages are in flight"
+    if state.skipped:
+        return "Its first messages are in flight" if state.skipped == "in flight" else f"Skipped: {state.skipped}"
     if servicing.is_unserved(state.origin):
         return "No DAG that services this ring takes this origin"
     overdue = servicing.overdue(state.origin, state.oldest)

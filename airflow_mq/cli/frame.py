@@ -150,7 +150,7 @@ def queues(look: Look, width: int, rows: int, mark: str) -> Iterator[Text]:
 
 
 def _note(one: QueueState) -> Text:
-    if one.skipped in ("paused", "backoff"):
+    if one.skipped not in ("", "in flight"):
         return Text(f"  {one.skipped}", "yellow")
     if one.in_flight:
         return Text(f"  in flight {one.in_flight:,}", "cyan")

@@ -254,7 +254,7 @@ def covered(weights: Sequence[Weight], parts: Parts, left: int) -> int:
     return bisect_right(list(accumulate(map(parts, weights))), left)
 
 
-#: Reasons of a block to stop at a queue that would have taken more, and to skip one. `BookRow.obstacle` and the
+#: Reasons of a block to stop at a queue that would have taken more, and to skip one. `BookRow.skip_reason` and the
 #: statement `serviceable_books` decide for which of them a queue is skipped.
 STOPPED = ("limit", "spent")
 SKIPPED = ("paused", "in flight", "backoff")

@@ -294,10 +294,6 @@ class WorkingSet:
         for message in sent:
             self.post(*message)
 
-    def sent(self) -> list[tuple[str, bytes, Mapping[str, str]]]:
-        """Return what was enqueued here, as arguments for `post_all` of another working set."""
-        return [(posted.origin, posted.payload, posted.headers) for posted in self.changes.posted.values()]
-
     def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
         """Enqueue a stored message once more, behind all that was sent, with all that is known of it.
 

@@ -30,7 +30,7 @@ class Serviceable(NamedTuple):
 
     #: Tickets and names of those that can be serviced.
     turns: list[tuple[int, str]]
-    #: Names of the others, by their obstacle.
+    #: Names of the others, by the reason for which they are skipped.
     skipped: dict[str, list[str]]
     #: The last ticket; None if no book is left.
     last: int | None
@@ -91,7 +91,7 @@ class Books(Repository):
         turns: list[tuple[int, str]] = []
         skipped: dict[str, list[str]] = {}
         looked, last = 0, None
-        for obstacle, count, ticket, names, tickets in self.unit.rows(
+        for reason, count, ticket, names, tickets in self.unit.rows(
             "serviceable_books",
             ring=ring,
             after=after,
@@ -102,8 +102,8 @@ class Books(Repository):
             any_order=any_order,
         ):
             looked, last = looked + count, ticket if last is None else max(last, ticket)
-            if obstacle:
-                skipped[obstacle] = listed(names)
+            if reason:
+                skipped[reason] = listed(names)
             else:
                 turns += zip(map(int, listed(tickets)), listed(names))
         return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)

@@ -92,7 +92,7 @@ class BookRow(NamedTuple):
     in_flight: bool
     settings: Any
 
-    def obstacle(self, now: int, *, ordered: bool) -> str:
+    def skip_reason(self, now: int, *, ordered: bool) -> str:
         """Return why servicing skips the queue: paused, in flight or backoff; nothing if it does not.
 
         :param ordered: whether messages in flight keep it from being serviced.

@@ -121,3 +121,20 @@ def test_no_table_escapes_a_bar_in_code() -> None:
     pages = {path.name: path.read_text("utf-8") for path in DOCS.rglob("*.md")}
 
     assert [name for name, text in pages.items() if re.search(r"^\|.*(`[^`|]*\\\||`[^`]*&#124;)", text, re.M)] == []
+
+
+def test_the_recipes_name_what_there_is() -> None:
+    """Names in the recipes of CONTRIBUTING.md: files, and what the sources define or call."""
+    recipes = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## Add a fuzz target")[1].split("## Release")[0]
+    named = re.findall(r"`([\w./]+?)(?:\(.*?\))?`", re.sub(r"```.*?```", "", recipes, flags=re.DOTALL))
+    sources = [path for top in ("airflow_mq", "tests", "lab") for path in (ROOT / top).rglob("*") if path.is_file()]
+    kept = [path for path in sources if path.suffix in (".py", ".sql", ".tsx", ".ts") and "dist" not in path.parts]
+    text = "\n".join(path.read_text("utf-8") for path in kept)
+
+    # What is built is not in a checkout.
+    files = [name.removesuffix("/NAME") for name in named if "/" in name and not name.startswith("build/")]
+    assert len(files) > 40
+    missing = [name for name in files if not any((ROOT / top / name).exists() for top in ("", "airflow_mq"))]
+    words = {part for name in named if "/" not in name for part in name.split(".") if part.isidentifier()}
+    assert missing == []
+    assert sorted(word for word in words if not re.search(rf"\b{word}\b", text)) == []

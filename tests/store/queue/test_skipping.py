@@ -252,8 +252,8 @@ def test_no_queue_is_lost_whatever_ends_its_obstacle(
 
 
 @pytest.mark.parametrize(("ordered", "any_order"), [(True, False), (False, False), (False, True)])
-def test_both_judges_name_the_same_obstacle(make_queue: Maker, ordered: bool, any_order: bool) -> None:
-    """`BookRow.obstacle` judges loaded books, and a statement those that are not loaded."""
+def test_both_judges_name_the_same_reason(make_queue: Maker, ordered: bool, any_order: bool) -> None:
+    """`BookRow.skip_reason` judges loaded books, and a statement those that are not loaded."""
     queue = make_queue(ordered=ordered, service_weight=Weight(1_000, 1 << 20), weigher=UNIT)
     cases = list(product(("paused", ""), ("claimed", ""), ("waits", ""), (None, True, False)))
     names = {f"q{number:02}": case for number, case in enumerate(cases)}
@@ -279,7 +279,7 @@ def test_both_judges_name_the_same_obstacle(make_queue: Maker, ordered: bool, an
     by_row = {}
     for row in rows:
         own = settings_of(row.settings).ordered
-        by_row[row.origin] = row.obstacle(now, ordered=any_order or (ordered if own is None else own))
+        by_row[row.origin] = row.skip_reason(now, ordered=any_order or (ordered if own is None else own))
     assert by_row == by_statement
     assert set(by_row) == set(names), "all queues are ready"
     assert set(by_row.values()) == {"paused", "in flight", "backoff", ""}

@@ -371,6 +371,7 @@ class _Question:
             return self._answer("paused", what=what, ends=ends, actor=row.actor, why=why, name=row.origin)
         if self.book.skipped == "in flight":
             return self._answer("ordered", holders=self._holders())
+        assert self.book.skipped == "backoff", f"no explanation of {self.book.skipped!r}"
         wake_at = self.working_set.stored[self.name].row.wake_at
         return self._answer("backoff", wake_at=when(moment(wake_at)))
 

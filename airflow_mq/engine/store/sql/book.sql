@@ -64,8 +64,8 @@ CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
 -- part: own_settings (postgres)
 (SELECT t.settings FROM {s}setting t WHERE t.ring = :ring AND t.origin = ltrim(o.origin, E'\x01'))
 
--- part: in_the_way
--- What keeps a book `o` from being serviced, and the settings of its origin.
+-- part: skipping
+-- The columns of a book `o` for which it may be skipped, and the settings of its origin.
 {part is_paused} AS paused,
 {part is_in_flight} AS in_flight,
 {part own_settings} AS settings
@@ -74,7 +74,7 @@ CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
 -- Return ready books of a priority after a ticket, in ring order.
 SELECT o.origin, o.begin_page, o.end_page, o.pages, o.messages, o.size, o.ticket, o.deficit, o.floor, o.ahead,
        o.wake_at,
-{part in_the_way}
+{part skipping}
 FROM {s}book o
 WHERE o.ring = :ring AND o.high = :high AND o.ticket > :after
 ORDER BY o.ticket, o.origin
@@ -88,39 +88,39 @@ LIMIT :limit
 :any_order OR coalesce((({part own_settings}) ->> 'ordered')::boolean, :ordered)
 
 -- part: stretch
--- The next `limit` ready regular books after a ticket, or fewer up to the last of `most` that can be serviced. The obstacles are
--- those of `BookRow.obstacle`; a test compares the two.
+-- The next `limit` ready regular books after a ticket, or fewer up to the last of `most` that can be serviced. The reasons for
+-- which the others are skipped are those of `BookRow.skip_reason`; a test compares the two.
 WITH judged AS MATERIALIZED (
     SELECT o.origin, o.ticket, CASE
         WHEN {part is_paused} THEN 'paused'
         WHEN {part is_in_flight} AND ({part is_ordered}) THEN 'in flight'
         WHEN o.wake_at > :now THEN 'backoff'
         ELSE ''
-    END AS obstacle
+    END AS reason
     FROM (
         SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
         WHERE b.ring = :ring AND b.high = false AND b.ticket > :after ORDER BY b.ticket, b.origin LIMIT :limit
     ) o
 ), stretch AS (
     SELECT j.* FROM judged j WHERE j.ticket <= coalesce(
-        (SELECT k.ticket FROM judged k WHERE k.obstacle = '' ORDER BY k.ticket LIMIT 1 OFFSET :most - 1), j.ticket)
+        (SELECT k.ticket FROM judged k WHERE k.reason = '' ORDER BY k.ticket LIMIT 1 OFFSET :most - 1), j.ticket)
 )
 
 -- name: serviceable_books
--- Return names and tickets of the next ready books: a row for each obstacle, with the number of its books, their last
--- ticket and names. Tickets are returned of books without an obstacle.
+-- Return names and tickets of the next ready books: a row for each reason, with the number of its books, their last
+-- ticket and names. Tickets are returned of books that are not skipped.
 {part stretch}
-SELECT q.obstacle, count(*), max(q.ticket), group_concat(q.origin, char(10)),
-       group_concat(CASE WHEN q.obstacle = '' THEN q.ticket END, char(10))
+SELECT q.reason, count(*), max(q.ticket), group_concat(q.origin, char(10)),
+       group_concat(CASE WHEN q.reason = '' THEN q.ticket END, char(10))
 FROM stretch q
-GROUP BY q.obstacle
+GROUP BY q.reason
 
 -- name: serviceable_books (postgres)
 {part stretch}
-SELECT q.obstacle, count(*), max(q.ticket), string_agg(q.origin, E'\n'),
-       string_agg(CASE WHEN q.obstacle = '' THEN q.ticket::text END, E'\n')
+SELECT q.reason, count(*), max(q.ticket), string_agg(q.origin, E'\n'),
+       string_agg(CASE WHEN q.reason = '' THEN q.ticket::text END, E'\n')
 FROM stretch q
-GROUP BY q.obstacle
+GROUP BY q.reason
 
 -- name: turns_before
 -- Return names and tickets of the ready books of a priority before a ticket, the last ones first.
@@ -132,7 +132,7 @@ WHERE b.ring = :ring AND b.high = :high AND b.ticket < :before ORDER BY b.ticket
 SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.pages, 0), coalesce(b.messages, 0),
        coalesce(b.size, 0), b.ticket, coalesce(b.deficit, 0), coalesce(b.floor, 0), coalesce(b.ahead, x''),
        coalesce(b.wake_at, 0),
-{part in_the_way}
+{part skipping}
 FROM (SELECT :origin AS origin) o
 LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = o.origin
 
@@ -140,7 +140,7 @@ LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = o.origin
 SELECT o.origin, coalesce(b.begin_page, 0), coalesce(b.end_page, 0), coalesce(b.pages, 0), coalesce(b.messages, 0),
        coalesce(b.size, 0), b.ticket, coalesce(b.deficit, 0), coalesce(b.floor, 0), coalesce(b.ahead, ''),
        coalesce(b.wake_at, 0),
-{part in_the_way}
+{part skipping}
 FROM unnest((SELECT :origin::text[])) AS o(origin)
 LEFT JOIN LATERAL (
     SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = o.origin ORDER BY k.age LIMIT 1
