@@ -95,7 +95,7 @@ SETTLED = (
 )
 FAIRNESS = (
     Metric("fairness.share_error", GAUGE, "part", "largest deviation of a share, in either direction; 0.05 is 5 %"),
-    Metric("fairness.longest_wait", GAUGE, "blocks", "most consecutive blocks that skipped a queue with messages"),
+    Metric("fairness.longest_wait", GAUGE, "blocks", "most consecutive blocks that started none of a queue's messages"),
     Metric("fairness.late", GAUGE, "blocks", "most blocks by which a backlog was processed later than promised"),
     Metric("fairness.jain", GAUGE, "index", "Jain's index over received and promised shares; 1 is fair"),
 )
@@ -107,7 +107,7 @@ ORIGIN_BACKLOG = (
 )
 ORIGIN_FAIRNESS = (
     Metric("origin.share_error", GAUGE, "part", "deviation of the origin's share; below 0 it received too little"),
-    Metric("origin.longest_wait", GAUGE, "blocks", "consecutive blocks that skipped the origin while it had messages"),
+    Metric("origin.longest_wait", GAUGE, "blocks", "consecutive blocks that started none of the origin's messages"),
 )
 ALL = (*BACKLOG, *PLANNED, *SETTLED, *FAIRNESS, *ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in ALL}
