@@ -122,12 +122,12 @@ class RingSession:
 
     def remember_config(self, plain: PlainConfig) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
-        self._config_read_at = time.monotonic()
-        if self._plain_config != plain:
+        if not self._config_read_at or self._plain_config != plain:
             with codec.reading("the configuration of the ring"):
                 #: The settings of the ring, as last read.
                 self.config = RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
             self._plain_config = plain
+        self._config_read_at = time.monotonic()
         return self.config
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:
