@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from airflow_mq import MessageQueue
 from airflow_mq.cli import main
 from airflow_mq.cli.parser import parse_line
 from airflow_mq.engine.store import parse, upgrade
@@ -32,6 +33,8 @@ PAGES = sorted(
 TESTED_ELSEWHERE = {"transactions.md", "fairness.md", "paths.md", "payloads.md", "set-aside.md"}
 #: Pages whose commands run in a separate test, between steps that they need.
 COMMANDS_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md", "several-databases.md"}
+#: Pages about a queue in which messages wait already: an operator who copies their commands must not enqueue any.
+ABOUT_A_QUEUE = {"runbook.md", "faq.md", "operations.md"}
 #: Commands of airflow-mq that the parser reads and no test runs here, with the reason.
 ONLY_READ = {
     r"\b(HASH|TOKEN|ADDRESS|ID)\b": "the reader replaces this word",
@@ -150,6 +153,9 @@ def test_a_page_runs(
     elsewhere = f"sqlite:///{tmp_path}/elsewhere.db"  # in the place of `postgresql://…`
     for store in (os.environ["AIRFLOW_MQ_STORE"], elsewhere):
         upgrade(parse(store))
+    if name_of(page) in ABOUT_A_QUEUE:
+        with MessageQueue(os.environ["AIRFLOW_MQ_STORE"]) as queue:
+            queue.enqueue_message("acme", b"an order")
     (tmp_path / "orders.parquet").write_bytes(b"PAR1")
     names: dict[str, Any] = {"STORE": os.environ["AIRFLOW_MQ_STORE"], "ELSEWHERE": elsewhere, "__name__": name_of(page)}
     for example in examples(page):
