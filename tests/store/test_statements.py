@@ -168,7 +168,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "save_book": {**BOOK, "end_page": [2] * len(ORIGINS), "ahead": BYTES},
     "save_page": {**PAGE, "page": PAGES, "slices": BYTES, "lengths": BYTES, "marks": BYTES, "notes": BYTES},
     "save_set_aside": {
-        "block": None, "at": 1, "page": PAGES, "item": ONES, "id": BYTES, "size": ONES, "weight": BYTES,
+        "block": ONES, "at": ONES, "page": PAGES, "item": ONES, "id": BYTES, "size": ONES, "weight": BYTES,
         "weight_limit": BYTES, "reason": ["overweight"] * len(ORIGINS), "arrived_at": ONES, "arrived_block": ONES,
     },
     "delete_aside": {"page": PAGES, "item": ONES},

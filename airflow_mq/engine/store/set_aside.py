@@ -11,8 +11,6 @@ from . import codec
 from .primitives import Repository, columns
 from .rows import LATEST, Arrival
 
-_COLUMNS = ("origin", "page", "item", "id", "size", "weight", "weight_limit", "reason", "arrived_at", "arrived_block")
-
 
 class AsideRow(NamedTuple):
     """A set-aside message."""
@@ -30,30 +28,26 @@ class AsideRow(NamedTuple):
     arrived_at: int
     arrived_block: int | None
 
+    @classmethod
+    def of(cls, place: Address, aside: Aside, block: int | None, now: int, arrival: Arrival | None) -> AsideRow:
+        """Return the row of a message that is set aside now; without an arrival, it was sent by the same operation."""
+        return cls(
+            place.book, place.page, place.index, aside.id, aside.size, codec.pack_weight(aside.weight),
+            codec.pack_weight(aside.limit), aside.reason, block, now, *(arrival or (now, block)),
+        )  # fmt: skip
+
 
 class SetAside(Repository):
     """Set-aside messages of a ring."""
 
     __slots__ = ()
 
-    def save(
-        self,
-        ring: int,
-        asides: Mapping[Address, Aside | None],
-        now: int,
-        block: int | None = None,
-        arrivals: Mapping[Address, Arrival] | None = None,
-    ) -> None:
-        """Record why messages were set aside, and when they arrived; delete the records of `None`."""
-        arrived = arrivals or {}
-        gone = [(at.book, at.page, at.index) for at, aside in asides.items() if aside is None]
-        kept = [
-            (at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
-             codec.pack_weight(aside.limit), aside.reason, *arrived.get(at, (now, block)))
-            for at, aside in asides.items() if aside is not None
-        ]  # fmt: skip
+    def save(self, ring: int, rows: Mapping[Address, AsideRow | None]) -> None:
+        """Record why messages were set aside; delete the records of `None`."""
+        gone = [(place.book, place.page, place.index) for place, row in rows.items() if row is None]
+        kept = list(filter(None, rows.values()))
         self.unit.put("delete_aside", columns(("origin", "page", "item"), gone), ring=ring)
-        self.unit.put("save_set_aside", columns(_COLUMNS, kept), ring=ring, at=now, block=block)
+        self.unit.put("save_set_aside", columns(AsideRow._fields, kept), ring=ring)
 
     def of_pages(self, ring: int, pages: Sequence[tuple[str, int]]) -> list[AsideRow]:
         """Return why messages of these pages were set aside."""

@@ -15,8 +15,8 @@ WHERE a.ring = :ring AND (a.origin, a.page, a.item) > (:origin, :page, :item)
 -- name: save_set_aside
 -- Record why messages were set aside. Requires the ring lock.
 INSERT INTO {s}set_aside {
-    rows ring, block bigint, at bigint, origin text[], page bigint[], item int[], id bytea[], size int[],
-    weight bytea[], weight_limit bytea[], reason text[], arrived_at bigint[], arrived_block bigint[]
+    rows ring, origin text[], page bigint[], item int[], id bytea[], size int[], weight bytea[], weight_limit bytea[],
+    reason text[], block bigint[], at bigint[], arrived_at bigint[], arrived_block bigint[]
 }
 ON CONFLICT (ring, origin, page, item) DO UPDATE SET {
     set excluded weight, weight_limit, reason, block, at, arrived_at, arrived_block

@@ -106,20 +106,8 @@ class Overlay(Source):
         self._forget_rows(rows.removed_pages)
         self._books |= {book.origin: book for book in rows.books}
         self._apply_groups(rows.groups)
-        self._keep_asides(rows)
+        self._asides |= rows.set_aside(rows.arrivals(self.arrivals) if rows.aside_rows else {})
         self.state = rows.state
-
-    def _keep_asides(self, rows: ChangedRows) -> None:
-        arrivals = rows.arrivals(self.arrivals) if rows.aside_rows else {}
-        for at, aside in rows.asides.items():
-            if aside is None:
-                self._asides[at] = None
-                continue
-            self._asides[at] = AsideRow(
-                at.book, at.page, at.index, aside.id, aside.size, codec.pack_weight(aside.weight),
-                codec.pack_weight(aside.limit), aside.reason, rows.block, rows.now,
-                *arrivals.get(at, (rows.now, rows.block)),
-            )  # fmt: skip
 
     def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
         known = {row[0]: row for row in self.groups()}

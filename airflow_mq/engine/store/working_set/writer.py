@@ -20,6 +20,7 @@ from .. import codec
 from ..books import SavedPage, saved_page
 from ..inbox import RowRange
 from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, posted_row
+from ..set_aside import AsideRow
 from ..unit import Unit
 from .inbox import Cut
 from .loader import StoreLoader
@@ -67,6 +68,13 @@ class ChangedRows:
             at: known[origin, id_]._replace(block=arrived or known[origin, id_].block)
             for at, (origin, id_, arrived) in self.aside_rows.items()
             if (origin, id_) in known
+        }
+
+    def set_aside(self, arrivals: Mapping[Address, Arrival]) -> dict[Address, AsideRow | None]:
+        """Return the rows of messages that are set aside, and None for those that are set aside no longer."""
+        return {
+            at: None if aside is None else AsideRow.of(at, aside, self.block, self.now, arrivals.get(at))
+            for at, aside in self.asides.items()
         }
 
 
@@ -357,6 +365,6 @@ class Writer:
 
     def _write_events(self, rows: ChangedRows) -> None:
         arrivals = rows.arrivals(partial(self.unit.inbox.arrivals, self.ring_id))
-        self.unit.set_aside.save(self.ring_id, rows.asides, rows.now, rows.block, arrivals)
+        self.unit.set_aside.save(self.ring_id, rows.set_aside(arrivals))
         events = dated(rows.events, arrivals) if arrivals else rows.events
         self.unit.events.save(self.ring_id, events, rows.now, rows.block)
