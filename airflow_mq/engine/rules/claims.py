@@ -293,7 +293,7 @@ class Claiming(Stretches):
         self._claim = claim
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
-        """Claim message after message, and note whether the page was left for good."""
+        """Claim message after message, and record whether the walk returns to the page."""
         self._begin_run(page)
         processed, status = super().run(ladder, book, page)
         self._claim.runs[-1].closed = status is PageStatus.NO_MORE

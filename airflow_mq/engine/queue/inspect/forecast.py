@@ -42,7 +42,7 @@ _LOOKING_AHEAD = threading.Lock()
 
 @dataclass
 class ForecastQueue(Entry):
-    """The part of a forecast block that concerns one queue: its line of the ledger, and what becomes of its messages.
+    """The part of a forecast block that concerns one queue: its line of the ledger, and the fates of its messages.
 
     `messages` counts those that would go to a processor.
     """
