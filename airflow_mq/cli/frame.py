@@ -135,13 +135,12 @@ def queues(look: Look, width: int, rows: int, mark: str) -> Iterator[Text]:
     )
     yield _heading(heading, width)
     depths = [max(one.messages - one.set_aside, 0) for one in look.queues]
+    deepest = max(depths, default=0) or 1
     for place, (name, one, depth) in enumerate(zip(names, look.queues, depths), start=1):
         line = Text(f"{f'{place:,}' if in_turn else '':>5} ", "dim")
         line.append(fitted(name, wide), "not dim bold" if in_turn and place == 1 else "not dim")
         if has_bar:
-            line.append("  ").append_text(
-                _bar(depth / max(depths), bar_wide, "yellow" if one.paused else "green", mark)
-            )
+            line.append("  ").append_text(_bar(depth / deepest, bar_wide, "yellow" if one.paused else "green", mark))
         line.append(f"{f'{depth:,}' + '+' * one.more:>9}", "not dim")
         line.append(f"{words.size(one.size):>9}" * has_bytes, "dim").append(f"{_span(one.age):>8}" * has_age, "not dim")
         yield _cut(line.append_text(_note(one)) if has_note else line, width)

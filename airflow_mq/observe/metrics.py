@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
@@ -53,11 +53,6 @@ class Metric:
     kind: str
     unit: str
     meaning: str
-
-    @property
-    def of_origin(self) -> bool:
-        """Whether it is of one origin instead of the ring."""
-        return self.name.startswith("origin.")
 
 
 #: Of the waiting messages: when a block is planned, when one is settled, and by the triggerer.
@@ -109,8 +104,7 @@ ORIGIN_FAIRNESS = (
     Metric("origin.share_error", GAUGE, "part", "deviation of the origin's share; below 0 it received too little"),
     Metric("origin.longest_wait", GAUGE, "blocks", "consecutive blocks that started none of the origin's messages"),
 )
-ALL = (*BACKLOG, *PLANNED, *SETTLED, *FAIRNESS, *ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in ALL}
+METRICS = (*BACKLOG, *PLANNED, *SETTLED, *FAIRNESS, *ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
 #: Values of metrics, in their order; None for one without a value.
 Values = Iterable[float | None]
 
@@ -187,12 +181,12 @@ def origins_told() -> int:
 def send(ring: str, metrics: Sequence[Metric], values: Values, origin: str | None = None) -> None:
     """Send the values of some metrics to Airflow."""
     stats, tagged = backend(), has_tags()
-    tags = {"ring": _tag(ring)} if origin is None else {"ring": _tag(ring), "origin": _tag(origin)}
-    how = {"tags": tags} if tagged else {}
+    tags = {"ring": ring} if origin is None else {"ring": ring, "origin": origin}
+    how = {"tags": {tag: _tag(text) for tag, text in tags.items()}} if tagged else {}
     for metric, value in zip(metrics, values, strict=True):
-        stat = f"{PREFIX}.{metric.name}" if tagged else untagged(metric.name, ring, origin)
         if value is None:
             continue
+        stat = f"{PREFIX}.{metric.name}" if tagged else untagged(metric.name, ring, origin)
         if metric.kind == TIMER:
             stats.timing(stat, timedelta(seconds=value), **how)
         elif metric.kind == GAUGE:

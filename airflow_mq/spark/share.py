@@ -117,7 +117,7 @@ def load_function(name: str) -> Function:
 
 
 def check_function(processor: Processor) -> None:
-    """Load the function and the codec of a processor; raise `InvalidInput` if its signature does not fit its shape."""
+    """Load a processor's function and codec; raise `InvalidInput` if the function does not fit its shape."""
     function = load_function(processor.function)
     if processor.shape == "message" and not isinstance(function, BatchProcessor):
         processor_of(function)

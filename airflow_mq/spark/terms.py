@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..engine.rules.config import MOST_HEADERS
-from ..engine.rules.outcome import Outcome, Overweight, Yield, is_tried_alone
+from ..engine.rules.outcome import Outcome, Overweight, SendBounds, Yield, is_tried_alone
 from ..engine.rules.patterns import OPEN, Permit
 from ..engine.rules.weight import Weight
 
@@ -40,7 +40,7 @@ class Terms:
     place: str = ""
 
     @property
-    def bounds(self) -> tuple[int, Permit, int]:
+    def bounds(self) -> SendBounds:
         """Bounds of the messages that a processor enqueues: their length, their origins and their headers."""
         return self.most, self.permit, self.most_headers
 

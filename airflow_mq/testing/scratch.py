@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +43,19 @@ def beside(address: StoreAddress) -> Iterator[StoreAddress]:
 @contextmanager
 def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     folder, name = address.file.parent, f"{address.file.name}{_FILE}"
-    for left in folder.glob(f"{_escaped(name)}*"):
+    for left in folder.glob(f"{escape(name)}*"):
         pid = read_number(left.name.removeprefix(name).partition("-")[0], MOST_PID)
         if pid and not _lives(pid):
             left.unlink(missing_ok=True)
     path = folder / f"{name}{os.getpid()}-{secrets.token_hex(4)}"
+    made = replace(address, path=path)
     try:
         with translated_sqlite(path):
-            upgrade(replace(address, path=path))
-        yield replace(address, path=path)
+            upgrade(made)
+        yield made
     finally:
         for suffix in _BESIDE:
             Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def _escaped(name: str) -> str:
-    """Return a name with the special characters of patterns escaped."""
-    return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in name)
 
 
 def _lives(pid: int) -> bool:

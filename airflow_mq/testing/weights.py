@@ -43,7 +43,7 @@ METHODS = {
     "ready_ring_unknit": f"a block that empties {QUEUES} queues of one message, less one that finds nothing, by "
     f"{QUEUES}, less queue, page and item",
     "ready_ring_knit": "a block over queues that were not in the ring before, less one over queues that were, by "
-    "{QUEUES}",
+    f"{QUEUES}",
     "execute_overweight_page_updated": "one message executed by hand whose page keeps another",
     "execute_overweight_page_removed": "one message executed by hand that was the last of its page",
     "reap_page": "one old page reaped, with the message it held",

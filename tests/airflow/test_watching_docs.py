@@ -14,15 +14,17 @@ import yaml
 
 from airflow_mq import LinearWeigher, MessageQueue, Weight
 from airflow_mq.engine.store import grant, parse, upgrade
-from airflow_mq.observe.metrics import COUNTER, METRICS, TIMER, untagged
+from airflow_mq.observe.metrics import COUNTER, METRICS, ORIGIN_BACKLOG, ORIGIN_FAIRNESS, TIMER, untagged
 
+#: Metrics of one origin instead of the ring.
+OF_ORIGINS = (*ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def prometheus_names() -> set[str]:
     """The names that Prometheus has of all metrics."""
     found = set()
-    for metric in METRICS.values():
+    for metric in METRICS:
         name = "airflow_mq_" + metric.name.replace(".", "_")
         endings = {COUNTER: ("_total",), TIMER: ("_sum", "_count")}.get(metric.kind, ("",))
         found |= {name + ending for ending in endings}
@@ -32,7 +34,7 @@ def prometheus_names() -> set[str]:
 def test_every_metric_is_documented_as_it_is() -> None:
     rows = re.findall(r"^\| `(\S+)` \| (\w+) \| ([\w ]+) \| (.+) \|$", (DOCS / "metrics.md").read_text(), re.MULTILINE)
 
-    assert rows == [(metric.name, metric.kind, metric.unit, metric.meaning) for metric in METRICS.values()]
+    assert rows == [(metric.name, metric.kind, metric.unit, metric.meaning) for metric in METRICS]
 
 
 def test_the_dashboard_shows_every_metric_and_no_other() -> None:
@@ -41,7 +43,7 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     shown += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
 
     # Durations are native histograms in OpenTelemetry.
-    native = {"airflow_mq_" + one.name.replace(".", "_") for one in METRICS.values() if one.kind == TIMER}
+    native = {"airflow_mq_" + one.name.replace(".", "_") for one in METRICS if one.kind == TIMER}
     assert set(re.findall(r"airflow_mq_\w+", " ".join(shown))) == prometheus_names() | native
     assert all('{ring=~"$ring"}' in expr for expr in shown if "label_values" not in expr)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
@@ -67,10 +69,10 @@ def test_the_collector_uses_what_it_defines() -> None:
 def test_statsd_exporter_gets_the_same_names() -> None:
     mappings = yaml.safe_load((DOCS / "grafana" / "statsd-mapping.yaml").read_text())["mappings"]
     found = set()
-    for metric in METRICS.values():
-        stat = "airflow." + untagged(metric.name, "default", "acme" if metric.of_origin else None)
+    for metric in METRICS:
+        stat = "airflow." + untagged(metric.name, "default", "acme" if metric in OF_ORIGINS else None)
         name, labels = mapped(mappings, stat, metric.kind)
-        assert labels == {"ring": "default", **({"origin": "acme"} if metric.of_origin else {})}
+        assert labels == {"ring": "default", **({"origin": "acme"} if metric in OF_ORIGINS else {})}
         found |= {name + ending for ending in (("_sum", "_count") if metric.kind == TIMER else ("",))}
 
     assert found == prometheus_names()

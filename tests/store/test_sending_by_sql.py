@@ -43,7 +43,6 @@ STATES: dict[str, type[MessageQueueError]] = {
     "MQ105": KeyConflict,
     "MQ106": TooManyOrigins,
 }
-NEVER = {"not_before": None, "expires": None}
 
 
 @pytest.fixture

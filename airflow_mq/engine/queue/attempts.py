@@ -17,9 +17,20 @@ from ..rules.characters import quoted, visible
 from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.judging import Decision
-from ..rules.outcome import DONE, Done, Outcome, Overweight, PageStatus, Unsupported, Yield, check_outcome, check_sent
+from ..rules.outcome import (
+    DONE,
+    Done,
+    Outcome,
+    Overweight,
+    PageStatus,
+    SendBounds,
+    Unsupported,
+    Yield,
+    check_outcome,
+    check_sent,
+    send_bounds,
+)
 from ..rules.page import Page
-from ..rules.patterns import Permit
 from ..rules.service import Ladder, apply_outcome, carry_out, record_done
 from ..rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ..rules.working_set import WorkingSet
@@ -34,8 +45,6 @@ log = logging.getLogger("airflow_mq.service")
 #: Return value of a processor: an outcome, or true, false or None for done.
 Answer = Outcome | bool | None
 Processor = Callable[[Delivery], Answer]
-#: Bounds of the messages that a processor enqueues: their length, their origins and their headers.
-Bounds = tuple[int, Permit, int]
 
 
 class BatchProcessor:
@@ -69,7 +78,9 @@ def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -
 def settled(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
     """Seal a delivery and return the outcome of its answer; if the message is done, enqueue the messages of both."""
     try:
-        outcome = checked(answer, delivery, bounds_of(working_set), traced=working_set.traces)
+        outcome = checked(
+            answer, delivery, send_bounds(working_set.config, working_set.permit), traced=working_set.traces
+        )
     except Exception as error:
         outcome = failed(delivery, error)
     if isinstance(outcome, Done):
@@ -88,12 +99,7 @@ def failed(delivery: Delivery, error: Exception) -> Outcome:
     return Yield(failures.reason_of(error))
 
 
-def bounds_of(working_set: WorkingSet) -> Bounds:
-    """Return the bounds of the messages that a processor enqueues."""
-    return working_set.config.max_message_len, working_set.permit, working_set.config.max_headers
-
-
-def checked(answer: Answer, delivery: Delivery, bounds: Bounds, *, traced: bool) -> Outcome:
+def checked(answer: Answer, delivery: Delivery, bounds: SendBounds, *, traced: bool) -> Outcome:
     """Seal a delivery and return the outcome of its answer, with the messages that the processor sent.
 
     :param traced: the messages carry the trace of this one
@@ -243,8 +249,7 @@ class Calling(InPlace):
     def _give_back(self, ladder: Ladder, weights: list[Weight]) -> None:
         """Refund the messages after the one that stopped the queue."""
         total, item, count = total_weight(weights), ladder.item_cost, len(weights)
-        ladder.meter.time -= total[0] + item[0] * count
-        ladder.meter.size -= total[1] + item[1] * count
+        ladder.meter.refund(Weight(total[0] + item[0] * count, total[1] + item[1] * count))
         if ladder.credit:
             ladder.credit.refund(total)
 
@@ -286,7 +291,7 @@ class Batching(InPlace):
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
                 raise InvalidOutcome(f"{len(answers)} answers for {len(batch)} messages: expected one answer each")
-            bounds = bounds_of(working_set)
+            bounds = send_bounds(working_set.config, working_set.permit)
             outcomes = None if answers is None else [check_outcome(outcome_of(answer), *bounds) for answer in answers]
             sent = delivery.seal()
             if sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):

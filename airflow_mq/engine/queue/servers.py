@@ -87,11 +87,11 @@ class ServerRecord(TypedDict):
 
 
 def server_record(
-    name: str, limit: Weight | None, patterns: OriginPatterns | None = None, *, is_dag: bool
+    server: str | None, actor: str, limit: Weight | None, patterns: OriginPatterns | None
 ) -> ServerRecord:
-    """Return the record of a server."""
+    """Return the record of a server: a DAG by its name, or a program by its actor."""
     plain = None if limit is None else list(Weight.of(limit))
-    record: ServerRecord = {"name": name[:MOST_NAME], "dag": is_dag, "limit": plain}
+    record: ServerRecord = {"name": (server or actor)[:MOST_NAME], "dag": server is not None, "limit": plain}
     if patterns is not None:
         record["origins"] = list(patterns.patterns)
     return record

@@ -88,7 +88,7 @@ class Service:
         self.session, self.processor, self.progress, self.seed = session, processor, progress, seed
         self.lease = service_lease(session) if kept is None else kept
         self.meter, self.patterns = Meter(limit_of(session.config, limit)), OriginPatterns.of(origins)
-        self.server = server_record(server or session.actor, limit, self.patterns, is_dag=server is not None)
+        self.server = server_record(server, session.actor, limit, self.patterns)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         self.context, self.result = ProcessorContext(session.place), Serviced()
         #: Queues that earlier parts of the call visited and that are still ready.

@@ -358,12 +358,11 @@ class SetAsides:
         with self.session.hold.transaction() as (unit, working_set):
             block_limit = limit_of(working_set.config, limit)
             _prefetch(working_set, chosen)
-            known = _known(unit, working_set, chosen)
+            known, actor = _known(unit, working_set, chosen), self.session.actor
+            how = {"weigh": weigh, "forget_attempts": forget_attempts}
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
-                how = {"weigh": weigh, "forget_attempts": forget_attempts}
-                aside, actor = known.get(address), self.session.actor
-                result.add(rules.judge_again(working_set, address, aside, block_limit, actor, why, **how))
+                result.add(rules.judge_again(working_set, address, known.get(address), block_limit, actor, why, **how))
         return result
 
     def requeue_all(
@@ -384,11 +383,11 @@ class SetAsides:
         wanted = Wanted(origin, **filters).checked()
         check_text(why, "a reason")
         result, actor = Judgement(), self.session.actor
+        how = {"weigh": weigh, "forget_attempts": forget_attempts or wanted.error is not None}
 
         def requeue(working_set: StoredSet, message: SetAside) -> None:
             address = message.address
             block_limit = limit_of(working_set.config, limit)
-            how = {"weigh": weigh, "forget_attempts": forget_attempts or wanted.error is not None}
             aside = None
             if message.id is not None:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)

@@ -59,14 +59,15 @@ class Walks:
         if self._count == 1:
             working_set.loader.ring.look_anew()
         self._count += 1
-        self.seed = walk_ring(ladder, self.ledger, working_set.config.order, self.seed, working_set)
+        self.seed = walk_ring(ladder, self.ledger, self.seed, working_set)
         self.goes_on = ladder.is_cut_short and not took()
 
 
-def walk_ring(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, working_set: StoredSet) -> bytes | None:
+def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: StoredSet) -> bytes | None:
     """Service in a ring's order; return the seed of a shuffled order."""
+    order = working_set.config.order
     seed = (seed or secrets.token_bytes(16)) if order == "shuffle" else None
-    levels = orders_of(ladder, ledger, order, seed)
+    levels = orders_of(ladder, ledger, seed)
     if ladder.looks_only:
         for level in levels:
             level.look_further()

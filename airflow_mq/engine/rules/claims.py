@@ -175,8 +175,7 @@ class OneByOne(Attempt):
             return int(carry_out(working_set, book, page, item, decision)), None
         before = ladder.meter.consumed
         outcome = self.execute(book, page, item, ladder.meter)
-        after = ladder.meter.consumed
-        used = Weight(after[0] - before[0], after[1] - before[1])
+        used = ladder.meter.since(before)
         if credit:
             credit.spend(used)
         is_processed = apply_outcome(working_set, book, page, item, outcome, used, ladder.bounds)
@@ -229,8 +228,7 @@ class Stretches(Attempt):
         del weights[count:]
         total = total_weight(weights)
         item = ladder.item_cost
-        ladder.meter.time += total[0] + item[0] * count
-        ladder.meter.size += total[1] + item[1] * count
+        ladder.meter.charge(Weight(total[0] + item[0] * count, total[1] + item[1] * count))
         if ladder.credit:
             ladder.credit.spend(total)
         ladder.givers.add(book.origin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, nextafter
 from typing import Any
@@ -220,9 +220,9 @@ class RingConfig:
 
     def changed(self, **changes: Any) -> RingConfig:
         """Return the configuration with other settings; a heap may only grow."""
-        _check_known(changes)
+        changes = _known(changes, RingConfig, "setting")
         if isinstance(changes.get("costs"), Mapping):
-            changes["costs"] = replace(self.costs, **_costs(changes["costs"]))
+            changes["costs"] = replace(self.costs, **_known(changes["costs"], Costs, "cost"))
         after = replace(self, **changes).check()
         if self.blob_path not in (None, after.blob_path, *after.earlier_blob_paths):
             after = replace(after, earlier_blob_paths=(*after.earlier_blob_paths, str(self.blob_path)))
@@ -231,8 +231,7 @@ class RingConfig:
         if after.heap_size < self.heap_size:
             raise ConfigRefused(
                 f"heap_size cannot shrink from {self.heap_size:,} to {after.heap_size:,} bytes: stored pages may be "
-                "that "
-                "large; expected at least the present value"
+                "that large; expected at least the present value"
             )
         return after
 
@@ -248,11 +247,10 @@ class RingConfig:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RingConfig:
         """Return the configuration that `to_json` or a user wrote; reject unknown settings."""
-        _check_known(value)
-        settings = dict(value)
+        settings = _known(value, RingConfig, "setting")
         try:
             if "costs" in settings:
-                settings["costs"] = Costs(**_costs(settings["costs"]))
+                settings["costs"] = Costs(**_known(settings["costs"], Costs, "cost"))
             if "weigher" in settings:
                 settings["weigher"] = LinearWeigher.from_json(settings["weigher"])
             return cls(**settings)
@@ -265,18 +263,12 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return {name: (before[name], value) for name, value in after.items() if before[name] != value}
 
 
-def _check_known(names: Iterable[str]) -> None:
-    known = [item.name for item in fields(RingConfig)]
-    for name in sorted(set(names).difference(known)):
-        raise ConfigRefused(f"unknown setting {name[:80]!r}: {suggestion(name, known)}")
-
-
-def _costs(value: Mapping[str, Any]) -> dict[str, Weight]:
-    known = [item.name for item in fields(Costs)]
-    for name in value:
-        if name not in known:
-            raise ConfigRefused(f"unknown cost {name[:80]!r}: {suggestion(name, known)}")
-    return {name: Weight.of(cost) for name, cost in value.items()}
+def _known(values: Mapping[str, Any], kind: type[RingConfig] | type[Costs], what: str) -> dict[str, Any]:
+    """Return a copy of values by name, or raise `ConfigRefused` for a name that this kind does not have."""
+    known = [item.name for item in fields(kind)]
+    for name in sorted(set(values).difference(known)):
+        raise ConfigRefused(f"unknown {what} {name[:80]!r}: {suggestion(name, known)}")
+    return dict(values)
 
 
 def _check_blob_path(name: str, path: object) -> None:

@@ -25,9 +25,10 @@ from .weight import Meter, Weight
 from .working_set import WorkingSet
 
 
-def orders_of(ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None) -> list[Order]:
+def orders_of(ladder: Ladder, ledger: Ledger, seed: bytes | None) -> list[Order]:
     """Return the order of each level of a ring, the high one first; a ring without high messages has one level."""
     working_set = ladder.working_set
+    order = working_set.config.order
     mosts: dict[str, Meter] = {}
     found: list[Order] = []
     for ring in (working_set.high, working_set.ring) if working_set.config.high else (working_set.ring,):
@@ -67,10 +68,10 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
         ladder.most_queues = places
         high.run()
         meter.limit = limit
-    time, size = meter.consumed
+    before = meter.consumed
     ladder.most_queues = most if most is None or places is None or is_first else max(most - places, 1)
     regular.run(guaranteed)
-    used = parts_of(limit)(Weight(meter.time - time, meter.size - size))
+    used = parts_of(limit)(meter.since(before))
     is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)
     # Earlier parts of this call may have left regular queues that are ready.
     left_regular = any(not is_high(name) for name in working_set.left_out)

@@ -115,9 +115,9 @@ class Order(ABC):
         ladder, book, before = self.ladder, self.working_set.book(origin), self.ladder.meter.consumed
         ladder.credit = credit
         visited = ladder.service_queue(origin)
-        ladder.credit, after = None, ladder.meter.consumed
+        ladder.credit = None
         entry = self.ledger.entry(origin)
-        entry.granted = entry.granted.plus(Weight(after[0] - before[0], after[1] - before[1]))
+        entry.granted = entry.granted.plus(ladder.meter.since(before))
         entry.messages += visited.processed
         entry.visits += 1
         if book.skipped or not book.is_ready:

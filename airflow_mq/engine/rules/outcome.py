@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from .characters import shown
-from .config import MOST_HEADERS
+from .config import MOST_HEADERS, RingConfig
 from .errors import InvalidOutcome
 from .message import ID_BYTES, MOST_TEXT_BYTES, Message, check_headers, check_payload
 from .patterns import OPEN, Permit
@@ -119,6 +119,13 @@ NEVER_BEGUN = "no worker began it"
 Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached | Transferred
 
 DONE = Done()
+#: Bounds of the messages that a processor enqueues: their length, their origins and their headers.
+SendBounds: TypeAlias = "tuple[int, Permit, int]"
+
+
+def send_bounds(config: RingConfig, permit: Permit) -> SendBounds:
+    """Return the bounds of the messages that a processor enqueues."""
+    return config.max_message_len, permit, config.max_headers
 
 
 def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> Outcome:

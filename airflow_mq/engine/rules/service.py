@@ -117,8 +117,6 @@ class Ladder:
         self.meter = meter
         #: Bounds of message weights by the ring alone, and for the origin being visited.
         self.ring_bounds = self.bounds = bounds_of(working_set.config, limit or meter.limit)
-        #: `Bounds.bar` of the origin being visited.
-        self.bar = self.bounds.bar
         self.attempt = attempt
         self.costs = working_set.config.costs
         #: Largest weight of a message that this call may start, after the fixed costs of one visit.
@@ -163,7 +161,6 @@ class Ladder:
         if book.skipped:
             return Visited(0, ring.successor(origin))
         self.bounds = self.ring_bounds.of(book.settings.most)
-        self.bar = self.bounds.bar
         self.attempt.begin_visit(book)
         self.serviced.add(origin)
         processed, status = self._service_pages(book)
@@ -207,7 +204,8 @@ class Ladder:
         count = self.meter.covering(weights, self.item_cost)
         if self.credit:
             count = min(count, self.credit.covering(weights))
-        heavy = set() if self.bar is None else {weight for weight in set(weights) if weight.exceeds(self.bar)}
+        bar = self.bounds.bar
+        heavy = set() if bar is None else {weight for weight in set(weights) if weight.exceeds(bar)}
         return next((at for at in range(count) if weights[at] in heavy), count) if heavy else count
 
     def _front_page(self, book: Book) -> Page | None:

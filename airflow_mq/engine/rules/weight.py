@@ -111,6 +111,10 @@ class Meter:
         """Weight that can still be consumed."""
         return Weight(self.limit[0] - self.time, self.limit[1] - self.size)
 
+    def since(self, before: Weight) -> Weight:
+        """Return the weight that was consumed since `consumed` had this value."""
+        return Weight(self.time - before[0], self.size - before[1])
+
     def fits(self, weight: Weight) -> bool:
         """Return whether `weight` could be consumed."""
         return self.time + weight[0] <= self.limit[0] and self.size + weight[1] <= self.limit[1]
@@ -231,7 +235,7 @@ class LinearWeigher:
         """Return the weigher that `to_json` wrote."""
         if not isinstance(value, dict) or not set(value) <= {"base", "per_byte"}:
             raise ConfigRefused(f"invalid weigher {value!r:.80}: expected a mapping with base and per_byte")
-        return cls(**{name: Weight.of(part) for name, part in value.items()})
+        return cls(**value)
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ _DELAYED = "id", "due", "origin", "size", "items", "more", "lengths", "attribute
 MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
 #: Rows and bytes that one statement writes.
 PARCEL_ROWS, PARCEL_BYTES = 1_024, 8 << 20
-#: The beginning of the year 2000 in microseconds since 1970.
-_YEAR_2000 = 946_684_800_000_000
 
 
 #: An inbox row with its bytes: id, time of sending, attributes, size, number of messages, their lengths, and bytes. A

@@ -275,7 +275,6 @@ class SqliteStore(Store[FileConnection]):
 
     @contextmanager
     def loose(self) -> Iterator[Unit]:
-        """Yield a unit for single reads."""
         with self._connected() as connection:
             yield SqliteUnit(self, connection)
 

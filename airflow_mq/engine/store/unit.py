@@ -30,7 +30,7 @@ def _noun(repository: Callable[[Unit], Repo]) -> Repo:
 
 
 class Unit(Primitives):
-    """One transaction on a store, or a series of reads outside of one."""
+    """One transaction on a store, or single statements outside of one."""
 
     #: The last id drawn when the ring was locked.
     last_id = 0

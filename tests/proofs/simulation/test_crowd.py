@@ -36,12 +36,10 @@ def test_seeds_on_postgres(both_stores: Stores, seed: int) -> None:
 
 
 def test_a_seed_finds_that_a_look_forgets_its_place(sqlite_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(
-        ladder: Ladder, ledger: Ledger, order: str, seed: bytes | None, working_set: StoredSet
-    ) -> bytes | None:
+    def forgetful(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: StoredSet) -> bytes | None:
         if not ladder.looks_only:
             working_set.loader.ring.look_anew()
-        return walk_ring(ladder, ledger, order, seed, working_set)
+        return walk_ring(ladder, ledger, seed, working_set)
 
     monkeypatch.setattr("airflow_mq.engine.queue.walk.walk_ring", forgetful)
     failure = run_crowd(FORGETFUL, sqlite_stores)

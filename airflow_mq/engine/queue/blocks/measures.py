@@ -55,7 +55,7 @@ def remember(
     :param full: the weight of a full block, which no message exceeds
     """
     if not measured:
-        return None
+        return
     sums = dict.fromkeys(_SUMS, 0)
     for _, _, known in unit.origins.measures(ring, processor, origin):
         sums = _sums(known)

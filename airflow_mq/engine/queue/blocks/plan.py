@@ -44,7 +44,7 @@ class Planner:
         self.reports_begin = reports_begin
         self.session, self.key, self.lease, self.weigher = session, key, lease, weigher
         self.patterns = patterns
-        self.server = server_record(server or session.actor, limit, patterns, is_dag=server is not None)
+        self.server = server_record(server, session.actor, limit, patterns)
         #: Parts of a block that high messages owe to regular ones; None until it is read.
         self.debt: int | None = None
         self.meter = Meter(limit_of(session.config, limit))

@@ -9,7 +9,7 @@ from typing import Any
 from ...rules.config import RingConfig
 from ...rules.errors import InvalidInput
 from ...rules.message import ID_BYTES, check_number, check_origin
-from ...rules.outcome import DONE, Begun, Mark, NotBegun, check_outcome
+from ...rules.outcome import DONE, Begun, Mark, NotBegun, SendBounds, check_outcome, send_bounds
 from ...rules.patterns import OPEN, Permit
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.service import MOST_WHY
@@ -20,13 +20,13 @@ from ..values import Report
 
 def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> bytes:
     """Return checked reports as they are stored, or nothing: an invalid report would keep its block from settling."""
-    items, bounds = config.heap_size, (config.max_message_len, permit, config.max_headers)
+    items, bounds = config.heap_size, send_bounds(config, permit)
     reports = list(reports)
     plain = [_plain_report(report, items, bounds) for report in reports]
     return codec.pack_report(plain, b"".join(report.ids for report in reports)) if plain else b""
 
 
-def _plain_report(report: Report, items: int, bounds: tuple[int, Permit, int]) -> list[Any]:
+def _plain_report(report: Report, items: int, bounds: SendBounds) -> list[Any]:
     if not isinstance(report, Report):
         raise InvalidInput(f"invalid report ({type(report).__name__}): expected a Report")
     page, first, last = report.page, report.first, report.last

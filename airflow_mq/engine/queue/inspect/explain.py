@@ -257,11 +257,11 @@ class _Question:
 
     def _is_held(self, address: Address, block: BlockRow, run: ClaimRun) -> Explanation:
         decision, case, why = run.decisions.get(address.index), "executed" if block.by_hand else "processed", ""
-        if decision is not None and decision.exceeded is None:
-            case = "to be dropped"
-        elif decision is not None and decision.exceeded is not None:
+        if decision is not None and decision.exceeded is not None:
             case, (reason, limit) = "to be set aside", decision.exceeded
             why = in_words(reason, decision.weight, limit, self._extent())
+        elif decision is not None:
+            case = "to be dropped"
         elif (address.page, address.index) in in_flight(self.unit, self.working_set, self.name)[1]:
             case = "reported"
         return self._answer(case, held_by=_named(block), number=block.number, why=why)

@@ -82,7 +82,7 @@ class _Once(Service):
         self.current, self.scales = book, Scales(self.working_set)
         attempt = OneByOne(self._try, self.scales)
         ladder = Ladder(self.working_set, self.meter, attempt)
-        walk_ring(ladder, self.ledger, self.working_set.config.order, None, self.working_set)
+        walk_ring(ladder, self.ledger, None, self.working_set)
         if not self.is_done:
             raise _StaysQueued
 

@@ -29,7 +29,7 @@ RETURNING settings
 -- name: set_setting
 -- Write the settings of an origin.
 INSERT INTO {s}setting (ring, origin, settings, guaranteed) VALUES (:ring, :origin, {json settings}, :guaranteed)
-ON CONFLICT (ring, origin) DO UPDATE SET settings = excluded.settings, guaranteed = excluded.guaranteed
+ON CONFLICT (ring, origin) DO UPDATE SET {set excluded settings, guaranteed}
 
 -- name: settings
 -- Return the settings of these origins and groups.

@@ -30,8 +30,8 @@ coalesce(pg_catalog.pg_sequence_last_value('{s}id_seq'), 0)
 ORDER BY s.age LIMIT 1
 
 -- name: rings
--- Return rings by name, or the one of a name: the database's clock in microseconds, and how many recorded ends are to be
--- applied.
+-- Return all rings in order of names, or the one of a name, each with the database's clock in microseconds and the number
+-- of recorded ends that are to be applied.
 SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id {part by_age})
 FROM {s}ring r
 WHERE CAST(:name AS text) IS NULL OR r.name = :name
@@ -151,7 +151,7 @@ SET lease_token = :token, lease_until = :until, lease_holder = :holder, lease_wa
 WHERE {part newest} AND {part without_disk}
 
 -- name: want_lease
--- Ask the process that leases a ring to give the lease back. Requires the ring lock. The process that asks asks again.
+-- Ask the process that leases a ring to give the lease back. Requires the ring lock. The process that waits repeats this.
 UPDATE {s}ring_state SET lease_wanted = true WHERE {part newest} AND {part without_disk}
 
 -- name: renew_lease

@@ -53,8 +53,7 @@ class PayloadCache:
         if rows:
             ids, times, attributes, sizes, items, lengths, heaps = zip(*rows)
             self._keep(ids, sizes, items, lengths, heaps)
-            self.sent_at.update(zip(ids, times))
-            self.attributes.update((id_, own) for id_, own in zip(ids, attributes) if own)
+            self.keep_facts(ids, times, attributes)
 
     def _keep(
         self, ids: Sequence[int], sizes: Sequence[int], items: Sequence[int], lengths: Sequence[bytes],
@@ -65,11 +64,10 @@ class PayloadCache:
         self.payloads.update(zip(ids, heaps if plain else map(split_heap, heaps, sizes, items, lengths)))
         self.fetched += sum(sizes)
 
-    def keep_facts(self, id_: int, sent_at: int | None, attributes: bytes) -> None:
-        """Keep the time of sending and the attributes of a row."""
-        self.sent_at[id_] = sent_at
-        if attributes:
-            self.attributes[id_] = attributes
+    def keep_facts(self, ids: Sequence[int], times: Sequence[int | None], attributes: Sequence[bytes]) -> None:
+        """Keep the times of sending and the attributes of rows."""
+        self.sent_at.update(zip(ids, times))
+        self.attributes.update((id_, own) for id_, own in zip(ids, attributes) if own)
 
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""

@@ -176,8 +176,10 @@ class PayloadLoader:
         """Read the facts of the rows of stretches of pages that are not known."""
         rows, known = _rows_of(parts), self.cache.sent_at
         missing = {origin: sorted(unknown) for origin, own in rows.items() if (unknown := own.difference(known))}
-        for row in self.source.facts(missing):
-            self.cache.keep_facts(row.id, row.sent_at, row.attributes)
+        found = self.source.facts(missing)
+        if found:
+            ids, _, times, attributes, *_ = zip(*found)
+            self.cache.keep_facts(ids, times, attributes)
 
     # Messages that this operation enqueued, and the end of a save.
 
