@@ -49,13 +49,14 @@ recording: $(STAMP) ## Record the demo for the README, as docs/images/demo.svg
 tour: $(STAMP) ## The queue alone, command by command, in a store of its own
 	@PATH="$(abspath $(BIN)):$$PATH" sh tests/tour.sh
 
-lint: $(STAMP) ## Check style, format, types, imports, prose and budgets of size
+lint: $(STAMP) ## Check style, format, types, imports, prose, budgets of size, and that the reference pages are current
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.voice
 	$(BIN)/python -m lab.budgets
+	$(BIN)/python docs/hooks/reference.py --check
 
 format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .

@@ -146,6 +146,9 @@ def _folded(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in pages().items():
+    stale = {path: text for path, text in pages().items() if path.read_text("utf-8") != text}
+    if "--check" in sys.argv[1:]:
+        sys.exit(f"run `make reference`: {', '.join(path.name for path in stale)} differ from the code" if stale else 0)
+    for path, text in stale.items():
         path.write_text(text, "utf-8")
-    sys.stdout.write("wrote the reference pages\n")
+    sys.stdout.write(f"wrote {len(stale)} of the reference pages; the others were current\n")
