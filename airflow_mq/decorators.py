@@ -95,7 +95,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
 
         with self.processing(context, processors, part, block) as (queue, _):
             tally = self.process_here(queue, block["token"], processors, part, function=function)
-        return {"done": tally.processed, "failed": tally.failed, "back": tally.went_back}
+        return {"done": tally.processed, "failed": tally.failed, "back": tally.returned}
 
 
 def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:

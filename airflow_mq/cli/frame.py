@@ -182,7 +182,7 @@ def _block(one: Block, now: datetime, width: int, mark: str) -> Text:
         left = (one.deadline - now).total_seconds()
         due = f"due in {_span(left)}" if left > 0 else f"overdue {_span(-left)}"
         line.append(f"for {_span((now - one.planned_at).total_seconds())}, {due}")
-    counts = ((one.result.get(name, 0), name.replace("_", " ")) for name in ("failed", "went_back", "set_aside"))
+    counts = ((one.result.get(name, 0), name.replace("_", " ")) for name in ("failed", "returned", "set_aside"))
     came = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     return _cut(line.append(f"  {came or shown(one.by)}", "dim"), width)
 

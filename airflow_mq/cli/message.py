@@ -68,7 +68,7 @@ def _plain(one: Peeked) -> dict[str, object]:
     limit(None),
     option("--follow", "wait for more, until Ctrl-C"),
     option("--latest", "the latest events first"),
-    example="$ message events --name WentBack --latest --limit 20\n$ message events --origin acme --follow --json",
+    example="$ message events --name Returned --latest --limit 20\n$ message events --origin acme --follow --json",
 )
 def events(session: Session, args: Namespace) -> None:
     """List events of messages, in order.

@@ -35,7 +35,7 @@ _SETTINGS = (
     option("--heap-size BYTES", "the size of a page; it can only grow", positive),
     option("--lease SECONDS", "release a block that is not renewed for SECONDS", float),
     option("--max-attempts N", "set a message aside after N attempts", positive),
-    option("--backoff SECONDS", "the time until a message that went back is tried again", float),
+    option("--backoff SECONDS", "the time until a message that returned is tried again", float),
     option("--ordered", "process an origin's messages one after the other", default=None),
     option("--relaxed", "process them in parallel", action="store_false", dest="ordered", default=None),
 )

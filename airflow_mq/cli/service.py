@@ -60,7 +60,7 @@ def service(session: Session, args: Namespace) -> bool | None:
         session.out.remark(f"{summary(total)}; weight {total.weight}")
     else:
         back = (
-            ", and what was tried went back, to be tried again (`airflow-mq message events`)" if total.went_back else ""
+            ", and the tried messages returned to their queues (`airflow-mq message events`)" if total.returned else ""
         )
         session.out.remark(
             f"nothing was processed{back}; `airflow-mq queue order` lists the ready queues and why they wait"
@@ -70,7 +70,7 @@ def service(session: Session, args: Namespace) -> bool | None:
 
 def _failed(total: Serviced, raised: list[str]) -> bool:
     """Return whether every message that was tried failed; some may be set aside because of too many attempts."""
-    return not total.processed and bool(total.failed or total.went_back or raised)
+    return not total.processed and bool(total.failed or total.returned or raised)
 
 
 def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Processor | BatchProcessor:
@@ -122,7 +122,7 @@ def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
 def summary(done: Serviced) -> str:
     """Return the numbers of a result in words."""
     parts = [f"{done.processed:,} processed"]
-    for name in ("failed", "set_aside", "went_back", "expired"):
+    for name in ("failed", "set_aside", "returned", "expired"):
         if getattr(done, name):
             parts.append(f"{getattr(done, name):,} {name.replace('_', ' ')}")
     return ", ".join(parts)

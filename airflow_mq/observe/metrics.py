@@ -85,7 +85,7 @@ SETTLED = (
     Metric("messages.processed", COUNTER, "messages", "processed"),
     Metric("messages.failed", COUNTER, "messages", "failed for good"),
     Metric("messages.set_aside", COUNTER, "messages", "set aside by blocks"),
-    Metric("messages.went_back", COUNTER, "messages", "requeued by blocks"),
+    Metric("messages.returned", COUNTER, "messages", "requeued by blocks"),
     Metric("messages.expired", COUNTER, "messages", "expired before they were processed"),
 )
 FAIRNESS = (

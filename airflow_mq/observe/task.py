@@ -153,7 +153,7 @@ class Settling:
             "airflow_mq.processed": result.processed,
             "airflow_mq.failed": result.failed,
             "airflow_mq.set_aside": result.set_aside,
-            "airflow_mq.went_back": result.went_back,
+            "airflow_mq.returned": result.returned,
         }
         span = traces.record(f"settle {self.queue.ring}", self.began, attributes, parent=self.trace)
         for message in self.carried:
@@ -176,7 +176,7 @@ class Settling:
 def outcome_word(outcome: Outcome | None) -> tuple[str, str | None]:
     """Return an outcome as a word, and the error that it is, if any."""
     if outcome is None:
-        return "went back", "no outcome was reported; the message went back to its queue"
+        return "returned", "no outcome was reported; the message returned to its queue"
     if isinstance(outcome, Done):
         return ("done", None) if outcome.success else ("done", "its processor reported a failure")
     if isinstance(outcome, Transferred):

@@ -102,7 +102,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
                 summary = summary_of(planned, queue.blocks.settle(block))
                 context["ti"].xcom_push(key=SETTLED, value=summary)
                 self.log.info("%s", readable(summary))
-        if summary["went_back"]:
+        if summary["returned"]:
             raise AirflowFailException(
                 f"message {address} was not executed: its processor yielded, or used more than {limit}; it stays set "
                 "aside"

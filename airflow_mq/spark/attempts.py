@@ -45,7 +45,7 @@ class Attempts:
     def __init__(self, function: Function, terms: Terms) -> None:
         self.function: Any = function
         self.terms = terms
-        #: Ordered books in which a message went back. Nothing behind it is tried.
+        #: Ordered books in which a message returned. Nothing behind it is tried.
         self.stopped: set[str] = set()
 
     def outcomes(self, messages: Iterator[Delivery], run: Runner) -> Outcomes:
@@ -131,7 +131,7 @@ class MessageAttempts(Attempts):
 class GroupAttempts(Attempts):
     """Attempts of many messages at once: a failed call is repeated by halves until the failing message stands alone.
 
-    No later call receives messages of an ordered book behind one that went back.
+    No later call receives messages of an ordered book behind one that returned.
     """
 
     def outcomes(self, messages: Iterator[Delivery], run: Runner) -> Outcomes:

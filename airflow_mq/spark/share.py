@@ -79,7 +79,7 @@ class Reported(Tally):
         if isinstance(outcome, Done):
             self.processed += 1
         elif isinstance(outcome, (Yield, Overweight)):
-            self.went_back += 1
+            self.returned += 1
         else:
             self.failed += 1
 
@@ -98,7 +98,7 @@ class Reported(Tally):
         return total
 
     def __str__(self) -> str:
-        text = f"{self.processed:,} done, {self.failed:,} failed, {self.went_back:,} yielded"
+        text = f"{self.processed:,} done, {self.failed:,} failed, {self.returned:,} yielded"
         return f"{text}, {self.before:,} reported before" if self.before else text
 
 

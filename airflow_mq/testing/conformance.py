@@ -36,8 +36,12 @@ from ..engine.store.store import Store
 from .processor import RecordingProcessor, Script
 from .scratch import scratch_store
 
-#: Events of the pallet; further events of this package are not compared.
-CONTRACT = {"Processed", "ProcessingFailed", "OverweightEnqueued", "PageReaped"}
+#: Events of the pallet, under its names; further events of this package are not compared.
+PALLET = {
+    **{fate: NAMES[fate] for fate in (Fate.PROCESSED, Fate.DECLINED, *ERRORS)},
+    Fate.SET_ASIDE: "OverweightEnqueued",
+    Fate.PAGE_REMOVED: "PageReaped",
+}
 #: Probability of reading the footprint of a single origin beside those of all.
 SINGLE = 0.3
 #: Seconds to wait for a locked store.
@@ -161,7 +165,7 @@ class Replay:
         found = []
         for event in self.queue.inspect.events(after=self.seq):
             self.seq = event.seq
-            if event.name in CONTRACT:
+            if event.fate in PALLET:
                 found.append(_event(event))
         return found
 
@@ -316,8 +320,8 @@ def _nested(call: str, result: object) -> dict[str, object]:
 
 
 def _event(event: Event) -> dict[str, object]:
-    plain: dict[str, object] = {"event": NAMES[event.fate], "origin": int(event.origin)}
-    if event.fate is Fate.PAGE_REAPED:
+    plain: dict[str, object] = {"event": PALLET[event.fate], "origin": int(event.origin)}
+    if event.fate is Fate.PAGE_REMOVED:
         return {**plain, "index": event.page}
     plain["id"] = event.id.hex() if event.id else None
     if event.fate is Fate.SET_ASIDE:

@@ -181,7 +181,7 @@ def test_decisions_about_what_is_chosen(run_dag: RunDag, sqlite_queue: MessageQu
     assert sqlite_queue.set_aside.count() == 0
     counts = {origin: found.count for origin, found in sqlite_queue.footprints() if found.count}
     assert counts == {"a": 2, "d": 1, "e": 1}
-    assert {event.why.partition(";")[0] for event in sqlite_queue.inspect.events(name="Rejudged")} == {
+    assert {event.why.partition(";")[0] for event in sqlite_queue.inspect.events(name="Requeued")} == {
         "test",
         "it fits by now",
     }

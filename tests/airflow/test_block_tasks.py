@@ -86,7 +86,7 @@ def test_an_unrouted_origin_is_paused_and_the_others_are_served(queue: MessageQu
 
     summary = run.whole()
 
-    assert (summary["processed"], summary["went_back"]) == (1, 1)
+    assert (summary["processed"], summary["returned"]) == (1, 1)
     (paused,) = queue.admin.paused()
     assert paused.origin == "zebra"
     assert paused.reason == "no processor of DAG 'dag' of Airflow 'here', task 'plan' takes this origin"
@@ -130,7 +130,7 @@ def test_two_dags_with_different_processors_share_a_ring(queue: MessageQueue) ->
     first = whole(airflow.run("r1", "orders"), only("a*"), limit=[2, 1 << 20])
     second = whole(airflow.run("r1", "mail"), only("b*"))
 
-    assert (first["processed"], first["went_back"], second["processed"], second["went_back"]) == (2, 0, 4, 0)
+    assert (first["processed"], first["returned"], second["processed"], second["returned"]) == (2, 0, 4, 0)
     assert [queue.footprint(one).count for one in ("a", "b", "zebra")] == [2, 0, 1]
     assert queue.admin.paused() == []
     assert {one.title: one.limit for one in queue.inspect.servicing().servers} == {
@@ -306,7 +306,7 @@ def test_a_message_that_fails_fails_alone(queue: MessageQueue, run: Run) -> None
 
     summary = run.whole()
 
-    assert (summary["processed"], summary["failed"], summary["went_back"]) == (1, 1, 2)
+    assert (summary["processed"], summary["failed"], summary["returned"]) == (1, 1, 2)
 
 
 def test_what_is_left_of_an_ended_block_is_skipped(queue: MessageQueue, run: Run) -> None:
@@ -386,7 +386,7 @@ def test_a_task_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue
         del functions.stop  # type: ignore[attr-defined]
     with pytest.raises(Exception, match=r"^alpha \(process_0\) failed"):
         run.settle()
-    assert run.xcoms["settle", "settled"]["went_back"] == 3
+    assert run.xcoms["settle", "settled"]["returned"] == 3
 
 
 @pytest.mark.parametrize("kind", ["operator", "decorator"])
@@ -502,7 +502,7 @@ def test_settling_after_a_pause_is_green_where_every_message_was_reported(
 
     summary = run.settle()
 
-    assert (summary["processed"], summary["went_back"]) == (2, 0)
+    assert (summary["processed"], summary["returned"]) == (2, 0)
     assert "its lease ran out. Every outcome was reported" in capsys.readouterr().out
 
 
@@ -511,7 +511,7 @@ def test_a_plan_whose_answer_was_lost_is_settled_by_its_key(queue: MessageQueue,
     run.plan()
     run.xcoms.clear()
 
-    assert run.settle()["went_back"] == 1
+    assert run.settle()["returned"] == 1
     assert queue.blocks.list("planned") == []
 
 

@@ -76,7 +76,7 @@ def test_the_tasks_of_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> No
     assert sum(part["messages"] for part in parts) == 3
     assert given(run, "settle")["processed"] == 3
     assert sum(part["messages"] for part in given(run, "rest")) == 2
-    assert given(run, "settles", 0)["went_back"] == 2
+    assert given(run, "settles", 0)["returned"] == 2
     blocks = {block.key: block for block in sqlite_queue.blocks.list()}
     plan = blocks[f"here:scene/{run.run_id}/plan"]
     assert (plan.lease, tuple(plan.limit)) == (5000, (3, 1 << 20))

@@ -167,7 +167,7 @@ def test_what_is_set_aside_is_decided_about_by_hand(dags_folder: Path, sqlite_qu
     run = dag.test(run_conf={"connection": "mq_stage", **said})
     assert states(run) == {"decide": "success", "requeue": "success", "discard": "skipped"}
     assert sqlite_queue.set_aside.list() == []
-    assert {event.why.partition(";")[0] for event in sqlite_queue.inspect.events(name="Rejudged")} == {
+    assert {event.why.partition(";")[0] for event in sqlite_queue.inspect.events(name="Requeued")} == {
         "the limit was raised"
     }
 

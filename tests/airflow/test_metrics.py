@@ -68,7 +68,7 @@ def test_a_run_reports_waiting_messages_and_its_outcomes(queue: MessageQueue, ru
     assert told["depth.queues"] == ["4|g", "1|g"]
     assert told["set_aside"] == ["0|g", "1|g"]
     assert (told["messages.processed"], told["messages.failed"]) == (["3|c"], ["1|c"])
-    assert (told["messages.went_back"], told["messages.set_aside"]) == (["1|c"], ["1|c"])
+    assert (told["messages.returned"], told["messages.set_aside"]) == (["1|c"], ["1|c"])
     assert "messages.expired" not in told  # a counter of zero is not sent
     assert (told["blocks.planned"], told["blocks.settled"]) == (["1|c"], ["1|c"])
     assert told["plan.messages"] == ["5|g"]

@@ -164,7 +164,7 @@ def test_requeue(queue: MessageQueue, heavy: Address, run: Run) -> None:
     assert run.execute(none) == {"moved": 0, "stayed": 0}
     one = RequeueSetAsideOperator(task_id="judge", addresses=str(heavy), why="raised", mq_conn_id=CONN_ID)
     assert run.execute(one) == {"moved": 1, "stayed": 0}
-    (event,) = queue.inspect.events(name="Rejudged")
+    (event,) = queue.inspect.events(name="Requeued")
     assert "dag.judge" in (event.actor or "")
     assert [peeked.payload for peeked in queue.inspect.peek("a")] == [b"elephant"]
 

@@ -268,7 +268,7 @@ def test_a_block_on_a_warm_server(
     run.execute(operator, 0)
     settled = run.settle()
 
-    assert (settled["processed"], settled["failed"], settled["went_back"]) == (1, 1, 2)
+    assert (settled["processed"], settled["failed"], settled["returned"]) == (1, 1, 2)
     assert "4 messages in" in log.text and "airflow_mq: all: " in log.text
     assert TOKEN not in log.text
     # The server's, whose jobs all are one application.
@@ -278,7 +278,7 @@ def test_a_block_on_a_warm_server(
     exchange = str(tried.parent / "exchange")
     run.plan(PROCESSORS)
     run.execute(job(run, monkeypatch, exchange=exchange)[0], 0)
-    assert run.settle(exchange=exchange)["went_back"] == 2
+    assert run.settle(exchange=exchange)["returned"] == 2
 
     # A terminated task ends its client, and the server's work with it.
     fill(sqlite_queue, {"slow": [b"slow 1"] * 100})

@@ -59,7 +59,7 @@ def test_a_worker_that_is_killed_costs_nothing(
     finally:
         job.end()
     settled = queue.blocks.settle(block)
-    assert (settled.processed, settled.failed, settled.went_back) == (241, 1, 0)
+    assert (settled.processed, settled.failed, settled.returned) == (241, 1, 0)
     counts = Counter((event.origin, event.page, event.index) for event in queue.inspect.events())
     assert set(counts.values()) == {1}
     password = parse(pg_uri).password
@@ -96,7 +96,7 @@ def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: Make
     settled = queue.blocks.settle(block)
     assert exchange.sweep(queue, str(tmp_path / "exchange")) == 1
 
-    assert (settled.processed, settled.failed, settled.went_back) == (17, 1, 4)
+    assert (settled.processed, settled.failed, settled.returned) == (17, 1, 4)
     assert [(p.payload, p.attempts) for p in queue.inspect.peek("deadly")] == [(b"die", 1), (b"behind it", 0)]
     assert queue.footprint("new").count == 6
     assert not list((tmp_path / "exchange").iterdir())

@@ -46,6 +46,6 @@ def test_a_job_on_a_warm_server(server: str, either_store: str, make_ring: MakeR
 
     assert code == 0, said
     settled = queue.blocks.settle(block)
-    assert (settled.processed, settled.failed, settled.went_back) == (7, 3, 5)
+    assert (settled.processed, settled.failed, settled.returned) == (7, 3, 5)
     assert [p.payload for p in queue.inspect.peek("relaxed")] == [b"later"]
     assert [(p.payload, p.attempts) for p in queue.inspect.peek("b")] == [(b"die", 1), (b"2", 0)]

@@ -46,8 +46,8 @@ def test_there_and_back(make_ring: MakeRing, tmp_path: Path) -> None:
     count = exchange.take_back(queue, block.token, folder)
     settled = queue.blocks.settle(block)
 
-    assert (tally.processed, tally.failed, tally.went_back, count) == (12, 4, 4, 20)
-    assert (settled.processed, settled.failed, settled.went_back) == (12, 4, 8)
+    assert (tally.processed, tally.failed, tally.returned, count) == (12, 4, 4, 20)
+    assert (settled.processed, settled.failed, settled.returned) == (12, 4, 8)
     assert settled.weight.time >= 4 * 50
     assert queue.footprint("new").count == 8
     assert not [path for path in tmp_path.rglob("*") if block.token in str(path) or path.suffix == ".tmp"]
@@ -124,8 +124,8 @@ def test_both_priorities_go_there_and_back(make_ring: MakeRing, tmp_path: Path) 
     assert {batch.priority for batch in block.batches()} == {"high", "regular"}
 
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
-    assert work(folder, routes).went_back == 1
-    assert work(folder, routes).before == 5, "what is behind the one that went back is not tried"
+    assert work(folder, routes).returned == 1
+    assert work(folder, routes).before == 5, "what is behind the one that returned is not tried"
     exchange.take_back(queue, block.token, folder)
     queue.blocks.settle(block)
 
@@ -144,7 +144,7 @@ def test_a_part_of_both_priorities_in_this_process(make_ring: MakeRing) -> None:
 
     for again in range(2):
         tally = run_in_place(queue, block.token, routes, whole(routes))
-        assert (tally.processed, tally.failed, tally.went_back) == ((3, 1, 1), (0, 0, 0))[again]
+        assert (tally.processed, tally.failed, tally.returned) == ((3, 1, 1), (0, 0, 0))[again]
     queue.blocks.settle(block)
 
     assert [str(one.address) for one in queue.inspect.peek("a")] == ["a:0:1:high", "a:0:2:high"]
@@ -286,7 +286,7 @@ def test_outcomes_of_the_attempt_whose_output_stands_win(make_ring: MakeRing, tm
             exchange.take_back(queue, block.token, folder)
     settled = queue.blocks.settle(block)
 
-    assert (settled.processed, settled.went_back) == (1, 2)
+    assert (settled.processed, settled.returned) == (1, 2)
     assert [peeked.payload for peeked in queue.inspect.peek("a")] == [b"X", b"Y"]
 
 

@@ -62,7 +62,7 @@ def routes_of(name: str, shape: str = "message") -> tuple[Processors, Part]:
 
 
 def reasons(queue: MessageQueue) -> list[str]:
-    return [event.why for event in queue.inspect.events() if event.name == "WentBack"]
+    return [event.why for event in queue.inspect.events() if event.name == "Returned"]
 
 
 CASES = [

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 ids = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(array("q", [1, 0]))])
 numbers = pa.RecordBatch.from_arrays([ids], names=["id"])
-tallies = [Reported(1, 2, went_back=3, before=4), Reported(5, refused="too late\\N{SNOWMAN}")]
+tallies = [Reported(1, 2, returned=3, before=4), Reported(5, refused="too late\\N{SNOWMAN}")]
 found = Numbered(tallies, iter)([numbers])
 rows = [SimpleNamespace(tally=text) for batch in found for text in batch.column("tally").to_pylist()]
 assert list(tallies_in(rows)) == [tallies[1], tallies[0]], rows

@@ -132,7 +132,7 @@ def test_a_repeated_part_settles_no_message_that_its_output_lacks(
     settled = queue.blocks.settle(block)
 
     assert texts(spark, path) == ["1", "3"]
-    assert (settled.processed, settled.went_back) == (2, 1)
+    assert (settled.processed, settled.returned) == (2, 1)
     monkeypatch.delenv(LATER)
     block = queue.blocks.plan()
     run_part(spark, queue, block.token, 0, routes, 1)

@@ -49,8 +49,8 @@ def test_each_message_gets_the_outcome_that_it_asks_for(either_store: str, make_
     tally = run_in_place(queue, block.token, processors(where="in place"), whole(processors()))
     settled = queue.blocks.settle(block)
 
-    assert (tally.processed, tally.failed, tally.went_back) == (4, 1, 5)
-    assert (settled.processed, settled.failed, settled.went_back, settled.set_aside) == (4, 1, 4, 1)
+    assert (tally.processed, tally.failed, tally.returned) == (4, 1, 5)
+    assert (settled.processed, settled.failed, settled.returned, settled.set_aside) == (4, 1, 4, 1)
     assert left(queue, "a") == [b"poison {{ x }}", b"later", b"exit", b"nonsense"]
     assert left(queue, "c") == [b"sent along", b"sent with the outcome"]
     assert [one.address.index for one in queue.set_aside.list("b")] == [1]
@@ -169,7 +169,7 @@ def test_a_batch_that_fails_is_halved_until_the_poison_stands_alone(make_ring: M
     tally = run_in_place(queue, block.token, routes, whole(routes))
     queue.blocks.settle(block)
 
-    assert (tally.processed, tally.failed, tally.went_back) == (51, 1, 2)
+    assert (tally.processed, tally.failed, tally.returned) == (51, 1, 2)
     assert left(queue, "a") == [b"poison", b"later"]
 
 
@@ -184,7 +184,7 @@ def test_a_batch_ends_for_an_ordered_origin_at_the_message_that_failed(make_ring
     tally = run_in_place(queue, block.token, routes, whole(routes))
     queue.blocks.settle(block)
 
-    assert (tally.processed, tally.went_back) == (4, 1)
+    assert (tally.processed, tally.returned) == (4, 1)
     assert (left(queue, "a"), left(queue, "b")) == ([b"poison", b"3", b"4"], [])
     assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 0, 0]
 
@@ -197,7 +197,7 @@ def test_silence_and_nonsense_of_a_record_batch_are_no_outcome(make_ring: MakeRi
 
     run_in_place(queue, block.token, routes, whole(routes))
 
-    assert queue.blocks.settle(block).went_back == 2
+    assert queue.blocks.settle(block).returned == 2
     assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 1]
 
 
@@ -214,7 +214,7 @@ def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: Ma
     tally = run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
     queue.blocks.settle(block)
 
-    assert (tally.processed, tally.failed, tally.went_back) == (2, 1, 3)
+    assert (tally.processed, tally.failed, tally.returned) == (2, 1, 3)
     assert left(queue, "a") == [b"die", b"die", b"poison"]
 
 
@@ -231,7 +231,7 @@ def test_an_ordered_origin_stops_at_a_message_that_kills(make_ring: MakeRing, tr
     settled = queue.blocks.settle(block)
 
     assert sorted(all_tried(tried_folder)) == [("a", b"1"), ("a", b"die"), ("b", b"later"), ("c", b"4")]
-    assert (settled.processed, settled.went_back) == (2, 4)
+    assert (settled.processed, settled.returned) == (2, 4)
     assert [peeked.attempts for peeked in queue.inspect.peek("a")] == [1, 0]
 
 

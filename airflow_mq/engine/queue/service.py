@@ -46,7 +46,7 @@ HELD = 64 << 20
 #: The number of a result that counts a fate; any other one counts as failed.
 COUNTED = {
     Fate.PROCESSED: "processed", Fate.DECLINED: "processed", Fate.SET_ASIDE: "set_aside",
-    Fate.ATTEMPTS_EXHAUSTED: "set_aside", Fate.EXPIRED: "expired", Fate.WENT_BACK: "went_back",
+    Fate.ATTEMPTS_EXHAUSTED: "set_aside", Fate.EXPIRED: "expired", Fate.RETURNED: "returned",
 }  # fmt: skip
 #: Queues that stay ready, after which a call services no further ones: it remembers their names.
 MOST_LEFT = 100_000

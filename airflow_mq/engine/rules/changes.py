@@ -49,7 +49,7 @@ class Posted(NamedTuple):
 
 
 class PutOff(NamedTuple):
-    """A message of a relaxed queue that went back: it leaves its page, and joins its queue again when it is due."""
+    """A message of a relaxed queue that returned: it leaves its page, and joins its queue again when it is due."""
 
     posted: Posted
     due: int

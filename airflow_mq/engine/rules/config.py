@@ -72,7 +72,7 @@ class RingConfig:
     lease: float = 900.0
     #: Attempts without an outcome after which a message is set aside; None: no limit.
     max_attempts: int | None = None
-    #: Seconds until a message that went back is tried again; doubled after each attempt, up to `backoff_most`. An
+    #: Seconds until a message that returned is tried again; doubled after each attempt, up to `backoff_most`. An
     #: ordered queue waits as a whole.
     backoff: float = 0.0
     #: The longest such time in seconds.

@@ -28,11 +28,11 @@ class Fate(Enum):
     UNSUPPORTED = 5
     STACK_LIMIT = 6
     SET_ASIDE = 7
-    PAGE_REAPED = 8
+    PAGE_REMOVED = 8
     DISCARDED = 9
-    REJUDGED = 10
+    REQUEUED = 10
     EXECUTED = 11
-    WENT_BACK = 12
+    RETURNED = 12
     ATTEMPTS_EXHAUSTED = 13
     EXPIRED = 14
     SWEPT = 15
@@ -51,10 +51,9 @@ NAMES = {
     **{fate: fate.name.title().replace("_", "") for fate in Fate},
     **dict.fromkeys(ERRORS, "ProcessingFailed"),
     Fate.DECLINED: "Processed",
-    Fate.SET_ASIDE: "OverweightEnqueued",
 }
 
-#: Prefix of the reason of a message that went back and never reached its processor.
+#: Prefix of the reason of a message that returned and never reached its processor.
 NOT_TRIED = "not tried:"
 
 _DECISION = r"(?P<why>.*) \((?P<actor>[^()]*)\)"
@@ -63,12 +62,12 @@ _PLACE = r"(?P<page>[0-9]{1,19}):(?P<index>[0-9]{1,19})"
 _UP_TO = r"(?P<last_page>[0-9]{1,19}):(?P<last_index>[0-9]{1,19})"
 #: What the details of events hold; the functions below write them.
 _DETAILS = {
-    **dict.fromkeys((Fate.DISCARDED, Fate.EXPIRED, Fate.SWEPT, Fate.PAGE_REAPED), _DECISION),
-    Fate.REJUDGED: _DECISION.replace(".*", rf".*?(?:; goes on at {_PLACE})?"),
+    **dict.fromkeys((Fate.DISCARDED, Fate.EXPIRED, Fate.SWEPT, Fate.PAGE_REMOVED), _DECISION),
+    Fate.REQUEUED: _DECISION.replace(".*", rf".*?(?:; goes on at {_PLACE})?"),
     Fate.EXECUTED: "(?P<why>)(?P<actor>.*)",
     Fate.SET_ASIDE: f"(?P<why>.*?){_SENT}",
     Fate.ATTEMPTS_EXHAUSTED: rf"(?P<why>.*?)(?: \(attempt [0-9]{{1,19}}: (?P<error>.*)\))?{_SENT}",
-    Fate.WENT_BACK: r"(?P<why>.*?)"
+    Fate.RETURNED: r"(?P<why>.*?)"
     rf"(?:(?:; )?waits aside for (?P<seconds>[0-9]{{1,19}}(?:\.[0-9]{{1,6}})?) s, joins again behind {_PLACE})?"
     rf"(?:(?:; )?untried behind it up to {_UP_TO})?",
 }
@@ -81,12 +80,12 @@ def decided(why: str, actor: str) -> str:
 
 
 def with_untried(why: str, page: int, index: int) -> str:
-    """Return the detail of a message that went back together with untried messages behind it."""
+    """Return the detail of a message that returned together with untried messages behind it."""
     return f"{why}{'; ' if why else ''}untried behind it up to {page}:{index}"
 
 
 def with_wait(why: str, wait: int, page: int, index: int) -> str:
-    """Return the detail of a message that went back and waits aside: for how many microseconds, and the last place."""
+    """Return the detail of a message that returned and waits aside: for how many microseconds, and the last place."""
     seconds = f"{wait // 1_000_000}.{wait % 1_000_000:06}".rstrip("0").rstrip(".")
     return f"{why}{'; ' if why else ''}waits aside for {seconds} s, joins again behind {page}:{index}"
 
@@ -155,7 +154,7 @@ class Event:
 
     @property
     def wait(self) -> Wait | None:
-        """For *WentBack* in a relaxed queue with a backoff: the wait until the message joins its queue again."""
+        """For *Returned* in a relaxed queue with a backoff: the wait until the message joins its queue again."""
         seconds, behind = self._facts.get("seconds"), self._place("page", "index")
         return Wait(float(seconds), behind) if seconds and behind else None
 
@@ -166,17 +165,17 @@ class Event:
 
     @property
     def last_error(self) -> str:
-        """For *WentBack* and *AttemptsExhausted*: the error of the attempt, if one was reported."""
-        return self.why if self.fate is Fate.WENT_BACK else self._facts.get("error") or ""
+        """For *Returned* and *AttemptsExhausted*: the error of the attempt, if one was reported."""
+        return self.why if self.fate is Fate.RETURNED else self._facts.get("error") or ""
 
     @property
     def moved_to(self) -> tuple[int, int] | None:
-        """For *Rejudged*: the page and index to which the message was requeued."""
-        return self._place("page", "index") if self.fate is Fate.REJUDGED else None
+        """For *Requeued*: the page and index to which the message was requeued."""
+        return self._place("page", "index") if self.fate is Fate.REQUEUED else None
 
     @property
     def untried_up_to(self) -> tuple[int, int] | None:
-        """For *WentBack*: the page and index up to which messages behind it went back untried."""
+        """For *Returned*: the page and index up to which messages behind it returned untried."""
         return self._place("last_page", "last_index")
 
     def _place(self, page: str, index: str) -> tuple[int, int] | None:

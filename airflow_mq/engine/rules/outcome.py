@@ -113,7 +113,7 @@ def is_tried_alone(attempt: int, max_attempts: int | None) -> bool:
     return max_attempts is not None and (attempt > 1 or max_attempts == 1)
 
 
-#: Reason why a message went back from a block whose workers report what they begin.
+#: Reason why a message returned from a block whose workers report what they begin.
 NEVER_BEGUN = "no worker began it"
 
 Outcome = Done | Overweight | Yield | BadFormat | Corrupt | Unsupported | StackLimitReached | Transferred

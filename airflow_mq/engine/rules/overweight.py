@@ -150,7 +150,7 @@ def judge_again(
     id_ = aside.id if aside else working_set.id_of(address.book, page, item)
     moved = working_set.rejoin(book, page, item, note.weight if weight == current else weight)
     detail = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
-    working_set.emit(Fate.REJUDGED, address.book, page.index, item, id_, weight, decided(detail, actor))
+    working_set.emit(Fate.REQUEUED, address.book, page.index, item, id_, weight, decided(detail, actor))
     mark_gone(working_set, book, page, item)
     after_removal(working_set, book, page, item)
     return Judged(address, moved, why)
@@ -200,7 +200,7 @@ def reap_page(working_set: WorkingSet, origin: str, index: int, why: str = "", a
     book.size -= page.remaining_size
     working_set.remove_page(book, page)
     working_set.note_changed(book)
-    working_set.emit(Fate.PAGE_REAPED, origin, index, 0, b"", detail=detail)
+    working_set.emit(Fate.PAGE_REMOVED, origin, index, 0, b"", detail=detail)
 
 
 def _record_culled(working_set: WorkingSet, book: Book, page: Page, why: str) -> None:

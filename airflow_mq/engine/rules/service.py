@@ -173,7 +173,7 @@ class Ladder:
         return Visited(processed, successor, status)
 
     def stop_at(self, book: Book, outcome: Outcome) -> PageStatus:
-        """Return why a queue stops at a message that went back; record the weight that its processor requested."""
+        """Return why a queue stops at a message that returned; record the weight that its processor requested."""
         if not isinstance(outcome, Overweight):
             return PageStatus.NO_PROGRESS
         self.asked[book.origin] = outcome.weight
@@ -274,7 +274,7 @@ def apply_outcome(
         put_aside(working_set, book, page, item, outcome.weight, exceeded, outcome.id)
         return False
     elif isinstance(outcome, Yield):
-        return went_back(working_set, book, page, item, outcome.reason, for_good=isinstance(outcome, Unreadable))
+        return return_message(working_set, book, page, item, outcome.reason, for_good=isinstance(outcome, Unreadable))
     elif isinstance(outcome, Transferred):
         id_ = outcome.id or working_set.id_of(origin, page, item)
         working_set.emit(Fate.TRANSFERRED, origin, page.index, item, id_, detail=outcome.to)
@@ -349,7 +349,7 @@ def carry_out(working_set: WorkingSet, book: Book, page: Page, item: int, decisi
     return True
 
 
-def went_back(
+def return_message(
     working_set: WorkingSet, book: Book, page: Page, item: int, why: str = "", *, for_good: bool = False
 ) -> bool | None:
     """Count an attempt without an outcome. Return False if the message is set aside for its attempts, else None.
@@ -372,20 +372,20 @@ def went_back(
         last = working_set.page(book.origin, book.end - 1)
         detail = with_wait(why[:MOST_WHY], wait, book.end - 1, len(last.lengths) - 1 if last else 0)
         working_set.emit(
-            Fate.WENT_BACK, book.origin, page.index, item, working_set.id_of(book.origin, page, item), detail=detail
+            Fate.RETURNED, book.origin, page.index, item, working_set.id_of(book.origin, page, item), detail=detail
         )
         working_set.put_off(book, page, item, due)
         mark_gone(working_set, book, page, item)
         page.advance()
         return None
-    record_went_back(working_set, book, page, item, why)
+    record_returned(working_set, book, page, item, why)
     if config.backoff:
         working_set.changes.waits[book.origin] = due
         book.skipped = "backoff"
     return None
 
 
-def record_went_back(working_set: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
+def record_returned(working_set: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried without an outcome and requeued."""
     id_ = working_set.id_of(book.origin, page, item)
-    working_set.emit(Fate.WENT_BACK, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
+    working_set.emit(Fate.RETURNED, book.origin, page.index, item, id_, detail=why[:MOST_WHY])

@@ -37,7 +37,7 @@ from .service import (
     apply_outcome,
     carry_out,
     record_done,
-    record_went_back,
+    record_returned,
     skip_gone,
 )
 from .weight import ZERO, Weight, total_weight
@@ -183,7 +183,7 @@ class Answers:
 
 
 #: Fates of a message that went to a processor, or should have: the numbers of a tally, in their order.
-FATES = ("processed", "failed", "set_aside", "went_back", "expired")
+FATES = ("processed", "failed", "set_aside", "returned", "expired")
 
 
 @dataclass
@@ -195,7 +195,7 @@ class Tally:
     failed: int = 0
     set_aside: int = 0
     #: Attempts without an outcome; in a block also the untried messages behind them.
-    went_back: int = 0
+    returned: int = 0
     expired: int = 0
 
     @property
@@ -206,7 +206,7 @@ class Tally:
     @property
     def moved(self) -> int:
         """How many messages left their queues."""
-        return sum(self.counts) - self.went_back
+        return sum(self.counts) - self.returned
 
     def add_counts(self, other: Tally) -> None:
         """Add the numbers of another tally."""
@@ -248,7 +248,7 @@ class ClaimSettler:
         self.scales = Scales(working_set)
         #: The *most* of books when the block ended; None if it ends now.
         self.mosts: Mapping[str, Weight] | None = None
-        #: Ordered queues in which a message went back. Everything behind it goes back untried.
+        #: Ordered queues in which a message returned. Everything behind it goes back untried.
         self.stopped: set[str] = set()
         #: Ordered queues that their processor left at a message, which may have been set aside. Messages behind it
         #: without an outcome were not tried.
@@ -309,16 +309,16 @@ class ClaimSettler:
         elif outcome is not None:
             self._apply(book, page, run, item, outcome, result)
         elif self.ordered and book.origin in self.left:
-            result.went_back += 1
+            result.returned += 1
         else:
             why = answers.why_not_begun(page.index, item)
             if answers.was_begun(page.index, item) or not (self.reports_begin or why):
                 self._apply(book, page, run, item, Yield("no outcome"), result)
             else:
                 # It was not tried: no attempt counts.
-                record_went_back(self.working_set, book, page, item, f"{NOT_TRIED} {why or NEVER_BEGUN}")
+                record_returned(self.working_set, book, page, item, f"{NOT_TRIED} {why or NEVER_BEGUN}")
                 self._stop(book, page, item)
-                result.went_back += 1
+                result.returned += 1
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
@@ -332,9 +332,9 @@ class ClaimSettler:
                 page.notes[item] = page.note(item)._replace(weight=outcome.weight)
                 self.working_set.touch(book, page)
                 why = f"it weighs {outcome.weight}, which did not fit any more"
-                record_went_back(self.working_set, book, page, item, why)
+                record_returned(self.working_set, book, page, item, why)
             self._stop(book, page, item)
-            result.went_back += 1
+            result.returned += 1
         elif verdict:
             done = isinstance(outcome, (Done, Transferred))
             result.processed += done

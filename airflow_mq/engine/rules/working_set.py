@@ -163,7 +163,7 @@ class WorkingSet:
         return message_id(self.payloads(origin, page, item + 1)[item])
 
     def puts_off(self, book: Book) -> bool:
-        """Return whether a message that went back waits aside, and does not keep its queue waiting."""
+        """Return whether a message that returned waits aside, and does not keep its queue waiting."""
         return bool(self.config.backoff) and not self.is_ordered(book)
 
     def is_ordered(self, book: Book) -> bool:

@@ -131,7 +131,7 @@ class SettleBlockOperator(QueueOperator):
         """
         # The block has ended: releasing it again only returns its result.
         result = queue.blocks.release(str(planned["token"]))
-        if result.went_back:
+        if result.returned:
             return None
         summary = summary_of(planned, result)
         self.log.warning(
@@ -217,7 +217,7 @@ def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
         processed=result.processed,
         failed=result.failed,
         set_aside=result.set_aside,
-        went_back=result.went_back,
+        returned=result.returned,
         expired=result.expired,
         moved=result.moved,
     )
@@ -231,7 +231,7 @@ def readable(summary: Summary) -> str:
         "processed": summary["processed"],
         "failed for good": summary["failed"],
         "set aside": summary["set_aside"],
-        "went back": summary["went_back"],
+        "returned": summary["returned"],
         "expired": summary["expired"],
     }
     counts = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)

@@ -44,7 +44,7 @@ class Summary(TypedDict):
     processed: int
     failed: int
     set_aside: int
-    went_back: int
+    returned: int
     expired: int
     #: Messages that left their queues.
     moved: int
@@ -107,7 +107,7 @@ def refuse_ended(queue: MessageQueue, token: str) -> None:
     try:
         block = queue.blocks.get(token)
     except UnknownBlock:
-        raise AirflowSkipException("the block is deleted: plan again to process what went back to its queues") from None
+        raise AirflowSkipException("the block is deleted: plan again to process what returned to its queues") from None
     if block.state == "settled":
         raise AirflowSkipException(
             f"block {block.id} was settled before: messages without an outcome are back in their queues; a later block "

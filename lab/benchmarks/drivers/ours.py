@@ -215,8 +215,8 @@ class Ours(Driver):
 
     def out_at(self, mode: str) -> dict[str, float]:
         """Service all, as one call or one block, or let every queue go back; return the largest memory so far."""
-        if mode == "went back":
-            told = {"count": self.queue.service_queues(lambda delivery: Yield()).went_back}
+        if mode == "returned":
+            told = {"count": self.queue.service_queues(lambda delivery: Yield()).returned}
         elif mode == "one block":
             told = {"count": int(self._one_block(None)["count"])}
         else:

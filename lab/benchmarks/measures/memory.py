@@ -19,7 +19,7 @@ WAYS = {
     "batch": "a service of all messages by a batch processor",
     "callable": "a service of all messages by a callable",
     "one block": "a block of {block:,} messages",
-    "went back": "a service in which every queue goes back",
+    "returned": "a service in which every queue goes back",
 }
 
 
@@ -53,7 +53,7 @@ def _waiting(lab: Lab, way: str, *, many: bool) -> tuple[str, int]:
             driver("setup", block=lab.sizes.block)
             driver("fill", each=each, call=1000)
 
-    if way == "went back":
+    if way == "returned":
         return lab.prepared(f"ours, {queues:,} messages of {size:,} bytes", large), queues * size
     return lab.prepared(f"ours, {each * ORIGINS:,} messages", small), each * ORIGINS * SIZE
 

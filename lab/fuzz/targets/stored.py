@@ -89,7 +89,7 @@ PAGE_KINDS: dict[str, Kind] = {
         codec.pack_events,
         (
             [EventRun(Fate.PROCESSED, "acme", 1, 2, [ID, ID], [Weight(1, 2), Weight(3, 4)], "why")],
-            [EventRun(Fate.PAGE_REAPED, "acme", 1, 2, [b""], [], ""), EventRun(Fate.SWEPT, "acme", 0, 0, [ID], [])],
+            [EventRun(Fate.PAGE_REMOVED, "acme", 1, 2, [b""], [], ""), EventRun(Fate.SWEPT, "acme", 0, 0, [ID], [])],
         ),
     ),
     "weight": Kind(codec.unpack_weight, lambda weight: codec.pack_weight(weight) or b"", (Weight(1, LARGEST),)),

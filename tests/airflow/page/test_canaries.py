@@ -86,7 +86,7 @@ def test_no_trace_of_password_and_payloads(
             operators.append(SettleBlockOperator(task_id="settle", mq_conn_id=CONN_ID))
             run.execute(operators[-1])
             lineage = [openlineage(operator) for operator in operators]
-        events = [event for event in queue.inspect.events() if event.name == "WentBack"]
+        events = [event for event in queue.inspect.events() if event.name == "Returned"]
         assert events and {event.why for event in events} == {"ValueError"}, "the processor did not fail"
         assert queue.set_aside.list()
     places["xcom"] = json.dumps([*run.xcoms.values()], default=repr)

@@ -333,7 +333,7 @@ def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["stays"] == ""
     body = {"all": True, "why": "larger blocks"}
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["done"] == 3
-    assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Rejudged")} == {"admin"}
+    assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Requeued")} == {"admin"}
     aside(ring, "acme", 1)
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": []}).json()["done"] == 0
     beside: list[dict[str, Any]] = [{"addresses": [], "all": True}, {"addresses": [], "error": "KeyError"}]

@@ -159,7 +159,7 @@ def test_block_ends_during_an_execution(pair: tuple[MessageQueue, MessageQueue],
     assert queue.check() == []
     assert queue.set_aside.list() == []
     assert_all_processed(queue, 11)
-    assert [event.fate for event in queue.inspect.events(name="OverweightEnqueued")] == [Fate.SET_ASIDE]
+    assert [event.fate for event in queue.inspect.events(name="SetAside")] == [Fate.SET_ASIDE]
 
 
 def test_block_of_a_set_aside_message_ends_during_a_service(store_uri: str) -> None:

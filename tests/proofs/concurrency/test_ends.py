@@ -190,7 +190,7 @@ def test_the_result_is_final_when_the_end_is_recorded(pair: tuple[MessageQueue, 
 
     serve_and(queue, end, 2, slice_messages=50)
     (result,) = results
-    assert result.processed + result.went_back == block.messages
+    assert result.processed + result.returned == block.messages
     assert queue.check() == []
     assert other.blocks.settle(block) == result if how == "settle" else True
     assert_all_processed_once(queue, 10)
@@ -215,7 +215,7 @@ def test_readers_see_a_recorded_end(pair: tuple[MessageQueue, MessageQueue]) -> 
         ]
         other.blocks.report(block, reports)
         result = other.blocks.settle(block)
-        assert result.processed + result.went_back + result.set_aside == 4
+        assert result.processed + result.returned + result.set_aside == 4
         left = 6 - result.processed
         assert reader.footprint("held").count == left
         states = {state.origin: state for state in reader.inspect.queues()}

@@ -50,7 +50,7 @@ class Judging(Deciding):
             return None
         if most is not None and item.attempts >= most:
             return None
-        plain.emit("Rejudged", origin, page, at)
+        plain.emit("Requeued", origin, page, at)
         # The old place counts as processed; the message continues at the end.
         book.pages[page].items[at] = ghost = Item(item.payload, origin, state=GONE)
         item.state, item.declared = WAITING, item.declared if weight == current_weight else weight

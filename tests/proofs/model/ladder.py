@@ -149,7 +149,7 @@ class InPlace(Rotation):
             return 1, None
         barred = barred_in_place(plain, item, self.meter.limit)
         if barred:
-            plain.aside("OverweightEnqueued", page.index, at, item, barred, plain.weight(item))
+            plain.aside("SetAside", page.index, at, item, barred, plain.weight(item))
             return 0, None
         self.tried.append((book.origin, item.payload))
         answer, sent = answered(item, self.meter, self.yielding)
@@ -198,10 +198,10 @@ def apply(
         reasons = plain.reasons(item.origin, weight, limit)
         if not reasons:
             return 0, BAILED
-        plain.aside("OverweightEnqueued", page.index, at, item, reasons, weight)
+        plain.aside("SetAside", page.index, at, item, reasons, weight)
         return 0, None
     if word == "yield":
-        return 0, STUCK if plain.went_back(page.index, at, item) else None
+        return 0, STUCK if plain.gives_back(page.index, at, item) else None
     plain.gone("Processed" if word == "done" else "ProcessingFailed", page.index, at, item)
     for origin, payload in sent:
         fresh = Item(payload, origin)

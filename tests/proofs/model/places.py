@@ -44,14 +44,14 @@ ORIGINS = ("a", "a/b", "c")
 BOOKS = (*ORIGINS, *(book_name(origin, HIGH) for origin in ORIGINS))
 RINGS = (0, 1)
 FINAL = {"Processed", "ProcessingFailed", "Transferred", "Discarded", "Expired"}
-TRIED = {"Processed", "ProcessingFailed", "WentBack"}
-BACK = {"WentBack", "AttemptsExhausted"}
-DECIDED = {"Expired", "OverweightEnqueued"}
+TRIED = {"Processed", "ProcessingFailed", "Returned"}
+BACK = {"Returned", "AttemptsExhausted"}
+DECIDED = {"Expired", "SetAside"}
 #: Names of events in a message's history.
 WORDS = {
     "Processed": "processed", "ProcessingFailed": "failed", "Transferred": "transferred", "Discarded": "discarded",
-    "Expired": "expired", "WentBack": "went back", "AttemptsExhausted": "set aside",
-    "OverweightEnqueued": "set aside", "Rejudged": "requeued",
+    "Expired": "expired", "Returned": "returned", "AttemptsExhausted": "set aside",
+    "SetAside": "set aside", "Requeued": "requeued",
 }  # fmt: skip
 BACKOFFS = st.sampled_from([0.0, 15.0])
 places = st.tuples(st.sampled_from(RINGS), st.sampled_from(ORIGINS))
@@ -491,7 +491,7 @@ class Places(RuleBasedStateMachine):
                 )
             assert all(Counter(events) == Counter(events_by_store[0]) for events in events_by_store)
             for name, origin, page, index, id_ in events_by_store[0]:
-                if name in FINAL | BACK | DECIDED | {"Rejudged"}:
+                if name in FINAL | BACK | DECIDED | {"Requeued"}:
                     self.become(name, self.entry_at((ring, origin), (page, index), id_))
         self.see_ended()
 
@@ -521,7 +521,7 @@ class Places(RuleBasedStateMachine):
                 assert name in BACK
                 del holder.fates[entry]
                 entry.holder, holder.state = None, "over"
-        if name == "WentBack":
+        if name == "Returned":
             entry.attempts += 1
             self.wait_aside(entry)
             return
@@ -530,7 +530,7 @@ class Places(RuleBasedStateMachine):
         if name in FINAL:
             entry.state = GONE
             self.gone.append(entry)
-        elif name == "Rejudged":
+        elif name == "Requeued":
             entry.state = WAITING
             self.here[entry.place].append(entry)
         else:
@@ -538,7 +538,7 @@ class Places(RuleBasedStateMachine):
             self.aside.append(entry)
 
     def wait_aside(self, entry: Entry) -> None:
-        """Let a message that went back leave its place until it is due, if its ring has a backoff."""
+        """Let a message that returned leave its place until it is due, if its ring has a backoff."""
         config = self.config[entry.place[0]]
         if config.backoff:
             self.here[entry.place].remove(entry)

@@ -285,14 +285,14 @@ class Plain:
         self.emit(name, item.origin, page, index)
         item.state, item.reasons, item.weighed = ASIDE, reasons, weighed
 
-    def went_back(self, page: int, index: int, item: Item) -> bool:
+    def gives_back(self, page: int, index: int, item: Item) -> bool:
         """Count an attempt without an outcome; return whether the message is requeued."""
         item.attempts += 1
         config = self.config
         if config.max_attempts is not None and item.attempts >= config.max_attempts:
             self.aside("AttemptsExhausted", page, index, item, {"attempts": None}, item.declared)
             return False
-        self.emit("WentBack", item.origin, page, index)
+        self.emit("Returned", item.origin, page, index)
         if config.backoff:
             wait = min(config.backoff * 2 ** (item.attempts - 1), config.backoff_most)
             due = self.now() + int(wait * 1_000_000)
@@ -303,7 +303,7 @@ class Plain:
         return True
 
     def puts_off(self, origin: str) -> bool:
-        """Return whether a message that went back waits aside."""
+        """Return whether a message that returned waits aside."""
         return bool(self.config.backoff) and not self.is_ordered(origin)
 
     def wait_aside(self, page: int, index: int, item: Item, due: int) -> None:
@@ -380,7 +380,7 @@ class Plain:
             if item.state != GONE:
                 self.gone("Discarded", index, at, item)
         del book.pages[index]
-        self.emit("PageReaped", origin, index, 0)
+        self.emit("PageRemoved", origin, index, 0)
 
     def sweep(self, origin: str) -> int:
         book = self.book(origin)

@@ -133,7 +133,7 @@ class Serving(Ground):
                 continue
             expired = item.expires is not None and item.expires <= self.clock.now
             barred = barred_in_place(plain, item, limit)
-            name = "Expired" if expired else "OverweightEnqueued"
+            name = "Expired" if expired else "SetAside"
             if not (expired or barred) or (before is None and Event(name, origin, page, at) not in events):
                 return
             if expired:
@@ -197,11 +197,11 @@ class Serving(Ground):
                 assert meter.pay(plain.weight(item)), "the processed messages exceed the limit"
                 if isinstance(outcome, Yield):
                     if not stopped or plain.puts_off(origin):
-                        stopped = plain.went_back(page.index, at, item) or stopped
+                        stopped = plain.gives_back(page.index, at, item) or stopped
                 elif isinstance(outcome, Overweight):
                     reasons = plain.reasons(origin, tuple(outcome.weight), limit)
                     if reasons and not stopped:
-                        plain.aside("OverweightEnqueued", page.index, at, item, reasons, tuple(outcome.weight))
+                        plain.aside("SetAside", page.index, at, item, reasons, tuple(outcome.weight))
                     else:
                         stopped = True
                 else:
@@ -228,9 +228,9 @@ class Serving(Ground):
             if Event("Expired", origin, page, at) in events:
                 assert item.expires is not None and item.expires <= self.clock.now
                 plain.gone("Expired", page, at, item)
-            elif Event("OverweightEnqueued", origin, page, at) in events:
+            elif Event("SetAside", origin, page, at) in events:
                 reasons = plain.reasons_now(item, plain.weight(item), limit, fits=False)
                 assert reasons
-                plain.aside("OverweightEnqueued", page, at, item, reasons, plain.weight(item))
+                plain.aside("SetAside", page, at, item, reasons, plain.weight(item))
             else:
                 return

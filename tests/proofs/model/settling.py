@@ -111,22 +111,22 @@ def _settle(
         if not halted and decision == "expired":
             plain.gone("Expired", run.page, at, item)
         elif not halted:
-            plain.aside("OverweightEnqueued", run.page, at, item, item.reasons, item.weighed)
+            plain.aside("SetAside", run.page, at, item, item.reasons, item.weighed)
         return
     outcome = block.answers.get((run.origin, run.page, at))
     if outcome is None or isinstance(outcome, Yield):
         if outcome is None and (halted or (run.ordered and run.origin in left)):
             return
         left.add(run.origin)
-        if plain.went_back(run.page, at, item):
+        if plain.gives_back(run.page, at, item):
             stopped.add(run.origin)
     elif isinstance(outcome, Overweight):
         reasons = plain.reasons(run.origin, tuple(outcome.weight), block.limit)
         if reasons:
-            plain.aside("OverweightEnqueued", run.page, at, item, reasons, tuple(outcome.weight))
+            plain.aside("SetAside", run.page, at, item, reasons, tuple(outcome.weight))
         else:
             item.declared = tuple(outcome.weight)
-            plain.emit("WentBack", run.origin, run.page, at)
+            plain.emit("Returned", run.origin, run.page, at)
             stopped.add(run.origin)
     else:
         plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", run.page, at, item)

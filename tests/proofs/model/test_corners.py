@@ -40,7 +40,7 @@ def test_unsuccessful_execution_can_be_settled(store_uri: str, outcome: object) 
         (aside,) = queue.set_aside.list()
         block = queue.blocks.plan_overweight(aside.address, Weight(100, 100))
         queue.blocks.report(block, [Report("acme", 0, 0, 0, outcome)])  # type: ignore[arg-type]
-        assert queue.blocks.settle(block).went_back == 1
+        assert queue.blocks.settle(block).returned == 1
         assert [listed.address for listed in queue.set_aside.list()] == [aside.address]
         queue.blocks.plan()
         assert_sound(queue)

@@ -428,7 +428,7 @@ def plain_result(result: Any) -> Any:
 @pytest.mark.timeout(0)
 def test_random_tokens_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(20, 35), Tokens)
-    for situation in ("taken", "high before regular", "too late", "committed", "rolled back", "Transferred", "Processed", "WentBack",
+    for situation in ("taken", "high before regular", "too late", "committed", "rolled back", "Transferred", "Processed", "Returned",
                  "refused: TokenRefused", "drained"):  # fmt: skip
         assert met[situation], f"never met: {situation}"
 

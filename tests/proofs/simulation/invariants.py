@@ -131,8 +131,8 @@ def check_stop(world: World, event: Event, block: int) -> None:
     """Check that a message that goes back to an ordered queue is the last of its block there: those behind go untried."""
     key = block, event.address.book
     if key in world.stopped:
-        raise Violation("I5 order", f"{event}: a message before it went back in the same block")
-    if event.fate is Fate.WENT_BACK:
+        raise Violation("I5 order", f"{event}: a message before it returned in the same block")
+    if event.fate is Fate.RETURNED:
         world.stopped.add(key)
 
 
@@ -152,7 +152,7 @@ def check_expected(world: World, event: Event) -> None:
     if expected is None or event.block != expected.block:
         return
     world.met["ends that were expected"] += 1
-    goes_back = event.fate in (Fate.WENT_BACK, Fate.ATTEMPTS_EXHAUSTED)
+    goes_back = event.fate in (Fate.RETURNED, Fate.ATTEMPTS_EXHAUSTED)
     is_tried = not goes_back or "not tried:" not in event.detail
     if (event.fate is Fate.PROCESSED) != expected.done and (goes_back or event.fate is Fate.PROCESSED):
         raise Violation("attempts of a part", f"{event}: {expected.why}")
@@ -204,7 +204,7 @@ def _check_claim(working_set: StoredSet, claim: Claim, verdict: dict[str, int] |
         decided += len(run.decisions)
     count = sum(run.count for run in claim.runs)
     # A message that was executed by hand was set aside before.
-    stays = count if verdict is None else verdict["went_back"] + verdict["set_aside"]
+    stays = count if verdict is None else verdict["returned"] + verdict["set_aside"]
     if not stays <= left <= stays + (0 if verdict is None else decided):
         raise Violation("recorded end", f"readers show {left} messages of a claim of block {block}; expected {stays}")
 

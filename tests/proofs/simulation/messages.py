@@ -17,7 +17,7 @@ FINAL = {
     Fate.DISCARDED, Fate.EXPIRED,
 }  # fmt: skip
 #: Events after which a message has no place in the order of its sender.
-DISPLACED = {Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED, Fate.REJUDGED, Fate.EXECUTED, Fate.TRANSFERRED}
+DISPLACED = {Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED, Fate.REQUEUED, Fate.EXECUTED, Fate.TRANSFERRED}
 PAYLOAD = re.compile(rb"<[^<>]*>")
 
 OPEN, ACCEPTED, REFUSED = "open", "accepted", "refused"
@@ -146,7 +146,7 @@ class Messages:
             return
         name = event.id
         self.last[name] = event
-        if event.fate is Fate.WENT_BACK and "not tried:" not in event.detail and "it weighs" not in event.detail:
+        if event.fate is Fate.RETURNED and "not tried:" not in event.detail and "it weighs" not in event.detail:
             self.tries[name] += 1
         if event.fate in DISPLACED:
             self.displaced.add(name)

@@ -149,7 +149,7 @@ class World:
     #: Recorded ends that were seen, by the number of their block; and the last one that events show as applied.
     recorded: dict[int, int] = field(default_factory=dict)
     last_applied: int = 0
-    #: Blocks and ordered queues in which a message went back.
+    #: Blocks and ordered queues in which a message returned.
     stopped: set[tuple[int, str]] = field(default_factory=set)
     #: Version of a ring that no process holds, with the ends that waited there at the last check.
     free_with_ends: tuple[int, Any] | None = None

@@ -439,7 +439,7 @@ def test_tokens_of_other_or_ended_blocks_are_rejected(queue: MessageQueue) -> No
         lambda: queue.blocks.report(foreign, [Report("here", 0, 0, 0)]),
     ):
         assert_rejected(queue, call, UnknownBlock)
-    assert other.blocks.settle(foreign).went_back == 1
+    assert other.blocks.settle(foreign).returned == 1
 
     block = queue.blocks.plan()
     queue.blocks.release(block)

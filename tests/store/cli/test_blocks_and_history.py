@@ -43,7 +43,7 @@ def test_blocks_are_listed_and_shown(mq: Terminal, queue: MessageQueue) -> None:
 def test_a_block_is_released(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
 
-    assert mq.json("block", "release", block.token)["went_back"] >= 1
+    assert mq.json("block", "release", block.token)["returned"] >= 1
     assert mq.json("queue", "footprint", "acme")["count"] == 2
     settled = queue.blocks.plan()
     settle(queue, settled, Weight(1, 1))
@@ -63,7 +63,7 @@ def test_events_list_the_outcomes_of_messages(mq: Terminal, queue: MessageQueue)
     assert mq("message", "events", "--json", "--limit", "1").lines == [first]
     assert mq("message", "events", "--json", "--after", str(second["seq"])).out == ""
     assert mq("message", "events", "--json", "--origin", "beta").out == ""
-    assert mq("message", "events", "--json", "--name", "PageReaped").out == ""
+    assert mq("message", "events", "--json", "--name", "PageRemoved").out == ""
     assert mq("message", "events", "--json", "--block", "1").out == "" or block.id == 1
     assert "Processed  acme:0:0  weight=1/1" in mq("message", "events").out
     assert mq("message", "events", "--name", "Nothing", code=2)

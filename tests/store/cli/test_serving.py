@@ -60,7 +60,10 @@ def test_whole_batches(mq: Terminal) -> None:
 def test_what_is_not_done(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
 
-    assert "what was tried went back" in mq("service", "--processor", f"{HERE}:not_now", "--drain", code=1).out
+    assert (
+        "the tried messages returned to their queues"
+        in mq("service", "--processor", f"{HERE}:not_now", "--drain", code=1).out
+    )
     assert mq.json("service", "--processor", f"{HERE}:wrong", code=1)["failed"] == 1
 
 

@@ -29,6 +29,6 @@ def test_a_dump_is_restored(postgres_server: Server) -> None:
         with MessageQueue(restored) as queue:
             assert queue.check() == []
             block = queue.blocks.plan()
-            assert block.messages == 101, "the block of before is past its lease, and its messages went back"
+            assert block.messages == 101, "the block of before is past its lease, and its messages returned"
             queue.blocks.report(block, [batch.answer() for batch in block.batches()])
             assert queue.blocks.settle(block).processed == 101

@@ -26,6 +26,6 @@ def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             "enqueued", "planned", "set aside", "requeued"
         ]  # fmt: skip
         assert [event.name for event in queue.inspect.events()] == [
-            "OverweightEnqueued", "OverweightEnqueued", "Rejudged", "Discarded"
+            "SetAside", "SetAside", "Requeued", "Discarded"
         ]  # fmt: skip
         assert queue.check() == []

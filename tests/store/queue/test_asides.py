@@ -146,7 +146,7 @@ def test_requeued_message_keeps_its_arrival_time(queue: MessageQueue, heavy: Add
     assert (later.payload, back.payload, back.address) == (b"later", b"heavy", moved.moved)
     assert (back.headers, back.weight, back.sent_at) == ({"trace": "17"}, HEAVY, before.arrived_at)
     event = list(queue.inspect.events())[-1]
-    assert (event.name, event.actor, event.id) == ("Rejudged", "tester", message_id(b"heavy"))
+    assert (event.name, event.actor, event.id) == ("Requeued", "tester", message_id(b"heavy"))
     assert event.moved_to == (moved.moved.page, moved.moved.index) and event.why.startswith("the limit was raised")
     assert queue.check() == []
     assert serve(queue) == [("acme", b"later"), ("acme", b"heavy")]
@@ -377,7 +377,7 @@ def test_thresholds_set_aside_messages_that_fit_the_limit(make_queue: Maker, ord
         1: ("size", None, 10), 2: ("fraction", Weight(50, 500), None), 4: ("overweight", Weight(100, 1000), None)
     }  # fmt: skip
     assert queue.footprint("acme").count == 3
-    why = [event.why for event in queue.inspect.events(name="OverweightEnqueued")]
+    why = [event.why for event in queue.inspect.events(name="SetAside")]
     assert why[0] == "it has 13 bytes, more than the 10 that this ring allows"
     # Raise the limits: each message is compared with the limit that set it aside.
     queue.admin.change_ring(max_message_size=None)

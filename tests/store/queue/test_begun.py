@@ -47,7 +47,7 @@ def test_unloadable_function_costs_no_attempts(make_queue: Maker, function: str,
         run_block(queue, function)
     assert attempts(queue) == [(b"1", "waiting", 0), (b"2", "waiting", 0)]
     event = list(queue.inspect.events())[-1]
-    assert event.name == "WentBack"
+    assert event.name == "Returned"
     assert event.why.startswith(f"not tried: InvalidInput: cannot load function {function} (")
     run_block(queue, "builtins:print")
     assert attempts(queue) == []

@@ -353,7 +353,7 @@ def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) 
     process = batch_processor(lambda batch: [read(queue, payload) and None for payload in batch.payloads])
     queue.service_queues(process)
     queue.service_queues(process)
-    assert [name for name, *_ in logged_events(queue) if name != "WentBack"] == ["ProcessingFailed", "Processed"]
+    assert [name for name, *_ in logged_events(queue) if name != "Returned"] == ["ProcessingFailed", "Processed"]
 
 
 def _lose(queue: MessageQueue, hash_: bytes) -> None:

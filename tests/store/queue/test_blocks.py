@@ -108,7 +108,7 @@ def test_report_with_invalid_ids_is_refused(queue: MessageQueue, report: Report)
     block = queue.blocks.plan()
     with pytest.raises(InvalidInput, match=r"invalid ids in the report on messages 0 to \d: expected 32 bytes each"):
         queue.blocks.report(block, [report])
-    assert queue.blocks.settle(block).went_back == 2
+    assert queue.blocks.settle(block).returned == 2
 
 
 def test_batches_filters_by_origin(queue: MessageQueue) -> None:
@@ -150,9 +150,9 @@ def test_empty_block_settles(queue: MessageQueue) -> None:
         (BadFormat(), "ProcessingFailed"),
         (Corrupt(), "ProcessingFailed"),
         (Unsupported(), "ProcessingFailed"),
-        (Yield("later"), "WentBack"),
-        (Overweight(Weight(5, 5)), "WentBack"),
-        (Overweight(Weight(600_001, 0)), "OverweightEnqueued"),
+        (Yield("later"), "Returned"),
+        (Overweight(Weight(5, 5)), "Returned"),
+        (Overweight(Weight(600_001, 0)), "SetAside"),
     ],
 )
 def test_each_outcome_is_recorded_as_its_event(queue: MessageQueue, outcome: Outcome, name: str) -> None:
@@ -161,7 +161,7 @@ def test_each_outcome_is_recorded_as_its_event(queue: MessageQueue, outcome: Out
     answer(queue, block, outcome)
     queue.blocks.settle(block)
     assert logged_events(queue) == [(name, "acme", 0, 0)]
-    remaining = {"WentBack": [(b"a", "waiting")], "OverweightEnqueued": [(b"a", "set aside")]}.get(name, [])
+    remaining = {"Returned": [(b"a", "waiting")], "SetAside": [(b"a", "set aside")]}.get(name, [])
     assert [(message.payload, message.state) for message in queue.inspect.peek("acme", page=0)] == remaining
 
 
@@ -199,7 +199,7 @@ def test_a_block_settled_in_parts_has_the_same_result(
         events = [(event.name, event.address, event.id, event.detail) for event in told]
         found.append((served, rest, sorted(events, key=repr), queue.blocks.plan().claims))
     assert found[0] == found[1]
-    assert found[0][0].processed > 10 and found[0][0].failed and found[0][0].went_back
+    assert found[0][0].processed > 10 and found[0][0].failed and found[0][0].returned
 
 
 def test_reported_weight_is_used_by_the_next_plan(queue: MessageQueue) -> None:
@@ -217,7 +217,7 @@ def test_messages_behind_a_yield_are_requeued(queue: MessageQueue) -> None:
     block = queue.blocks.plan()
     queue.blocks.report(block, [Report("acme", 0, 0, 0), Report("acme", 0, 1, 1, Yield())])
     done = queue.blocks.settle(block)
-    assert (done.processed, done.went_back) == (1, 3)
+    assert (done.processed, done.returned) == (1, 3)
     assert states(queue) == [(b"b", "waiting"), (b"c", "waiting"), (b"d", "waiting")]
     assert [message.attempts for message in queue.inspect.peek("acme")] == [1, 0, 0]
     assert [payload for _, payload in serve(queue)] == [b"b", b"c", b"d"]
@@ -272,7 +272,7 @@ def test_release_settles_reported_results(queue: MessageQueue) -> None:
     block = queue.blocks.plan()
     queue.blocks.report(block, [Report("acme", 0, 0, 0)])
     done = queue.blocks.release(block)
-    assert (done.processed, done.went_back) == (1, 1)
+    assert (done.processed, done.returned) == (1, 1)
     assert states(queue) == [(b"b", "waiting")]
 
 
@@ -468,7 +468,7 @@ def test_outcomes_of_an_unordered_queue_are_independent(make_queue: Maker) -> No
         block, [Report("acme", 0, 0, 0, Yield()), Report("acme", 0, 1, 1), Report("acme", 0, 2, 2, Yield())]
     )
     done = queue.blocks.settle(block)
-    assert (done.processed, done.went_back) == (1, 2)
+    assert (done.processed, done.returned) == (1, 2)
     assert states(queue) == [(b"a", "waiting"), (b"c", "waiting")]
 
 
@@ -602,7 +602,7 @@ def test_message_is_set_aside_after_too_many_attempts(make_queue: Maker) -> None
         block = queue.blocks.plan()
         answer(queue, block, Yield())
         queue.blocks.settle(block)
-    assert [(name, index) for name, _, _, index in logged_events(queue)][:2] == [("WentBack", 0), ("WentBack", 1)]
+    assert [(name, index) for name, _, _, index in logged_events(queue)][:2] == [("Returned", 0), ("Returned", 1)]
     assert ("AttemptsExhausted", "acme", 0, 0) in logged_events(queue)
     (aside, *_) = queue.set_aside.list()
     assert (aside.address, aside.reason, aside.size) == (Address("acme", 0, 0), "attempts", 1)
@@ -658,14 +658,14 @@ def test_set_aside_message_is_executed_in_a_block(queue: MessageQueue) -> None:
     answer(queue, block)
     done = queue.blocks.settle(block)
     assert (done.processed, done.weight) == (1, Weight(700_000, 1))
-    assert [name for name, *_ in logged_events(queue)] == ["OverweightEnqueued", "Processed", "Processed", "Executed"]
+    assert [name for name, *_ in logged_events(queue)] == ["SetAside", "Processed", "Processed", "Executed"]
     assert queue.set_aside.list() == []
 
 
 def test_message_without_outcome_stays_set_aside(queue: MessageQueue) -> None:
     address = set_message_aside(queue)
     block = queue.blocks.plan_overweight(address, Weight(800_000, 10))
-    assert queue.blocks.settle(block).went_back == 1
+    assert queue.blocks.settle(block).returned == 1
     assert [aside.address for aside in queue.set_aside.list()] == [address]
 
 
@@ -674,7 +674,7 @@ def test_unsuccessful_execution_settles_its_block(queue: MessageQueue, outcome: 
     address = set_message_aside(queue)
     block = queue.blocks.plan_overweight(address, Weight(800_000, 10))
     answer(queue, block, outcome)
-    assert queue.blocks.settle(block).went_back == 1
+    assert queue.blocks.settle(block).returned == 1
     assert queue.blocks.get(block.token).state == "settled"
     assert [aside.address for aside in queue.set_aside.list()] == [address]
 
@@ -709,7 +709,7 @@ def test_backoff_outlasts_a_block_settled_in_parts(make_queue: Maker, monkeypatc
         ],
     )
     served = queue.blocks.settle(block)
-    assert (served.processed, served.went_back) == (19, 1)
+    assert (served.processed, served.returned) == (19, 1)
     assert not queue.blocks.plan().claims
 
 

@@ -235,7 +235,7 @@ def test_message_is_transferred_repeatedly(make_queue: Maker, caller: Caller) ->
     name = message_id(b"the message")
     events = [(e.name, e.origin, e.detail) for ring in (queue, other) for e in ring.inspect.events(id=name)]
     assert events == [
-        ("WentBack", "in", ""), ("Transferred", "in", "verify"), ("Transferred", "verify", "other/publish"),
+        ("Returned", "in", ""), ("Transferred", "in", "verify"), ("Transferred", "verify", "other/publish"),
         ("Transferred", "in", "end"), ("Processed", "end", ""),
         ("Transferred", "publish", "publish"), ("Transferred", "publish", "test/in"),
     ]  # fmt: skip

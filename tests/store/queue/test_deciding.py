@@ -200,7 +200,7 @@ def test_reap_page_discards_its_messages(make_queue: Maker) -> None:
     with pytest.raises(NoPage):
         queue.reap_page("acme", 0)
     assert [(event.name, event.page, event.detail) for event in queue.inspect.events()][-2:] == [
-        ("Discarded", 0, "too old (tester)"), ("PageReaped", 0, "too old (tester)")
+        ("Discarded", 0, "too old (tester)"), ("PageRemoved", 0, "too old (tester)")
     ]  # fmt: skip
     assert queue.footprint("acme") == Footprint(1, 0, 1, 4)
 
@@ -453,7 +453,7 @@ def test_events_are_filtered(queue: MessageQueue) -> None:
     block = queue.blocks.plan()
     queue.blocks.settle(block)
     assert {event.origin for event in queue.inspect.events(origin="globex")} == {"globex"}
-    assert [event.name for event in queue.inspect.events(name="OverweightEnqueued")] == ["OverweightEnqueued"]
+    assert [event.name for event in queue.inspect.events(name="SetAside")] == ["SetAside"]
     (globex_event,) = queue.inspect.events(origin="globex")
     assert [(event.origin, event.index) for event in queue.inspect.events(id=globex_event.id)] == [("globex", 0)]
     assert list(queue.inspect.events(block=block.id)) == []

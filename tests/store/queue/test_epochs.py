@@ -65,7 +65,7 @@ def test_an_epoch_settles_with_its_own_outcomes(make_queue: Maker) -> None:
     queue.blocks.report(block, [Report("acme", 0, 0, 0, epoch=2), Report("acme", 0, 1, 2, epoch=1)])
     assert queue.footprint("acme").count == 2, "for every reader at once"
     settled = queue.blocks.settle(block)
-    assert (settled.processed, settled.went_back) == (1, 2)
+    assert (settled.processed, settled.returned) == (1, 2)
     block = queue.blocks.plan()
     with pytest.raises(InvalidInput, match="epoch"):
         queue.blocks.report(block, [Report("acme", 0, 1, 1, epoch=-1)])

@@ -45,7 +45,7 @@ def leaky_outcome(delivery: Delivery) -> Any:
 
 
 def reasons(queue: MessageQueue) -> list[str]:
-    return [event.why for event in queue.inspect.events() if event.name == "WentBack"]
+    return [event.why for event in queue.inspect.events() if event.name == "Returned"]
 
 
 @pytest.mark.parametrize(

@@ -479,7 +479,7 @@ def test_explain_reports_an_overweight_message(small: MessageQueue) -> None:
     small.admin.change_ring(service_weight=Weight(11, 1 << 20))
     small.set_aside.requeue_all("raised")
     sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
-    assert sentence == "acme:0:0 is gone: Rejudged; it goes on at acme:1:0."
+    assert sentence == "acme:0:0 is gone: Requeued; it goes on at acme:1:0."
     small.leases.transfer(small.leases.view("acme").try_next(), to="globex")
     assert small.inspect.explain_message(Address("acme", 1, 0)).sentence.startswith("acme:1:0 is gone: Transferred")
 

@@ -100,7 +100,7 @@ def test_an_open_transaction_of_a_sender_holds_up_no_end(store_uri: str, end: st
             queue.admin.housekeep()
         else:
             assert block is not None
-            assert getattr(queue.blocks, end)(block).went_back == 3
+            assert getattr(queue.blocks, end)(block).returned == 3
         assert keys_of(queue) == (1 if is_postgres else 0)
         stack.close()
         assert queue.check() == []
@@ -119,7 +119,7 @@ def test_a_store_in_use_delays_no_end(sqlite_uri: str, clock: Clock) -> None:
                 stack.enter_context(other.store.writing())
 
         queue.store.probe = occupy
-        assert queue.blocks.settle(block).went_back == 1
+        assert queue.blocks.settle(block).returned == 1
         assert queue.blocks.list("settled")
         stack.close()
         assert keys_of(queue) == 1

@@ -113,8 +113,8 @@ def test_latest_events_are_events_in_reverse(busy: MessageQueue) -> None:
         assert seen == known
     mine, _ = busy.inspect.latest_events(limit=10_000, origin="o05")
     assert mine == [event for event in known if event.origin == "o05"]
-    heavy, _ = busy.inspect.latest_events(limit=10_000, name="OverweightEnqueued")
-    assert heavy == [event for event in known if event.name == "OverweightEnqueued"] != []
+    heavy, _ = busy.inspect.latest_events(limit=10_000, name="SetAside")
+    assert heavy == [event for event in known if event.name == "SetAside"] != []
 
 
 def test_block_summaries_include_their_ledger_entries(busy: MessageQueue) -> None:

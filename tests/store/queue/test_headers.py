@@ -54,7 +54,7 @@ def test_max_headers_limits_processors(make_queue: Maker) -> None:
         return Done(enqueue=[("out", Message(b"b", headers=ELEVEN))])
 
     assert queue.service_queues(process).processed == 0
-    assert [event.name for event in queue.inspect.events()] == ["WentBack"]
+    assert [event.name for event in queue.inspect.events()] == ["Returned"]
     assert queue.footprint("out").count == 0
     assert queue.service_queues(lambda _: Done(enqueue=[("out", Message(b"b", headers=TEN))]), limit=Weight(1, 1))
     assert queue.footprint("out").size == 11

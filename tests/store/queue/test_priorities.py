@@ -205,7 +205,7 @@ def test_yield_in_one_priority_does_not_stop_the_other(queue: MessageQueue) -> N
         outcome = Yield() if batch.priority == "high" else Done()
         queue.blocks.report(block, [batch.answer(outcome)])
     result = queue.blocks.settle(block)
-    assert (result.processed, result.went_back) == (2, 2)
+    assert (result.processed, result.returned) == (2, 2)
     assert [(message.payload, message.address.priority) for message in queue.inspect.peek("a")] == [
         (b"1", "high"),
         (b"2", "high"),

@@ -192,7 +192,7 @@ def test_a_call_services_all_queues_and_tries_each_message_once(make_queue: Make
         assert all(count <= 2 for count in seen.values()) and set(seen) == set(names)
     else:
         assert seen == {name: 1 if int(name[-2:]) % 2 else 2 for name in names}
-        assert (done.went_back, done.origins) == (20, 40)
+        assert (done.returned, done.origins) == (20, 40)
     assert done.processed == 40
     assert told[-1] == done
     assert queue.service_queues(lambda delivery: None).processed == 40

@@ -38,7 +38,7 @@ from tests.store.queue.conftest import Maker, logged_events, serve
 @pytest.mark.slow
 @pytest.mark.sqlite_first
 @pytest.mark.parametrize("size", [60_000, pytest.param(1_900, marks=pytest.mark.soak)])
-def test_a_service_forgets_the_payloads_of_queues_that_went_back(
+def test_a_service_forgets_the_payloads_of_queues_that_returned(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr("airflow_mq.engine.queue.service.HELD", 2 << 20)
@@ -61,7 +61,7 @@ def test_a_service_forgets_the_payloads_of_queues_that_went_back(
     finally:
         tracemalloc.stop()
         gc.enable()
-    assert (tries, result.went_back) == (count, count)
+    assert (tries, result.returned) == (count, count)
     # Two slices, what is read ahead, and what is known of each queue.
     assert peak < (10 << 20) + count * 3_150
     assert len(queue) == count
@@ -104,7 +104,7 @@ def test_message_heavier_than_the_ring_limit_is_set_aside(queue: MessageQueue) -
     queue.enqueue_messages("acme", [b"a", b"b"])
     seen = serve(queue, lambda delivery: Overweight(Weight(600_001, 0)) if delivery.payload == b"a" else None)
     assert seen == [("acme", b"a"), ("acme", b"b")]
-    assert logged_events(queue) == [("OverweightEnqueued", "acme", 0, 0), ("Processed", "acme", 0, 1)]
+    assert logged_events(queue) == [("SetAside", "acme", 0, 0), ("Processed", "acme", 0, 1)]
     (aside,) = queue.set_aside.list()
     assert (aside.address, aside.weight, aside.limit, aside.reason) == (
         Address("acme", 0, 0), Weight(600_001, 0), Weight(600_000, 1 << 30), "overweight"

@@ -70,9 +70,9 @@ def test_history_of_a_serviced_message(queue: MessageQueue) -> None:
     queue.service_queues(lambda delivery: Done(success=False))
     history = queue.inspect.history(LAST)
     assert (
-        steps_of(history)[0] == "enqueued" and steps_of(history)[-1] == "processed" and "went back" in steps_of(history)
+        steps_of(history)[0] == "enqueued" and steps_of(history)[-1] == "processed" and "returned" in steps_of(history)
     )
-    assert {step.why for step in history.steps if step.what == "went back"} == {"their API is down"}
+    assert {step.why for step in history.steps if step.what == "returned"} == {"their API is down"}
     assert history.end is not None and history.end.why == "without success"
 
 
@@ -82,10 +82,10 @@ def test_history_of_requeued_messages(queue: MessageQueue) -> None:
     second = block_of(queue, Done(), None)
     third = block_of(queue, Done(), Done())
     histories = [queue.inspect.history(Address("acme", 0, index)) for index in range(4)]
-    assert steps_of(histories[0]) == ["enqueued", "planned", "went back", "planned", "processed"]
+    assert steps_of(histories[0]) == ["enqueued", "planned", "returned", "planned", "processed"]
     assert histories[0].steps[2].why == "down"
-    assert steps_of(histories[1]) == ["enqueued", "planned", "untried", "planned", "went back", "planned", "processed"]
-    assert histories[1].steps[4].why == "no outcome" and histories[1].steps[2].why == "acme:0:0 before it went back"
+    assert steps_of(histories[1]) == ["enqueued", "planned", "untried", "planned", "returned", "planned", "processed"]
+    assert histories[1].steps[4].why == "no outcome" and histories[1].steps[2].why == "acme:0:0 before it returned"
     assert steps_of(histories[2]) == ["enqueued", "planned", "processed"], "a reported message keeps its outcome"
     assert steps_of(histories[3]) == ["enqueued", "planned", "untried", "planned", "untried", "planned", "processed"]
     assert [step.block for step in histories[3].steps] == [None, first, first, second, second, third, third]
@@ -97,7 +97,7 @@ def test_history_of_an_overweight_message(make_queue: Maker) -> None:
     block_of(queue, Overweight(Weight(9, 9)), Done())
     block_of(queue, Overweight(HEAVY))
     history = queue.inspect.history(LAST)
-    assert steps_of(history) == ["enqueued", "planned", "went back", "planned", "set aside"]
+    assert steps_of(history) == ["enqueued", "planned", "returned", "planned", "set aside"]
     assert "weighs 9/9" in history.steps[2].why and "more than the 600,000" in history.steps[4].why
     assert history.state == "set aside" and history.end is None
     assert steps_of(queue.inspect.history(Address("acme", 0, 1))) == ["enqueued", "planned", "processed"]
@@ -246,7 +246,7 @@ def test_history_of_a_high_message(queue: MessageQueue) -> None:
     block_of(queue, Yield("down"), Done())
     block_of(queue, Done())
     history = queue.inspect.history(Address("acme", 0, 0, "high"))
-    assert steps_of(history) == ["enqueued", "planned", "went back", "planned", "processed"]
+    assert steps_of(history) == ["enqueued", "planned", "returned", "planned", "processed"]
     assert (
         history
         == queue.inspect.history(message_id(b"urgent"), origin="acme")

@@ -139,7 +139,7 @@ def test_policy_sets_aside_messages_above_the_block_limit(make_queue: Maker) -> 
 
     assert run_block(queue) == ["acme"]
 
-    assert [event[0] for event in logged_events(queue)] == ["OverweightEnqueued", "Processed", "Processed"]
+    assert [event[0] for event in logged_events(queue)] == ["SetAside", "Processed", "Processed"]
     (aside,) = queue.set_aside.list()
     assert (aside.reason, aside.weight, aside.limit) == ("overweight", HEAVY, BLOCK)
 

@@ -198,7 +198,7 @@ def test_expired_token_changes_nothing(queue: MessageQueue) -> None:
         again.complete()
     with pytest.raises(TokenRefused):
         again.give_back()
-    assert logged_events(queue) == [("WentBack", "a", 0, 0), ("Processed", "a", 0, 0)]
+    assert logged_events(queue) == [("Returned", "a", 0, 0), ("Processed", "a", 0, 0)]
 
 
 def test_completed_lease_stays_completed_if_the_clock_is_set_back(queue: MessageQueue) -> None:
@@ -223,7 +223,7 @@ def test_complete_accepts_an_outcome(queue: MessageQueue) -> None:
     token = queue.leases.next()
     assert token is not None
     token.complete(Yield("not now"))
-    assert logged_events(queue) == [("WentBack", "a", 0, 0)]
+    assert logged_events(queue) == [("Returned", "a", 0, 0)]
     assert fetch(queue.leases.next()) == b"1"
 
 

@@ -1,4 +1,4 @@
-"""Backoff of relaxed queues: a message that went back waits aside, and the others of its queue go on."""
+"""Backoff of relaxed queues: a message that returned waits aside, and the others of its queue go on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_others_of_a_relaxed_queue_go_on_at_once(make_queue: Maker, clock: C
     queue = relaxed(make_queue)
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
     settled = run_block(queue, {b"a": Yield("later"), b"b": Done()}, Weight(2, 10))
-    assert (settled.processed, settled.went_back) == (1, 1)
+    assert (settled.processed, settled.returned) == (1, 1)
     assert (waiting(queue), queue.footprint("acme").count, delayed(queue)) == ([b"c"], 1, 1)
     assert run_block(queue, {b"c": Done()}).processed == 1
     clock.advance(BACKOFF - 1)
@@ -260,7 +260,7 @@ def test_block_that_is_settled_in_parts(make_queue: Maker, clock: Clock, monkeyp
     queue.enqueue_messages("acme", payloads)
     odd = payloads[1::2]
     settled = run_block(queue, {payload: Done() for payload in payloads if payload not in odd})
-    assert (settled.processed, settled.went_back, delayed(queue)) == (10, 10, 10)
+    assert (settled.processed, settled.returned, delayed(queue)) == (10, 10, 10)
     clock.advance(BACKOFF)
     assert serve(queue) == [("acme", payload) for payload in odd]
 
@@ -276,7 +276,7 @@ def test_requeued_after_its_attempts(make_queue: Maker, clock: Clock) -> None:
     run_block(queue, {b"a": Done()})
     history = queue.inspect.history(message_id(b"a"))
     assert [step.what for step in history.steps if step.what != "planned"] == [
-        "enqueued", "went back", "set aside", "requeued", "processed",
+        "enqueued", "returned", "set aside", "requeued", "processed",
     ]  # fmt: skip
     assert (history.state, len(history.addresses)) == ("gone", 3)
 
@@ -289,7 +289,7 @@ def test_readers_show_that_it_waits_aside(make_queue: Maker, clock: Clock) -> No
     queue.enqueue_messages("acme", [b"a", b"b"])
     run_block(queue, {b"a": Yield("not now"), b"b": Done()})
     first, due = Address("acme", 0, 0), clock.now + int(BACKOFF * 1_000_000)
-    (event,) = queue.inspect.events(name="WentBack")
+    (event,) = queue.inspect.events(name="Returned")
     assert (event.why, event.last_error, event.wait) == ("not now", "not now", (BACKOFF, (0, 1)))
 
     found = queue.inspect.explain_message(first)
@@ -302,7 +302,7 @@ def test_readers_show_that_it_waits_aside(make_queue: Maker, clock: Clock) -> No
         history = queue.inspect.history(asked)
         assert (history.state, history.id, history.addresses) == ("waiting", message_id(b"a"), [first])
         assert history.due is not None and int(history.due.timestamp() * 1_000_000) == due
-        assert [step.what for step in history.steps] == ["enqueued", "planned", "went back"]
+        assert [step.what for step in history.steps] == ["enqueued", "planned", "returned"]
 
     clock.advance(BACKOFF)
     queue.enqueue_message("acme", b"c")
@@ -316,7 +316,7 @@ def test_readers_show_that_it_waits_aside(make_queue: Maker, clock: Clock) -> No
     for asked in (first, second, message_id(b"a")):
         history = queue.inspect.history(asked)
         assert (history.state, history.addresses) == ("gone", [first, second])
-        assert [step.what for step in history.steps] == ["enqueued", "planned", "went back", "processed"]
+        assert [step.what for step in history.steps] == ["enqueued", "planned", "returned", "processed"]
 
 
 def test_history_of_messages_with_the_same_bytes(make_queue: Maker, clock: Clock) -> None:
@@ -339,7 +339,7 @@ def test_a_swept_queue_does_not_concern_what_waits_aside(make_queue: Maker, cloc
     run_block(queue, {}, Weight(1, 1))
     assert queue.sweep_queue("acme") == 1
     history = queue.inspect.history(Address("acme", 0, 0))
-    assert (history.state, [step.what for step in history.steps]) == ("waiting", ["enqueued", "planned", "went back"])
+    assert (history.state, [step.what for step in history.steps]) == ("waiting", ["enqueued", "planned", "returned"])
     clock.advance(BACKOFF)
     assert serve(queue) == [("acme", b"a")]
 
@@ -356,7 +356,7 @@ def test_recorded_end(make_queue: Maker, clock: Clock) -> None:
         settled = other.blocks.settle(block)
         found = other.inspect.explain_message(Address("acme", 0, 0))
         history = other.inspect.history(Address("acme", 0, 0))
-        states.append((settled.went_back, waiting(other), delayed(other), found.reason, history.state, other.check()))
+        states.append((settled.returned, waiting(other), delayed(other), found.reason, history.state, other.check()))
 
     with ThreadPoolExecutor(1) as thread:
         queue.service_queues(lambda delivery: thread.submit(processor, delivery).result())

@@ -80,11 +80,11 @@ def test_messages_are_processed_as_they_come(queue: MessageQueue) -> None:
     assert len(queue) == 0
 
 
-def test_a_message_that_went_back_is_tried_again(queue: MessageQueue) -> None:
+def test_a_message_that_returned_is_tried_again(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"later")
     with running(queue, fails=2) as worker:
         worker.wait(1)
-    assert worker.total.went_back == 2
+    assert worker.total.returned == 2
 
 
 def test_a_delayed_message_is_processed_when_it_is_due(queue: MessageQueue) -> None:

@@ -79,18 +79,18 @@ def test_a_decision_records_its_reason_and_actor(why: str, actor: str) -> None:
 
 @given(st.text(), st.integers(0, 1 << 40), st.integers(0, 1 << 20))
 def test_an_event_of_return_records_its_reason_and_the_last_untried_message(why: str, page: int, index: int) -> None:
-    told = event(Fate.WENT_BACK, with_untried(why, page, index))
+    told = event(Fate.RETURNED, with_untried(why, page, index))
     assert told.untried_up_to == (page, index)
-    assert event(Fate.WENT_BACK, why).actor is None
+    assert event(Fate.RETURNED, why).actor is None
 
 
 def test_other_details_are_what_they_are() -> None:
-    assert event(Fate.WENT_BACK, "their API is down").why == "their API is down"
-    assert event(Fate.WENT_BACK, with_untried("down", 3, 4)).why == "down"
-    assert event(Fate.WENT_BACK, with_untried("", 3, 4)).why == ""
+    assert event(Fate.RETURNED, "their API is down").why == "their API is down"
+    assert event(Fate.RETURNED, with_untried("down", 3, 4)).why == "down"
+    assert event(Fate.RETURNED, with_untried("", 3, 4)).why == ""
     aside = event(Fate.SET_ASIDE, with_arrival("it weighs much", "2026-11-21T17:00:00+00:00"))
     assert (aside.why, aside.sent, aside.actor) == ("it weighs much", "2026-11-21T17:00:00+00:00", None)
-    moved = event(Fate.REJUDGED, decided("raised; goes on at 7:8", "a person"))
+    moved = event(Fate.REQUEUED, decided("raised; goes on at 7:8", "a person"))
     assert (moved.moved_to, moved.actor) == ((7, 8), "a person")
     assert event(Fate.PROCESSED, "").moved_to is None
     assert event(Fate.EXECUTED, "a person (else)").actor == "a person (else)"

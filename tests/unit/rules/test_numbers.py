@@ -27,6 +27,6 @@ def test_numbers() -> None:
 
 @pytest.mark.parametrize("digits", ["٣", "1" * 5_000])
 def test_what_a_person_wrote_as_the_reason_is_no_place(digits: str) -> None:
-    moved = Event("Rejudged", Fate.REJUDGED, "a", 0, 0, detail=f"because; goes on at {digits}:1 (me)")
-    back = Event("WentBack", Fate.WENT_BACK, "a", 0, 0, detail=f"untried behind it up to {digits}:1")
+    moved = Event("Requeued", Fate.REQUEUED, "a", 0, 0, detail=f"because; goes on at {digits}:1 (me)")
+    back = Event("Returned", Fate.RETURNED, "a", 0, 0, detail=f"untried behind it up to {digits}:1")
     assert moved.moved_to is None and back.untried_up_to is None

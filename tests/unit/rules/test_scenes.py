@@ -59,7 +59,7 @@ def test_answers() -> None:
     scene.service()
     assert [(event.name, event.error, event.success) for event in scene.events()] == [
         ("Processed", None, True), ("ProcessingFailed", "BadFormat", None), ("Processed", None, False),
-        ("ProcessingFailed", "StackLimitReached", None), ("OverweightEnqueued", None, None), ("Processed", None, True),
+        ("ProcessingFailed", "StackLimitReached", None), ("SetAside", None, None), ("Processed", None, True),
     ]  # fmt: skip
     assert scene.footprint("a") == (1, 0, 1, 10)
 
@@ -69,7 +69,7 @@ def test_yield_leaves_the_queue_where_it_is() -> None:
     scene.enqueue("a", "yield", "later")
     scene.enqueue("b", "fine")
     scene.service()
-    assert scene.told() == ["WentBack a:0:0", "Processed b:0:0", "WentBack a:0:0", "WentBack a:0:0"]
+    assert scene.told() == ["Returned a:0:0", "Processed b:0:0", "Returned a:0:0", "Returned a:0:0"]
     assert scene.footprint("a") == (1, 1, 2, 10)
 
 
@@ -97,7 +97,7 @@ def test_what_fits_a_full_block_waits_for_one() -> None:
     scene.seen.clear()
     scene.service()
     assert scene.seen[0] == "weight=100"
-    assert "OverweightEnqueued a:0:1" not in scene.told()
+    assert "SetAside a:0:1" not in scene.told()
 
 
 def test_every_step_is_paid_before_it_is_taken() -> None:
@@ -137,7 +137,7 @@ def test_after_too_many_attempts_a_message_is_set_aside() -> None:
     scene.enqueue("a", "yield", "x")
     for _ in range(3):
         scene.service()
-    assert scene.told() == ["WentBack a:0:0", "WentBack a:0:0", "AttemptsExhausted a:0:0", "Processed a:0:1"]
+    assert scene.told() == ["Returned a:0:0", "Returned a:0:0", "AttemptsExhausted a:0:0", "Processed a:0:1"]
 
 
 def test_backoff_doubles_up_to_the_most() -> None:
@@ -196,7 +196,7 @@ def test_a_message_above_its_origins_most_is_overweight() -> None:
     scene.set_origin("a", most=Weight(5, 100))
     scene.enqueue("a", "weight=6", *["x"] * 10)
     scene.service()
-    assert scene.told()[0] == "OverweightEnqueued a:0:0"
+    assert scene.told()[0] == "SetAside a:0:0"
     (aside,) = scene.working_set.changes.asides.values()
     assert aside is not None and aside.limit == Weight(5, 100)
     assert scene.done.count("x") == 5
@@ -256,7 +256,7 @@ def test_a_plan_decides_and_settling_carries_it_out() -> None:
     assert list(claim.runs[0].handed_out()) == [2]
     done = scene.settle([claim])
     assert (done.processed, done.expired, done.set_aside) == (1, 1, 1)
-    assert scene.told() == ["Expired a:0:0", "OverweightEnqueued a:0:1", "Processed a:0:2"]
+    assert scene.told() == ["Expired a:0:0", "SetAside a:0:1", "Processed a:0:2"]
 
 
 def test_plan_and_settle_record_the_events_of_servicing_in_place() -> None:
@@ -275,8 +275,8 @@ def test_silence_sends_everything_after_it_back() -> None:
     scene = Scene()
     scene.enqueue("a", "one", "two", "three")
     done = scene.settle(scene.plan(), silent=["two", "three"])
-    assert (done.processed, done.went_back) == (1, 2)
-    assert scene.told() == ["Processed a:0:0", "WentBack a:0:1"]
+    assert (done.processed, done.returned) == (1, 2)
+    assert scene.told() == ["Processed a:0:0", "Returned a:0:1"]
     assert [scene.working_set.pages["a", 0].note(item).attempts for item in range(3)] == [0, 1, 0]  # type: ignore[union-attr]
 
 
@@ -284,7 +284,7 @@ def test_of_a_relaxed_queue_each_outcome_stands_for_itself() -> None:
     scene = Scene(ordered=False)
     scene.enqueue("a", "one", "two", "three")
     scene.settle(scene.plan(), silent=["one", "three"])
-    assert scene.told() == ["WentBack a:0:0", "Processed a:0:1", "WentBack a:0:2"]
+    assert scene.told() == ["Returned a:0:0", "Processed a:0:1", "Returned a:0:2"]
     assert scene.footprint("a")[2] == 2
 
 
@@ -371,5 +371,5 @@ def test_reaping_names_what_goes_with_the_page() -> None:
     scene.check()
     with pytest.raises(NoPage):
         reap_page(scene.working_set, "a", 0)
-    assert scene.told()[-2:] == ["Discarded a:0:0", "PageReaped a:0:0"]
+    assert scene.told()[-2:] == ["Discarded a:0:0", "PageRemoved a:0:0"]
     assert scene.footprint("a") == (4, 0, 4, 40)

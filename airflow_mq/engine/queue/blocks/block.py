@@ -49,7 +49,7 @@ class Block:
     #: Used weight; None while it lives.
     used: Weight | None
     messages: int
-    #: Outcomes and their counts: `processed`, `failed`, `set_aside`, `went_back`, `expired`.
+    #: Outcomes and their counts: `processed`, `failed`, `set_aside`, `returned`, `expired`.
     result: Mapping[str, int]
     #: Whether its workers report what they begin; what none began is requeued without an attempt.
     reports_begin: bool = False

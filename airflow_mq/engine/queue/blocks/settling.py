@@ -160,7 +160,7 @@ class Settling:
         outcome = self.answers.get(claim.origin, Answers()).get(run.page, run.first)
         self._part = [Piece(0, claim, is_last=True)]
         if outcome is None or page is None or page.marks[run.first] == PROCESSED:
-            result.went_back = 1
+            result.returned = 1
         else:
             used = getattr(outcome, "used", None) or claim.planned
             limit = self.row.details_json["limit"]
@@ -168,7 +168,7 @@ class Settling:
                 cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, self.actor)
             except (InsufficientWeight, TemporarilyUnprocessable):
                 # The outcome came by a report, not by a call: the message stays set aside.
-                result.went_back = 1
+                result.returned = 1
             else:
                 result.used = used.plus(cost)
                 result.processed, result.failed = int(isinstance(outcome, Done)), int(not isinstance(outcome, Done))

@@ -152,7 +152,7 @@ def _in_block(event: Event) -> str:
 
 def _has_error(event: Event, address: Address) -> bool:
     """Return whether an event has the error of a message, or the reason for which it was not tried."""
-    if event.fate not in (Fate.WENT_BACK, Fate.ATTEMPTS_EXHAUSTED):
+    if event.fate not in (Fate.RETURNED, Fate.ATTEMPTS_EXHAUSTED):
         return False
     if event.address == address:
         return True

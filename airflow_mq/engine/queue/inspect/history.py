@@ -36,8 +36,8 @@ ENDS = {
     Fate.TRANSFERRED: "transferred",
 }  # fmt: skip
 _STEPS = {
-    **ENDS, Fate.WENT_BACK: "went back", Fate.SET_ASIDE: "set aside", Fate.ATTEMPTS_EXHAUSTED: "set aside",
-    Fate.REJUDGED: "requeued", Fate.EXECUTED: "executed", Fate.SWEPT: "swept",
+    **ENDS, Fate.RETURNED: "returned", Fate.SET_ASIDE: "set aside", Fate.ATTEMPTS_EXHAUSTED: "set aside",
+    Fate.REQUEUED: "requeued", Fate.EXECUTED: "executed", Fate.SWEPT: "swept",
 }  # fmt: skip
 #: Fates whose events have the message's own address; those of queues and pages have another one.
 _OWN = set(_STEPS) - {Fate.SWEPT}
@@ -48,7 +48,7 @@ _SETTLED = {*ENDS.values(), "executed", "set aside", "swept"}
 class Step:
     """One step in the history of a message."""
 
-    #: `enqueued`, `planned`, `went back`, `untried`, `set aside`, `swept`, `requeued`, `executed`, `processed`,
+    #: `enqueued`, `planned`, `returned`, `untried`, `set aside`, `swept`, `requeued`, `executed`, `processed`,
     #: `failed`, `discarded`, `expired`, `transferred`.
     what: str
     address: Address
@@ -182,7 +182,7 @@ class _Reader:
         links: dict[_Place, _Place] = {}
         waits: list[Event] = []
         for _, run in self._runs(book):
-            for event in run.unroll() if run.fate in (Fate.REJUDGED, Fate.WENT_BACK) else ():
+            for event in run.unroll() if run.fate in (Fate.REQUEUED, Fate.RETURNED) else ():
                 if event.moved_to:
                     links[event.page, event.index] = event.moved_to
                 if event.wait:
@@ -341,9 +341,9 @@ def _add(path: _Path, place: Address, row: EventRow, run: EventRun) -> None:
             path.left.add(place)
     elif place not in path.left and not path.is_settled and _concerns(run, place):
         step = _step(next(run.unroll(row.block, row.at / 1_000_000)), place, moment(row.at))
-        if run.fate is Fate.WENT_BACK:
+        if run.fate is Fate.RETURNED:
             first = Address(place.book, run.page, run.first + len(run.ids) - 1)
-            step = replace(step, what="untried", why=f"{first} before it went back")
+            step = replace(step, what="untried", why=f"{first} before it returned")
         path.add(step)
 
 
@@ -370,7 +370,7 @@ def _concerns(run: EventRun, place: Address) -> bool:
         last = run.detail.partition(" to ")[2].partition(" ")[0]
         until = read_number(last)
         return run.page <= place.page and (until is None or place.page <= until)
-    if run.fate is Fate.WENT_BACK:
+    if run.fate is Fate.RETURNED:
         up_to = next(run.unroll()).untried_up_to
         here = (place.page, place.index)
         return up_to is not None and (run.page, run.first + len(run.ids) - 1) < here <= up_to

@@ -66,7 +66,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     "set aside": ("set aside", _ASIDE, [_EXECUTE, _DISCARD]),
     "set aside by a limit": ("set aside", _ASIDE, [_EXECUTE, _REQUEUE, _DISCARD]),
     "waits aside": (
-        "backoff", "{address} went back and waits aside until {due}: then it joins its queue again, behind all others, "
+        "backoff", "{address} returned and waits aside until {due}: then it joins its queue again, behind all others, "
         "at a new address.", [_SHORTER],
     ),
     "gone": ("gone", "{address} is gone: it was processed, or dropped.", []),
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     # Its queue is skipped.
     "paused": ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
     "ordered": ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
-    "backoff": ("backoff", "a message of {origin} went back; its queue is tried again from {wake_at} on.", [_SHORTER]),
+    "backoff": ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", [_SHORTER]),
     # No server can take it.
     "unserved": (
         "unserved", "{subject} waits for a processor: no DAG or program that services this ring takes {origin} "

@@ -139,7 +139,7 @@ function BlockCard({ block }: { block: Block }) {
         Block {count(block.id)} <span className={`badge ${block.state}`}>{block.state}</span>
       </h3>
       <p>
-        {count(block.result.processed ?? 0)} processed, {count(block.result.failed ?? 0)} failed, {count(block.result.went_back ?? 0)} went back,{" "}
+        {count(block.result.processed ?? 0)} processed, {count(block.result.failed ?? 0)} failed, {count(block.result.returned ?? 0)} returned,{" "}
         {count(block.result.set_aside ?? 0)} set aside. Predicted {weight(block.predicted)}, used {block.used ? weight(block.used) : "not known yet"}.
       </p>
       {block.state === "planned" && block.deadline && <Held until={block.deadline} />}

@@ -147,7 +147,7 @@ function LastBlock({ block }: { block: Block }) {
       <p>
         {many(block.messages, "message")} of {many(block.by_queue.length, "queue")}: {count(block.result.processed ?? 0)} processed
         {came("failed", "failed")}
-        {came("went_back", "went back")}
+        {came("returned", "returned")}
         {came("set_aside", "set aside")}. {weight(block.used ?? block.predicted)} of{" "}
         {weight(block.limit)}.
       </p>

@@ -159,7 +159,7 @@ MUTATIONS: Sequence[Mutation] = (
         "        note = page.note(item)\n        headers", "        note = page.note(item)._replace(attempts=0)\n        headers",
     ),
     _bug(
-        "message behind one that went back is processed in place", "engine/rules/claims.py",
+        "message behind one that returned is processed in place", "engine/rules/claims.py",
         "            return 0, ladder.stop_at(book, outcome)\n        page.first_index += 1\n",
         "            page.first_index += 1\n            return 0, None\n        page.first_index += 1\n",
     ),

@@ -117,7 +117,7 @@ def _check_ends(unit: Unit, ring: int, claims: Mapping[int, Sequence[Claim]]) ->
             continue
         for claim, verdict in zip(held, terms.expected(held)):
             messages = sum(run.count for run in claim.runs)
-            # In an ordered queue, a decision behind a message that went back is not carried out.
+            # In an ordered queue, a decision behind a message that returned is not carried out.
             if not claim.messages <= sum(verdict) <= messages or min(verdict) < 0:
                 yield Violation(
                     f"block {end.block}",
