@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
 from airflow_mq.engine.rules.message import Address
 
 from .access import Reader
 from .messages import Kind, moment_of
-from .set_aside import Reason
+from .set_aside import Filtered
 from .stores import opened
 
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
@@ -57,14 +57,14 @@ def queues(conn_id: str, ring: str, user: Reader, prefix: str = "", search: str 
 
 
 @router.get("/set-aside.csv")
-def set_aside(conn_id: str, ring: str, user: Reader, reason: Reason | None = None) -> StreamingResponse:
+def set_aside(conn_id: str, ring: str, user: Reader, filtered: Annotated[Filtered, Depends()]) -> StreamingResponse:
     """Return set-aside messages, with the filters of the list."""
 
     def reads(after: Address | None = None) -> Reads:
         more = True
         while more:
             with opened(conn_id, ring) as queue:
-                messages = queue.set_aside.list(after=after, limit=AT_ONCE, reason=reason)
+                messages = queue.set_aside.list(after=after, limit=AT_ONCE, **filtered.filters())
             yield map(MESSAGE, messages)
             more, after = len(messages) == AT_ONCE, messages[-1].address if messages else after
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from inspect import signature
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.exceptions import AirflowException
@@ -19,7 +19,7 @@ from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.values import SetAside
 from airflow_mq.engine.rules import message as rules
 from airflow_mq.engine.rules.errors import InvalidInput, Refused
-from airflow_mq.engine.store.rows import LATEST
+from airflow_mq.engine.rules.filters import Selection
 from airflow_mq.settings import text
 
 from . import schemas
@@ -115,12 +115,22 @@ class ExecuteRequest(Body):
     note: schemas.Reason = ""
 
 
-class RequeueRequest(Body):
-    """Request to requeue messages: these, all, or all whose last error begins with a text."""
+class Filtered(Body):
+    """Filters of a list, or of a decision about all messages that the list shows."""
+
+    reason: Reason | None = None
+    error: Annotated[str, Field(min_length=1, max_length=MOST_ERROR)] | None = None
+
+    def filters(self) -> Selection:
+        """Return the filters that are set."""
+        return cast(Selection, self.model_dump(include=set(Filtered.model_fields), exclude_none=True))
+
+
+class RequeueRequest(Filtered):
+    """Request to requeue messages: these, all, or all that filters select."""
 
     addresses: list[AddressAsked] = Field(default_factory=list, max_length=MOST_AT_ONCE)
     all: bool = False
-    error: Annotated[str, Field(min_length=1, max_length=MOST_ERROR)] | None = None
     forget_attempts: bool = False
     why: schemas.Reason = ""
 
@@ -137,36 +147,29 @@ def set_aside(
     conn_id: str,
     ring: str,
     user: Reader,
+    filtered: Annotated[Filtered, Depends()],
     after: str = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    reason: Reason | None = None,
-    before_block: Annotated[int | None, Query(ge=0, le=LATEST)] = None,
-    error: Annotated[str | None, Query(min_length=1, max_length=MOST_ERROR)] = None,
 ) -> SetAsideMessages:
     """Return set-aside messages by address: their weight, and whether a requeue would move them now.
 
-    `before_block` returns only messages that an earlier block set aside. `error` returns only messages whose last error
-    begins with this text, as requeuing by `error` does. `total` is null if another filter is set, or if there are more
-    messages than the server counts.
+    `error` returns only messages whose last error begins with this text. A request to requeue accepts the same filters.
+    `total` is null if the filters select more messages than the server counts.
     """
+    filters = filtered.filters()
     with opened(conn_id, ring) as queue:
         start = rules.Address.parse(after) if after else None
-        found = queue.set_aside.list(
-            after=start, limit=limit + 1, reason=reason, before_block=before_block, error=error, errors=True
-        )
+        found = queue.set_aside.list(after=start, limit=limit + 1, errors=True, **filters)
         following = str(found[limit - 1].address) if len(found) > limit else None
         found = found[:limit]
         limited = queue.config.service_weight is not None
         stays = queue.set_aside.refusals(found) if limited else [NO_LIMIT] * len(found)
-        total = _counted(queue, error) if reason is None and before_block is None else None
+        if filters:
+            total = len(queue.set_aside.list(limit=MOST_COUNTED, **filters))
+        else:
+            total = queue.set_aside.count(MOST_COUNTED)
     rows = [SetAsideMessage.of(message, stays=refusal) for message, refusal in zip(found, stays, strict=True)]
     return SetAsideMessages(rows=rows, next=following, total=None if total == MOST_COUNTED else total)
-
-
-def _counted(queue: MessageQueue, error: str | None) -> int:
-    if error is None:
-        return queue.set_aside.count(MOST_COUNTED)
-    return len(queue.set_aside.list(limit=MOST_COUNTED, error=error))
 
 
 def overweight_dag() -> str:
@@ -220,12 +223,12 @@ def _triggered(dag_id: str, conf: dict[str, str | int], user: str, note: str) ->
 @router.post("/set-aside/requeue", dependencies=WRITING)
 def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Decided:
     """Requeue set-aside messages that fit into a block now; the others stay set aside."""
-    by_addresses = "addresses" in body.model_fields_set
-    if [by_addresses, body.all, body.error is not None].count(True) != 1:
-        raise HTTPException(422, "specify exactly one of addresses, all, error")
+    by_addresses, filters = "addresses" in body.model_fields_set, body.filters()
+    if [by_addresses, body.all, bool(filters)].count(True) != 1:
+        raise HTTPException(422, "specify exactly one of addresses, all, filters")
     with opened(conn_id, ring, user.name, DECIDING) as queue:
         if not by_addresses:
-            result = queue.set_aside.requeue_all(body.why, error=body.error, forget_attempts=body.forget_attempts)
+            result = queue.set_aside.requeue_all(body.why, forget_attempts=body.forget_attempts, **filters)
             done, stayed, refused = len(result.moved), len(result.stayed), result.stayed[:MOST_AT_ONCE]
             return Decided.of(None, done=done, stayed=stayed, refused=refused, excluded=result.exclusions())
 

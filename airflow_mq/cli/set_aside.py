@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from ..engine.rules.filters import FILTERS
 from ..engine.rules.judging import REASONS
 from ..engine.rules.weight import UNLIMITED
 from ..words import many, span
@@ -19,14 +20,16 @@ from .session import Session
 if TYPE_CHECKING:
     from ..engine.queue.values import SetAside
 
-_FILTERS = (
-    option("--origin ORIGIN", "only messages of this origin", words),
-    option("--reason REASON", f"only messages with this reason: {', '.join(REASONS)}", choices=REASONS),
-    option("--block N", "only messages that this block set aside", count),
-    option("--arrived N", "only messages sent before this block, after the one before it", count),
-    option("--older-than AGE", "only messages sent longer ago than AGE: 90s, 15m, 2h, 1d", age),
-    option("--error TEXT", "only messages whose last error begins with TEXT", words),
-)
+_READERS = {"N": count, "AGE": age}
+_FILTERS = [
+    option(
+        f"--{name.replace('_', '-')} {value}",
+        f"only messages {selected}",
+        _READERS.get(value, words),
+        choices=REASONS if name == "reason" else None,
+    )
+    for name, (value, selected) in FILTERS.items()
+]
 
 
 @command(
@@ -55,8 +58,7 @@ def _plain(one: SetAside) -> dict[str, object]:
 
 
 def _filters(args: Namespace) -> dict[str, Any]:
-    names = ("origin", "reason", "block", "arrived", "older_than", "error")
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return {name: getattr(args, name) for name in FILTERS if getattr(args, name) is not None}
 
 
 def _limit(one: SetAside) -> object:
@@ -145,7 +147,7 @@ def _chosen(args: Namespace) -> dict[str, Any]:
     filters = _filters(args)
     if [bool(args.address), bool(filters), getattr(args, "all", False)].count(True) != 1:
         raise UsageError(
-            "specify either addresses, or some of --origin, --reason, --block, --arrived, --older-than, --error"
+            f"specify either addresses, or some of {', '.join(one.flags[0] for one in _FILTERS)}"
             + (", or --all" if hasattr(args, "all") else "")
         )
     return filters

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.characters import shown, visible
 from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.filters import FILTERS
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from airflow_mq import Block, MessageQueue
     from airflow_mq.operators.base import GivenWeight
 
-#: Filters of a decision.
-FILTERS = ("origin", "reason", "block", "arrived", "older_than", "error")
 #: Messages that stay which a log lists.
 LISTED = 20
 #: Part of a task that makes its own.
@@ -143,10 +142,7 @@ class _DecisionOperator(QueueOperator):
     :param all: leave out filters that are empty, instead of choosing nothing; at least one must remain
     """
 
-    template_fields: Sequence[str] = (
-        *QueueOperator.template_fields, "addresses", "why", "origin", "reason", "block", "arrived", "older_than",
-        "error",
-    )  # fmt: skip
+    template_fields: Sequence[str] = (*QueueOperator.template_fields, "addresses", "why", *FILTERS)
 
     def __init__(
         self, *, addresses: str | Sequence[str] | None = None, why: str = "", origin: str | None = None,
@@ -184,20 +180,21 @@ class _DecisionOperator(QueueOperator):
         if self._by_addresses:
             given = [self.addresses] if isinstance(self.addresses, str) else self.addresses or []
             return [address_of(address) for address in given if str(address).strip()]
-        older = self.older_than
-        filters = {
-            "origin": self.origin or None,
-            "reason": self.reason or None,
-            "block": whole_of(self.block, "block", "the number of a block"),
-            "arrived": whole_of(self.arrived, "arrived", "the number of a block"),
-            "older_than": older if isinstance(older, timedelta) else number_of(older, "older_than"),
-            "error": self.error or None,
-        }
-        empty = [name for name in self._filters if filters[name] is None]
+        filters = {name: self._filter(name) for name in self._filters}
+        empty = [name for name, value in filters.items() if value is None]
         if empty and not self.all:
             self.log.warning("No message is chosen: %s is empty. To ignore an empty filter, set all=True.", empty[0])
             return []
         return {name: value for name, value in filters.items() if value is not None}
+
+    def _filter(self, name: str) -> Any:
+        """Return the value of a filter; None if a template rendered it to nothing."""
+        value, (kind, _) = getattr(self, name), FILTERS[name]
+        if kind == "N":
+            return whole_of(value, name, "the number of a block")
+        if kind == "AGE":
+            return value if isinstance(value, timedelta) else number_of(value, name)
+        return value or None
 
 
 class DiscardSetAsideOperator(_DecisionOperator):

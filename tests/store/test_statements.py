@@ -89,7 +89,7 @@ ASIDES = {
     "last": "\U0010ffff",
     "reason": None,
     "before": LATE,
-    "before_block": LATE,
+    "arrived": None,
 }
 TOKEN = b"\x00" * 16
 HASHES = [f"{number:064}" for number in range(1, 2000, 100)]

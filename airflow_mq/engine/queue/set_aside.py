@@ -9,7 +9,6 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import NamedTuple, TypedDict
 
 from typing_extensions import Unpack
 
@@ -19,8 +18,9 @@ from ..rules.changes import Aside
 from ..rules.claims import Scales
 from ..rules.errors import InFlight, InvalidInput, NoMessage, QueuePaused, Refused
 from ..rules.events import Fate, decided
-from ..rules.judging import ATTEMPTS, REASONS, SIZE, SWEPT
-from ..rules.message import Address, check_address, check_number, check_origin, check_seconds, check_text, message_id
+from ..rules.filters import FILTERS, Filters, Selection, checked, least_age
+from ..rules.judging import ATTEMPTS, SIZE, SWEPT
+from ..rules.message import Address, check_address, check_number, check_text, message_id
 from ..rules.overweight import Judged
 from ..rules.page import ASIDE, PROCESSED
 from ..rules.priority import LAST, books_of, told
@@ -40,74 +40,18 @@ AT_ONCE = 500
 EVENTS_AT_ONCE, PAGES_AT_ONCE = 16, 64
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(microseconds=1)
 
-Age = timedelta | float | int
-
-
-class Filters(TypedDict, total=False):
-    """Filters for set-aside messages."""
-
-    #: `overweight` (too heavy for a full block), `most` (for its origin's share of one), `fraction` (for the ring's
-    #: `most_of_limit`), `size` (larger than its `max_message_size`), `attempts` (tried too often), or `swept`.
-    reason: str | None
-    #: The block that set them aside.
-    block: int | None
-    #: Only messages that an earlier block set aside.
-    before_block: int | None
-    #: The first block that was planned after they were sent.
-    arrived: int | None
-    #: Only messages that were sent longer ago: a time span, or seconds.
-    older_than: Age | None
-    #: Only messages that were tried too often, and whose last error begins with this text, for example `KeyError`.
-    error: str | None
-
-
-class Wanted(NamedTuple):
-    """An origin and `Filters` as a value."""
-
-    origin: str | None = None
-    reason: str | None = None
-    block: int | None = None
-    before_block: int | None = None
-    arrived: int | None = None
-    older_than: Age | None = None
-    error: str | None = None
-
-    def checked(self) -> Wanted:
-        """Return the filters, or raise the error that makes them invalid."""
-        if self.error is not None and (not check_text(self.error, "an error") or self.reason not in (None, ATTEMPTS)):
-            raise InvalidInput(
-                f"error={self.error[:40]!r} with reason={self.reason!r}: expected the beginning of an error's "
-                f"text, and no reason but {ATTEMPTS!r}; only messages that were tried too often have an error"
-            )
-        if self.origin is not None:
-            check_origin(self.origin)
-        if self.reason is not None and self.reason not in REASONS:
-            raise InvalidInput(f"invalid reason {str(self.reason)[:40]!r}: expected one of {', '.join(REASONS)}")
-        for number in (self.block, self.before_block, self.arrived):
-            if number is not None:
-                check_number(number, "a block")
-        self.before(LATEST)
-        return self if self.error is None else self._replace(reason=ATTEMPTS)
-
-    def before(self, now: int) -> int:
-        """Return the time before which the messages were sent, in microseconds of the store's clock."""
-        if self.older_than is None:
-            return LATEST
-        age = self.older_than
-        seconds = age.total_seconds() if isinstance(age, timedelta) else age
-        return now - int(check_seconds(seconds, "an age") * 1_000_000)
-
 
 class Search:
     """A search over one snapshot."""
 
-    def __init__(self, unit: Unit, working_set: StoredSet, wanted: Wanted) -> None:
+    def __init__(self, unit: Unit, working_set: StoredSet, wanted: Selection) -> None:
         self.unit, self.working_set, self.wanted = unit, working_set, wanted
         self.ring, self.now = working_set.ring_id, working_set.now
+        self.least_age = least_age(wanted)
 
     def found(self, after: Address | None, limit: int) -> list[SetAside]:
         """Return messages in the order of their addresses, `limit` at a time; continue after the last one."""
-        error = self.wanted.error
+        error = self.wanted.get("error")
         if error is None:
             return self._of_books(after, limit)
         found: list[SetAside] = []
@@ -148,7 +92,7 @@ class Search:
         return errors
 
     def _of_books(self, after: Address | None, limit: int) -> list[SetAside]:
-        origin = self.wanted.origin
+        origin = self.wanted.get("origin")
         if origin is None:
             return self._between("", LAST, after, limit)
         found: list[SetAside] = []
@@ -159,33 +103,42 @@ class Search:
 
     def _between(self, first: str, last: str, after: Address | None, limit: int) -> list[SetAside]:
         """Return the messages of the books from `first` to `last`."""
-        wanted, found = self.wanted, list[SetAside]()
-        start = after if after is not None and after.book >= first else Address(first, 0, -1)
-        if wanted.reason != SWEPT:
-            shown = self.working_set.reading.shown_asides()
-            rows = self.unit.set_aside.after(
+        wanted, start = self.wanted, after if after is not None and after.book >= first else Address(first, 0, -1)
+        found: list[SetAside] = []
+        if wanted.get("reason") != SWEPT:
+            found += self._recorded(start, last, limit)
+        if wanted.get("reason") in (None, SWEPT) and "block" not in wanted:
+            found += self._swept(last, start, limit)
+        return sorted(found, key=lambda message: message.address)[:limit]
+
+    def _recorded(self, start: Address, last: str, limit: int) -> list[SetAside]:
+        """Return messages that blocks set aside, those of recorded ends included."""
+        wanted, shown = self.wanted, self.working_set.reading.shown_asides()
+        rows: dict[Address, AsideRow | None] = {
+            Address(row.origin, row.page, row.item): row
+            for row in self.unit.set_aside.after(
                 self.ring,
                 start,
                 last,
-                reason=wanted.reason,
-                before=wanted.before(self.now),
-                block=wanted.block,
-                before_block=LATEST if wanted.before_block is None else wanted.before_block,
-                arrived=wanted.arrived,
+                reason=wanted.get("reason"),
+                before=LATEST if self.least_age is None else self.now - self.least_age,
+                block=wanted.get("block"),
+                arrived=wanted.get("arrived"),
                 limit=limit + len(shown),
             )
-            found = [_set_aside(self.now, row) for row in rows]
-            if shown:
-                found = [message for message in found if message.address not in shown]
-                added = [_set_aside(self.now, row) for row in shown.values() if row is not None]
-                found += [message for message in added if self._is_between(message, start, last)]
-                found = sorted(found, key=lambda message: message.address)[:limit]
-                found = [self._with_id(message) if message.address in shown else message for message in found]
-            if wanted.block is not None and wanted.arrived is not None:
-                found = [message for message in found if message.arrived_block == wanted.arrived]
-        if wanted.reason in (None, SWEPT) and wanted.block is wanted.before_block is None:
-            found = sorted([*found, *self._swept(last, start, limit)], key=lambda message: message.address)
-        return found[:limit]
+        }
+        rows |= {at: row for at, row in shown.items() if start < at and at.book <= last}
+        found = (_set_aside(self.now, row) for row in rows.values() if row is not None)
+        return [self._with_id(one) if one.address in shown else one for one in found if self._selects(one)]
+
+    def _selects(self, message: SetAside) -> bool:
+        wanted = self.wanted
+        return (
+            wanted.get("reason") in (None, message.reason)
+            and wanted.get("block") in (None, message.block)
+            and wanted.get("arrived") in (None, message.arrived_block)
+            and (self.least_age is None or (message.age or 0.0) > self.least_age / 1_000_000)
+        )
 
     def _with_id(self, message: SetAside) -> SetAside:
         """Return a message of a recorded end with its id, which foreseeing did not need."""
@@ -194,22 +147,9 @@ class Search:
             return message
         return replace(message, id=self.working_set.id_of(at.book, page, at.index))
 
-    def _is_between(self, message: SetAside, start: Address, last: str) -> bool:
-        """Return whether a message of a recorded end is one of those that the store would find."""
-        wanted, at = self.wanted, message.address
-        return (
-            start < at
-            and at.book <= last
-            and wanted.reason in (None, message.reason)
-            and wanted.block in (None, message.block)
-            and (wanted.before_block is None or (message.block is not None and message.block < wanted.before_block))
-            and wanted.arrived in (None, message.arrived_block)
-            and (message.age or 0.0) > (self.now - wanted.before(self.now)) / 1_000_000
-        )
-
     def _swept(self, last: str, start: Address, limit: int) -> list[SetAside]:
         found: list[SetAside] = []
-        loader, before = self.working_set.loader.pages, self.wanted.before(self.now)
+        loader = self.working_set.loader.pages
         origin, index = start.book, start.page
         while len(found) < limit:
             rows = self.unit.pages.with_set_aside(self.ring, origin, index, PAGES_AT_ONCE, last=last, swept=True)
@@ -226,17 +166,16 @@ class Search:
                 arrival, page = arrivals.get(address), self.working_set.pages[address.book, address.page]
                 assert page is not None
                 sent_at, block = (arrival.at, arrival.block) if arrival else (self.now, None)
-                if sent_at < before and self.wanted.arrived in (None, block):
-                    found.append(
-                        SetAside(
-                            address,
-                            page.extent(address.index),
-                            SWEPT,
-                            age=(self.now - sent_at) / 1_000_000,
-                            arrived_at=moment(sent_at),
-                            arrived_block=block,
-                        )
-                    )
+                message = SetAside(
+                    address,
+                    page.extent(address.index),
+                    SWEPT,
+                    age=(self.now - sent_at) / 1_000_000,
+                    arrived_at=moment(sent_at),
+                    arrived_block=block,
+                )
+                if self._selects(message):
+                    found.append(message)
             if len(rows) < PAGES_AT_ONCE:
                 break
             origin, index = rows[-1].origin, rows[-1].page + 1
@@ -301,16 +240,16 @@ class SetAsides:
     ) -> builtins.list[SetAside]:
         """Return set-aside messages in the order of their addresses, `limit` at a time; continue after the last one.
 
-        The filters are `reason`, `block`, `arrived`, `older_than` and `error`; see `Filters`.
+        The filters are `reason`, `block`, `arrived`, `older_than` and `error`.
 
         :param errors: return the last error of each message that was tried too often, also without `error`.
         """
-        wanted = Wanted(origin, **filters).checked()
+        wanted = checked(Selection(origin=origin, **filters))
         check_number(limit, "a limit")
         with self.session.snapshot(names=None if origin is None else books_of(origin)) as (unit, working_set):
             search = Search(unit, working_set, wanted)
             found = search.found(after, limit)
-            return search.with_errors(found) if errors and wanted.error is None else found
+            return search.with_errors(found) if errors and "error" not in wanted else found
 
     def refusals(self, messages: Sequence[SetAside], limit: Weight | None = None) -> builtins.list[str]:
         """Return for each of these messages why `requeue` would leave it set aside; empty if it fits now.
@@ -372,18 +311,17 @@ class SetAsides:
         limit: Weight | None = None,
         weigh: bool = False,
         forget_attempts: bool = False,
-        origin: str | None = None,
-        **filters: Unpack[Filters],
+        **filters: Unpack[Selection],
     ) -> Judgement:
         """Requeue all messages that the filters of `list` select, some hundred in a transaction.
 
         Swept messages are requeued only by `reason="swept"`: a person set them aside on purpose. With `error`, the
         attempts are reset to zero: the cause of the error is fixed.
         """
-        wanted = Wanted(origin, **filters).checked()
+        wanted = checked(filters)
         check_text(why, "a reason")
         result, actor = Judgement(), self.session.actor
-        how = {"weigh": weigh, "forget_attempts": forget_attempts or wanted.error is not None}
+        how = {"weigh": weigh, "forget_attempts": forget_attempts or "error" in wanted}
 
         def requeue(working_set: StoredSet, message: SetAside) -> None:
             address = message.address
@@ -393,7 +331,7 @@ class SetAsides:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
             result.add(rules.judge_again(working_set, address, aside, block_limit, actor, why, **how))
 
-        for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.reason == SWEPT):
+        for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.get("reason") == SWEPT):
             result.stayed.append(Judged(address, None, str(refusal)))
         return result
 
@@ -408,15 +346,15 @@ class SetAsides:
                 rules.discard(working_set, address, decided(why, self.session.actor))
         return len(chosen)
 
-    def discard_all(self, why: str, *, origin: str | None = None, **filters: Unpack[Filters]) -> int:
+    def discard_all(self, why: str, **filters: Unpack[Selection]) -> int:
         """Delete all messages that the filters of `list` select, some hundred in a transaction; return their number.
 
         At least one filter is required. Messages of paused origins, and messages that a block executes, stay.
         """
-        wanted = Wanted(origin, **filters).checked()
+        wanted = checked(filters)
         _check_why(why)
-        if wanted == Wanted():
-            raise InvalidInput("filters are missing: expected origin, reason, block, arrived, older_than or error")
+        if not wanted:
+            raise InvalidInput(f"filters are missing: expected one of {', '.join(FILTERS)}")
         return self._drop(wanted, Fate.DISCARDED, why, self.session.actor)
 
     def expire(self) -> int:
@@ -424,11 +362,11 @@ class SetAsides:
         config, count = self.session.config, 0
         if config.discard_unreadable:
             why = "set aside after too many attempts"
-            count += self._drop(Wanted(reason=ATTEMPTS), Fate.DISCARDED, why, "policy discard_unreadable")
+            count += self._drop(Selection(reason=ATTEMPTS), Fate.DISCARDED, why, "policy discard_unreadable")
         if config.set_aside_expires is not None:
             seconds = config.set_aside_expires
             why = f"it waited for longer than {seconds:,.0f} seconds"
-            count += self._drop(Wanted(older_than=seconds), Fate.EXPIRED, why, "policy set_aside_expires")
+            count += self._drop(Selection(older_than=seconds), Fate.EXPIRED, why, "policy set_aside_expires")
         return count
 
     def cull(self, why: str = "more stale pages than the ring keeps") -> int:
@@ -457,7 +395,7 @@ class SetAsides:
             shift = working_set.reading.shift().set_aside
             return min(max(unit.set_aside.count(self.ring_id, most + max(-shift, 0)) + shift, 0), most)
 
-    def _drop(self, wanted: Wanted, fate: Fate, why: str, actor: str) -> int:
+    def _drop(self, wanted: Selection, fate: Fate, why: str, actor: str) -> int:
         dropped: list[Address] = []
 
         def drop(working_set: StoredSet, message: SetAside) -> None:
@@ -470,7 +408,7 @@ class SetAsides:
 
     def _each(
         self,
-        wanted: Wanted,
+        wanted: Selection,
         act: Callable[[StoredSet, SetAside], None],
         left_out: Judgement | None = None,
         *,

@@ -55,23 +55,22 @@ class SetAside(Repository):
 
     def after(
         self, ring: int, after: Address, last: str, *, reason: str | None = None, before: int = LATEST,
-        block: int | None = None, before_block: int = LATEST, arrived: int | None = None, limit: int = LATEST,
+        block: int | None = None, arrived: int | None = None, limit: int = LATEST,
     ) -> list[AsideRow]:  # fmt: skip
         """Return set-aside messages after an address, up to the queue `last`.
 
         :param before: only messages that arrived before this time
         :param block: only messages that this block set aside
-        :param before_block: only messages that an earlier block set aside
         :param arrived: only messages that arrived before this block, after the one before it
         """
         statement, choice = "asides_from", {}
         if block is not None:
             statement, choice = "asides_of_block", {"block": block}
         elif arrived is not None:
-            statement, choice = "asides_since_block", {"arrived": arrived}
+            statement = "asides_since_block"
         rows = self.unit.rows(
             statement, ring=ring, origin=after.book, page=after.page, item=after.index, last=last, reason=reason,
-            before=before, before_block=before_block, limit=limit, **choice,
+            before=before, arrived=arrived, limit=limit, **choice,
         )  # fmt: skip
         return [AsideRow(*row) for row in rows]
 

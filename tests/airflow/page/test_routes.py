@@ -294,12 +294,13 @@ def test_every_kind_of_event_can_be_asked_for() -> None:
     from typing import get_args
 
     from airflow_mq.api.messages import Kind
-    from airflow_mq.api.set_aside import Reason
+    from airflow_mq.api.set_aside import Filtered, Reason
     from airflow_mq.engine.rules.events import NAMES
+    from airflow_mq.engine.rules.filters import FILTERS
     from airflow_mq.engine.rules.judging import REASONS
 
     assert set(get_args(Kind)) == set(NAMES.values())
-    assert get_args(Reason) == REASONS
+    assert get_args(Reason) == REASONS and Filtered.model_fields.keys() <= FILTERS.keys()
 
 
 # Decisions.
@@ -310,7 +311,8 @@ def test_discard_records_actor_and_reason(ask: Ask, ring: MessageQueue) -> None:
     rows = ask("viewer", "GET", f"{of(ring)}/set-aside?limit=2").json()
     assert len(rows["rows"]) == 2 and rows["total"] == 3 and rows["next"]
     chosen = ask("viewer", "GET", f"{of(ring)}/set-aside?reason=overweight").json()
-    assert len(chosen["rows"]) == 3 and chosen["total"] is None
+    assert len(chosen["rows"]) == 3 and chosen["total"] == 3
+    assert ask("viewer", "GET", f"{of(ring)}/set-aside?reason=size").json()["total"] == 0
     last = ask("viewer", "GET", f"{of(ring)}/set-aside", params={"after": rows["next"]}).json()
     assert len(last["rows"]) == 1 and last["next"] is None
     addresses = [row["address"] for row in rows["rows"]]
@@ -331,12 +333,18 @@ def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     assert stays["done"] == 0 and stays["refused"][0]["why"]
     ring.admin.change_ring(service_weight=Weight(10_000, 1_000))
     assert ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["stays"] == ""
+    other = {"reason": "size", "why": "larger blocks"}
+    assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=other).json()["done"] == 0
     body = {"all": True, "why": "larger blocks"}
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=body).json()["done"] == 3
     assert ring.set_aside.list() == [] and {event.actor for event in ring.inspect.events(name="Requeued")} == {"admin"}
     aside(ring, "acme", 1)
     assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": []}).json()["done"] == 0
-    beside: list[dict[str, Any]] = [{"addresses": [], "all": True}, {"addresses": [], "error": "KeyError"}]
+    beside: list[dict[str, Any]] = [
+        {"addresses": [], "all": True},
+        {"addresses": [], "error": "KeyError"},
+        {"all": True, "reason": "size"},
+    ]
     for nonsense in ({}, {"all": True, "addresses": [one]}, *beside):
         assert ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json=nonsense).status_code == 422
 

@@ -75,6 +75,7 @@ def test_list_filters_by_arrival_block_and_block(queue: MessageQueue) -> None:
     assert [aside.address.origin for aside in queue.set_aside.list(block=second)] == ["b", "c"]
     assert [aside.address.origin for aside in queue.set_aside.list(arrived=first)] == ["a", "b"]
     assert [aside.address.origin for aside in queue.set_aside.list(arrived=first, block=second)] == ["b"]
+    assert [aside.address.origin for aside in queue.set_aside.list(arrived=second, block=second, limit=1)] == ["c"]
     assert queue.set_aside.list(block=first, origin="b") == []
     assert queue.set_aside.list(block=first + 1000) == []
 
@@ -119,7 +120,15 @@ def test_list_filters_by_reason_and_pages_through_results(make_queue: Maker) -> 
 
 @pytest.mark.parametrize(
     "wanted",
-    [{"reason": "because"}, {"block": -1}, {"arrived": "x"}, {"older_than": -1}, {"origin": ""}, {"limit": -1}],
+    [
+        {"reason": "because"},
+        {"block": -1},
+        {"arrived": "x"},
+        {"older_than": -1},
+        {"older_than": "x"},
+        {"origin": ""},
+        {"limit": -1},
+    ],
 )
 def test_list_rejects_invalid_filters(queue: MessageQueue, wanted: Any) -> None:
     with pytest.raises(InvalidInput):

@@ -10,7 +10,7 @@ SELECT {part aside}
 FROM {s}set_aside a
 WHERE a.ring = :ring AND (a.origin, a.page, a.item) > (:origin, :page, :item)
   AND a.origin <= :last AND (CAST(:reason AS text) IS NULL OR a.reason = :reason)
-  AND a.arrived_at < :before AND (:before_block >= 4611686018427387904 OR a.block < :before_block)
+  AND a.arrived_at < :before AND (CAST(:arrived AS bigint) IS NULL OR a.arrived_block = :arrived)
 
 -- name: save_set_aside
 -- Record why messages were set aside. Requires the ring lock.
