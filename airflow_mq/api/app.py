@@ -21,7 +21,7 @@ from airflow_mq.settings import number
 
 from . import blocks, exports, messages, queues, ring, set_aside
 from .access import Guarded, Reader
-from .runs import is_paused
+from .runs import is_dag_paused
 from .schemas import REFUSALS, Schema
 from .stores import Store, connection_ids, described
 
@@ -90,7 +90,7 @@ def me(user: Reader, conn_id: str | None = None) -> Me:
         trigger=user.may_trigger(set_aside.overweight_dag()),
     )
     dag_id = set_aside.overweight_dag()
-    paused = is_paused(dag_id)
+    paused = is_dag_paused(dag_id)
     dag = ExecuteDag(dag_id=dag_id, exists=paused is not None, paused=paused)
     return Me(user=user.name, can=can, execute_dag=dag, refresh_seconds=max(number("page_refresh_seconds", 5), 1))
 

@@ -15,8 +15,9 @@ from pydantic import AwareDatetime
 
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.inspect.queues import RECENT, QueueState
-from airflow_mq.engine.queue.inspect.servicing import IsPaused, Servicing
+from airflow_mq.engine.queue.inspect.servicing import IsDagPaused, Servicing
 from airflow_mq.engine.queue.values import Paused
+from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
@@ -274,15 +275,16 @@ def _rows(
 
 def _why(state: QueueState, pause: Paused | None, servicing: Servicing) -> str:
     """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
-    if state.skipped == "paused":
+    brief = SKIPS.get(state.skipped, "")
+    if state.paused:
         reason = f": {pause.reason}" if pause is not None and pause.reason else ""
-        return f"Paused{reason}" if pause is not None else "Paused together with its group"
+        return f"{brief}{reason}" if pause is not None else f"{brief} together with its group"
     if state.wakes_at is not None:
-        return f"The last attempt failed; next attempt after {when(state.wakes_at)}"
+        return f"{brief}; next attempt after {when(state.wakes_at)}"
     if not state.ready:
         return "All messages are set aside" if state.set_aside else "All messages are in flight"
-    if state.skipped:
-        return "Its first messages are in flight" if state.skipped == "in flight" else f"Skipped: {state.skipped}"
+    if brief:
+        return brief
     if servicing.is_unserved(state.origin):
         return "No DAG that services this ring takes this origin"
     overdue = servicing.overdue(state.origin, state.oldest)
@@ -302,12 +304,12 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         servicing = opened_queue.inspect.servicing(paused_by(user))
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
-        explained = _explained(opened_queue, origin, priority, servicing.is_paused)
+        explained = _explained(opened_queue, origin, priority, servicing.is_dag_paused)
     return QueueDetail.of(row, explain=explained, pages=pages, settings=settings)
 
 
-def _explained(queue: MessageQueue, origin: str, priority: str, is_paused: IsPaused) -> Explained:
-    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_paused=is_paused)
+def _explained(queue: MessageQueue, origin: str, priority: str, is_dag_paused: IsDagPaused) -> Explained:
+    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=is_dag_paused)
     sentence = capitalised(explanation.sentence, origin, *names_above(origin))
     return Explained.of(explanation, sentence=sentence)
 

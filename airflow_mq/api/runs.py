@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from airflow_mq import keys
-from airflow_mq.engine.queue.inspect.servicing import IsPaused
+from airflow_mq.engine.queue.inspect.servicing import IsDagPaused
 from airflow_mq.engine.queue.servers import Server
 from airflow_mq.installation import known_installation
 from airflow_mq.operators.spark.job_listener import SPARK_JOB
@@ -92,7 +92,7 @@ def run_url(dag_id: str, run_id: str) -> str:
     return f"{root}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
-def is_paused(dag_id: str) -> bool | None:
+def is_dag_paused(dag_id: str) -> bool | None:
     """Return whether a DAG is paused; None if it is not in this Airflow, or its database reports an error."""
     try:
         dag = DagModel.get_current(dag_id)
@@ -102,12 +102,12 @@ def is_paused(dag_id: str) -> bool | None:
     return None if dag is None or dag.is_stale else bool(dag.is_paused)
 
 
-def paused_by(user: SignedIn) -> IsPaused:
+def paused_by(user: SignedIn) -> IsDagPaused:
     """Return a function that returns whether a server's DAG is paused, if it is one whose tasks the user may see."""
 
     @lru_cache
     def of_dag(dag_id: str) -> bool | None:
-        return is_paused(dag_id) if user.may_see_tasks(dag_id) else None
+        return is_dag_paused(dag_id) if user.may_see_tasks(dag_id) else None
 
     def of_server(server: Server) -> bool | None:
         return of_dag(server.dag_id) if server.dag_id is not None and server.airflow == _own() else None

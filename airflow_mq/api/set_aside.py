@@ -24,7 +24,7 @@ from airflow_mq.settings import text
 
 from . import schemas
 from .access import Reader, Writer, same_site_only
-from .runs import Run, is_paused, run_url
+from .runs import Run, is_dag_paused, run_url
 from .schemas import AddressAsked, Body, Hex, Schema, Text, Weight
 from .stores import opened
 
@@ -190,7 +190,7 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Exec
     if message.weight is not None:
         conf |= {"time_limit": message.weight.time, "size_limit": message.weight.size}
     run_id = _triggered(dag_id, conf, user.name, body.note)
-    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=is_paused(dag_id) is True)
+    return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=is_dag_paused(dag_id) is True)
 
 
 def _waiting(queue: MessageQueue, address: rules.Address) -> SetAside:

@@ -11,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from .. import words
+from ..engine.rules.book import IN_FLIGHT
 from ..engine.rules.priority import queue_name
 from .output import shown
 
@@ -149,7 +150,7 @@ def queues(look: Look, width: int, rows: int, mark: str) -> Iterator[Text]:
 
 
 def _note(one: QueueState) -> Text:
-    if one.skipped not in ("", "in flight"):
+    if one.skipped not in ("", IN_FLIGHT):
         return Text(f"  {one.skipped}", "yellow")
     if one.in_flight:
         return Text(f"  in flight {one.in_flight:,}", "cyan")

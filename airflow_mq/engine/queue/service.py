@@ -15,7 +15,7 @@ from functools import partial
 from threading import Event
 from typing import TypedDict
 
-from ..rules.book import Book
+from ..rules.book import IN_FLIGHT, Book
 from ..rules.claims import OneByOne, Scales
 from ..rules.errors import Busy, CommitInDoubt, MessageQueueError, StoreBusy, StoreUnreachable, TokenRefused
 from ..rules.events import Fate
@@ -198,7 +198,7 @@ class Service:
 
     def met_in_flight(self) -> bool:
         """Return whether messages of a queue were in flight when it was read."""
-        return "in flight" in self.working_set.skipped or any(
+        return IN_FLIGHT in self.working_set.skipped or any(
             known.row.in_flight for known in self.working_set.stored.values()
         )
 

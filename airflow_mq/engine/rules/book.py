@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from .message import Footprint
 from .weight import Weight
 
+#: Reasons for which servicing skips a queue, with their words in a list of queues. Users see the first one that holds:
+#: `BookRow.skip_reason` and the statement `serviceable_books` decide.
+PAUSED, IN_FLIGHT, BACKOFF = "paused", "in flight", "backoff"
+SKIPS = {PAUSED: "Paused", IN_FLIGHT: "Its first messages are in flight", BACKOFF: "The last attempt failed"}
+#: Those that last until a person ends them: sensors do not wait for such a queue, and no call executes its messages.
+BY_A_PERSON = (PAUSED,)
+
 
 @dataclass
 class QueueSettings:
@@ -47,9 +54,14 @@ class Book:
     size: int = 0
     #: Deficit order: credit earned and not spent yet, in parts of a block. With paths, see `paths`.
     deficit: int = 0
-    #: Reason why servicing skips the queue: paused, backoff or (if ordered) in flight.
+    #: Name of the reason why servicing skips the queue; empty if it does not.
     skipped: str = ""
     settings: QueueSettings = field(default_factory=lambda: DEFAULT_SETTINGS)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether servicing skips the queue until a person ends that."""
+        return self.skipped in BY_A_PERSON
 
     @property
     def is_ready(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 
+from .book import PAUSED, SKIPS
 from .config import BLOCK_PARTS
 from .outcome import PageStatus
 from .priority import REGULAR, origin_of
@@ -254,14 +255,10 @@ def covered(weights: Sequence[Weight], parts: Parts, left: int) -> int:
     return bisect_right(list(accumulate(map(parts, weights))), left)
 
 
-#: Reasons of a block to stop at a queue that would have taken more, and to skip one. `BookRow.skip_reason` and the
-#: statement `serviceable_books` decide for which of them a queue is skipped.
+#: Reasons of a block to stop at a queue that would have taken more.
 STOPPED = ("limit", "spent")
-SKIPPED = ("paused", "in flight", "backoff")
-
-
 #: A line for a queue that was skipped without a visit.
-_SKIP = Entry("", reason=SKIPPED[0])
+_SKIP = Entry("", reason=PAUSED)
 
 
 def lines_of(
@@ -286,7 +283,7 @@ def wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: int
     """Yield the stretches of blocks in which a queue was wanting, from its lines and since when it is ready."""
     last, stopped = -1, False
     for at, entry in lines:
-        if stopped and entry.reason not in SKIPPED:
+        if stopped and entry.reason not in SKIPS:
             yield range(last + 1, at)
         last, stopped = at, entry.reason in STOPPED
         if stopped:

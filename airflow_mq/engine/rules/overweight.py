@@ -42,8 +42,8 @@ class Judged:
 def find_set_aside(working_set: WorkingSet, address: Address) -> tuple[Book, Page]:
     """Return the book and page of a message that may be executed or discarded by hand, or raise the refusal."""
     book = working_set.book(address.book)
-    if book.skipped == "paused":
-        raise QueuePaused(f"the queue of {address.origin!r} is paused; resume it first")
+    if book.is_withheld:
+        raise QueuePaused(f"the queue of {address.origin!r} is {book.skipped}; resume it first")
     more = True
     while more and book.end <= address.page:
         more = working_set.pull(book)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .book import Book
+from .book import BACKOFF, Book
 from .changes import Aside
 from .events import WRONG, EventRun, Fate, with_error, with_wait
 from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
@@ -381,7 +381,7 @@ def return_message(
     record_returned(working_set, book, page, item, why)
     if config.backoff:
         working_set.changes.waits[book.origin] = due
-        book.skipped = "backoff"
+        book.skipped = BACKOFF
     return None
 
 

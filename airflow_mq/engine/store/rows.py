@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias, overload
 
 from ..rules.blob import Reference
-from ..rules.book import DEFAULT_SETTINGS, QueueSettings
+from ..rules.book import BACKOFF, DEFAULT_SETTINGS, IN_FLIGHT, PAUSED, QueueSettings
 from ..rules.changes import Posted, PutOff
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate, with_arrival
@@ -92,16 +92,17 @@ class BookRow(NamedTuple):
     in_flight: bool
     settings: Any
 
-    def skip_reason(self, now: int, *, ordered: bool) -> str:
-        """Return why servicing skips the queue: paused, in flight or backoff; nothing if it does not.
+    def skip_reason(self, now: int, *, ordered: bool, with_group: bool = False) -> str:
+        """Return the first reason of `SKIPS` for which servicing skips the queue; nothing if it does not.
 
         :param ordered: whether messages in flight keep it from being serviced.
+        :param with_group: whether it is paused together with a group.
         """
-        if self.paused:
-            return "paused"
+        if self.paused or with_group:
+            return PAUSED
         if self.in_flight and ordered:
-            return "in flight"
-        return "backoff" if self.wake_at > now else ""
+            return IN_FLIGHT
+        return BACKOFF if self.wake_at > now else ""
 
 
 class PageRow(NamedTuple):

@@ -81,7 +81,7 @@ def test_dag_that_stopped_planning(make_queue: Maker, clock: Clock) -> None:
     assert overdue.sentence == f"{since} Is DAG first_steps paused?"
     assert overdue.brief == "No block for 9 min; usually every 5 min"
     told = {
-        state: queue.inspect.explain("acme", is_paused=lambda server, state=state: state).sentence
+        state: queue.inspect.explain("acme", is_dag_paused=lambda server, state=state: state).sentence
         for state in (True, False)
     }
     assert told[True].startswith(f"{since} DAG first_steps is paused. {NEXT}")
@@ -96,7 +96,7 @@ def test_paused_dag_is_named_before_its_plan_is_late(make_queue: Maker, clock: C
     clock.advance(60)
 
     assert sentence(queue).startswith("the first message")
-    paused = queue.inspect.explain("acme", is_paused=lambda server: server.dag_id == "first_steps")
+    paused = queue.inspect.explain("acme", is_dag_paused=lambda server: server.dag_id == "first_steps")
     assert "(60 s; usually every 5 min). DAG first_steps is paused." in paused.sentence
 
 
@@ -106,10 +106,10 @@ def test_active_server_compensates_for_a_paused_dag(make_queue: Maker, clock: Cl
     run_block(queue)
     queue.enqueue_message("acme", b"x")
 
-    assert queue.inspect.explain("acme", is_paused=lambda server: server.dag_id == "first_steps").sentence.startswith(
-        "the"
-    )
-    paused = queue.inspect.explain("acme", is_paused=lambda server: True).sentence
+    assert queue.inspect.explain(
+        "acme", is_dag_paused=lambda server: server.dag_id == "first_steps"
+    ).sentence.startswith("the")
+    paused = queue.inspect.explain("acme", is_dag_paused=lambda server: True).sentence
     assert "DAG first_steps is paused." in paused
 
 

@@ -10,6 +10,8 @@ from random import Random
 import pytest
 
 from airflow_mq import Block, Costs, LinearWeigher, MessageQueue, Weight
+from airflow_mq.engine.queue.inspect.reasons import CASES
+from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.fairness import Fairness
 from airflow_mq.engine.store.rows import settings_of
 from airflow_mq.engine.store.working_set import books
@@ -89,7 +91,7 @@ def skipping(ring: MessageQueue, delayed: MessageQueue, obstacle: str) -> Messag
     return queue
 
 
-@pytest.mark.parametrize("obstacle", ["paused", "in flight", "backoff"])
+@pytest.mark.parametrize("obstacle", SKIPS)
 def test_block_moves_only_a_few_skipped_queues(ring: MessageQueue, delayed: MessageQueue, obstacle: str) -> None:
     queue = skipping(ring, delayed, obstacle)
     send(queue, OTHERS, each=4)
@@ -282,4 +284,4 @@ def test_both_judges_name_the_same_reason(make_queue: Maker, ordered: bool, any_
         by_row[row.origin] = row.skip_reason(now, ordered=any_order or (ordered if own is None else own))
     assert by_row == by_statement
     assert set(by_row) == set(names), "all queues are ready"
-    assert set(by_row.values()) == {"paused", "in flight", "backoff", ""}
+    assert set(by_row.values()) == {*SKIPS, ""} and SKIPS.keys() <= CASES.keys()

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, jain, judge
 from airflow_mq.engine.rules.orders import Entry
@@ -117,7 +118,7 @@ def test_a_queue_that_is_not_mentioned_waits_if_it_was_left_wanting() -> None:
 
 
 def test_a_skipped_queue_did_not_wait() -> None:
-    for reason in ("paused", "in flight", "backoff"):
+    for reason in SKIPS:
         told = figures([line("b", 1, "limit")], [line("a", 100, "limit")], [line("b", 0, reason)])
         assert told.origin("b").longest_wait == 0 and told.origin("b").contended == 1
 

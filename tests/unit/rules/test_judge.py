@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, Takes, judge
 from airflow_mq.engine.rules.groups import names_above
@@ -14,7 +15,7 @@ from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.weight import Weight
 from tests.unit.rules import plain_fairness as plain
 
-REASONS = ("limit", "spent", "emptied", "yielded", "paused", "in flight", "backoff")
+REASONS = ("limit", "spent", "emptied", "yielded", *SKIPS)
 PATHS = ("a", "b", "c", "a/x", "a/y", "b/z", "a/x/1", "a/x/2", "c/q/w")
 BOUNDS = (5, 50, 200, 500)
 TAKES: tuple[Takes, ...] = (None, None, lambda origin: origin[-1] in "02468xm", lambda origin: origin < "b")

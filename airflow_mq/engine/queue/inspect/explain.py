@@ -10,6 +10,7 @@ from typing import Any
 
 from ....words import capitalised, many, when
 from ...rules.blob import Reference
+from ...rules.book import BACKOFF, IN_FLIGHT, PAUSED
 from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.config import RingConfig
 from ...rules.events import NOT_TRIED, Event, Fate
@@ -30,7 +31,7 @@ from .forecast import Conditions, ForecastBlock, Foresight
 from .messages import holders, in_flight, page_at
 from .order import ready_books
 from .reasons import CASES, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
-from .servicing import IsPaused, Servicing, unknown_pause
+from .servicing import IsDagPaused, Servicing, unknown_pause
 
 #: Default number of blocks to forecast.
 AHEAD = 100
@@ -57,7 +58,7 @@ class Explainer:
     unit: Unit
     conditions: Conditions
     ahead: int = 0
-    is_paused: IsPaused = unknown_pause
+    is_dag_paused: IsDagPaused = unknown_pause
 
     def of_queue(self, origin: str, priority: str | None, *, below: bool) -> Explanation:
         """See `Inspect.explain`."""
@@ -167,7 +168,7 @@ class _Question:
 
     def __init__(self, asked: Explainer, name: str) -> None:
         self.asked, self.session, self.unit, self.name = asked, asked.session, asked.unit, name
-        self.ahead, self.is_paused, conditions = asked.ahead, asked.is_paused, asked.conditions
+        self.ahead, self.is_dag_paused, conditions = asked.ahead, asked.is_dag_paused, asked.conditions
         #: The message, its page if it is there, and the words for it.
         self.address: Address | None = None
         self.page: Page | None = None
@@ -298,7 +299,7 @@ class _Question:
         found = self._waits_for(address)
         if found.reason not in WAITS_FOR_A_BLOCK:
             return found
-        servicing = Servicing.read(self.unit, self.session.ring_id, self.now, self.is_paused)
+        servicing = Servicing.read(self.unit, self.session.ring_id, self.now, self.is_dag_paused)
         overdue = servicing.overdue(self.origin, self._sent_at(address))
         if overdue is None:
             return found
@@ -362,18 +363,19 @@ class _Question:
         return self._answer("stuck", needs=needs, weight=weight, room=room, blocks=blocks, least=least)
 
     def _skipped(self) -> Explanation:
-        if self.book.skipped == "paused":
+        facts: dict[str, object] = {}
+        if self.book.skipped == PAUSED:
             rows, above = self.unit.origins.paused(self.session.ring_id, self.now), self._groups()
             row = next(row for row in rows if row.origin == self.origin or (row.origin in above and row.below))
             what = f"{row.origin}, with all below it," if row.below else row.origin
             ends = "" if row.until is None else f" until {when(moment(row.until))}"
             why = f": {row.reason}" if row.reason else ""
-            return self._answer("paused", what=what, ends=ends, actor=row.actor, why=why, name=row.origin)
-        if self.book.skipped == "in flight":
-            return self._answer("ordered", holders=self._holders())
-        assert self.book.skipped == "backoff", f"no explanation of {self.book.skipped!r}"
-        wake_at = self.working_set.stored[self.name].row.wake_at
-        return self._answer("backoff", wake_at=when(moment(wake_at)))
+            facts = {"what": what, "ends": ends, "actor": row.actor, "why": why, "name": row.origin}
+        elif self.book.skipped == IN_FLIGHT:
+            facts = {"holders": self._holders()}
+        elif self.book.skipped == BACKOFF:
+            facts = {"wake_at": when(moment(self.working_set.stored[self.name].row.wake_at))}
+        return self._answer(self.book.skipped, None, **facts)
 
     def _groups(self) -> Sequence[str]:
         """Return the groups above the origin."""

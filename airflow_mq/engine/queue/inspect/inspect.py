@@ -43,7 +43,7 @@ from .queues import (
     queue_states,
 )
 from .reasons import Explanation
-from .servicing import IsPaused, Overdue, Servicing, unknown_pause
+from .servicing import IsDagPaused, Overdue, Servicing, unknown_pause
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
@@ -167,7 +167,7 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
-            waiting = (name for name in ready_books(working_set) if working_set.book(name).skipped != "paused")
+            waiting = (name for name in ready_books(working_set) if not working_set.book(name).is_withheld)
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             is_due = due is not None and due <= working_set.now
             return Pulse(tuple(ready), is_due, newest, set_aside)
@@ -278,7 +278,7 @@ class Inspect:
         ahead: int = AHEAD,
         priority: str | None = None,
         below: bool = False,
-        is_paused: IsPaused = unknown_pause,
+        is_dag_paused: IsDagPaused = unknown_pause,
     ) -> Explanation:
         """Return why the first message of a queue waits, which of the next blocks takes it, and what would change that.
 
@@ -287,12 +287,12 @@ class Inspect:
         :param ahead: number of blocks to forecast
         :param priority: of the messages; by default, high if a high message waits
         :param below: of all queues of this group of paths, explain the one that is serviced first
-        :param is_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
+        :param is_dag_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
         """
         check_origin(origin)
         check_number(ahead, "a number of blocks")
         with self._store.reading() as unit:
-            explainer = Explainer(self._session, unit, Conditions(limit, seed=seed), ahead, is_paused)
+            explainer = Explainer(self._session, unit, Conditions(limit, seed=seed), ahead, is_dag_paused)
             return explainer.of_queue(origin, priority, below=below)
 
     def explain_message(
@@ -302,14 +302,14 @@ class Inspect:
         limit: Weight | None = None,
         seed: bytes | None = None,
         ahead: int = AHEAD,
-        is_paused: IsPaused = unknown_pause,
+        is_dag_paused: IsDagPaused = unknown_pause,
     ) -> Explanation:
         """Return why a message waits, as `explain` does for the first message of a queue."""
         check_address(address)
         check_number(ahead, "a number of blocks")
         with self._store.reading() as unit:
             conditions = Conditions(limit, seed=seed)
-            return Explainer(self._session, unit, conditions, ahead, is_paused).of_message(address)
+            return Explainer(self._session, unit, conditions, ahead, is_dag_paused).of_message(address)
 
     def stuck(self, most: int = 100) -> list[Explanation]:
         """Explain the ready queues that no block of any server can service.
@@ -319,13 +319,13 @@ class Inspect:
         with self._store.reading() as unit:
             return Explainer(self._session, unit, Conditions()).stuck(most)
 
-    def servicing(self, is_paused: IsPaused = unknown_pause) -> Servicing:
+    def servicing(self, is_dag_paused: IsDagPaused = unknown_pause) -> Servicing:
         """Return the latest plans and services of the ring, which show whether one is overdue.
 
-        :param is_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
+        :param is_dag_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
         """
         with self._session.snapshot(stored=True) as (unit, working_set):
-            return Servicing.read(unit, self._ring_id, working_set.now, is_paused)
+            return Servicing.read(unit, self._ring_id, working_set.now, is_dag_paused)
 
     def overdue(self, most: int = 100) -> list[Overdue]:
         """Return which plans and services should have come by now for the first ready queues.

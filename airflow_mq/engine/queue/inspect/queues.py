@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 
+from ...rules.book import BACKOFF, PAUSED
 from ...rules.config import RingConfig
 from ...rules.groups import SEPARATOR
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
@@ -77,7 +78,7 @@ class QueueState:
     @property
     def paused(self) -> bool:
         """Whether it is paused, by itself or with a group above it."""
-        return self.skipped == "paused"
+        return self.skipped == PAUSED
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def queue_states(
                 oldest=None if sent is None else moment(sent),
                 age=_age(sent, now),
                 skipped=book.skipped,
-                wakes_at=moment(row.wake_at) if book.skipped == "backoff" else None,
+                wakes_at=moment(row.wake_at) if book.skipped == BACKOFF else None,
                 share=book.settings.share,
                 recent=new,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...rules.book import BACKOFF, IN_FLIGHT, PAUSED
 from ...rules.judging import FRACTION, MOST, OVERWEIGHT, SIZE
 from ...rules.message import Address
 
@@ -71,10 +72,10 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     ),
     "gone": ("gone", "{address} is gone: it was processed, or dropped.", []),
     "nowhere": ("nowhere", "no message was ever at {address}{later}.", []),
-    # Its queue is skipped.
-    "paused": ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
-    "ordered": ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
-    "backoff": ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", [_SHORTER]),
+    # Its queue is skipped, for a reason of this name.
+    PAUSED: ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
+    IN_FLIGHT: ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
+    BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", [_SHORTER]),
     # No server can take it.
     "unserved": (
         "unserved", "{subject} waits for a processor: no DAG or program that services this ring takes {origin} "

@@ -18,7 +18,7 @@ from ..values import moment
 from .queues import QueueState
 
 #: Returns whether the DAG of a server is paused; None if that is unknown.
-IsPaused = Callable[[Server], bool | None]
+IsDagPaused = Callable[[Server], bool | None]
 #: Latest plans whose intervals count.
 _PLANS = 50
 #: A plan is overdue after this multiple of the usual interval, but not within the first seconds: tasks start late.
@@ -63,13 +63,13 @@ class Servicing:
     #: The service in place that holds the ring, and until when; None without one.
     holder: str | None
     held_until: datetime | None
-    is_paused: IsPaused = field(default=unknown_pause, repr=False, compare=False)
+    is_dag_paused: IsDagPaused = field(default=unknown_pause, repr=False, compare=False)
 
     @classmethod
-    def read(cls, unit: Unit, ring: int, now: int, is_paused: IsPaused = unknown_pause) -> Servicing:
+    def read(cls, unit: Unit, ring: int, now: int, is_dag_paused: IsDagPaused = unknown_pause) -> Servicing:
         """Read the servicing of a ring.
 
-        :param is_paused: returns whether the DAG of a server is paused; None if that is unknown
+        :param is_dag_paused: returns whether the DAG of a server is paused; None if that is unknown
         """
         live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED, limit=_PLANS) if row.deadline > now]
         state = unit.rings.state(ring)
@@ -81,7 +81,7 @@ class Servicing:
             live=[server for server in live if server is not None],
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
-            is_paused=is_paused,
+            is_dag_paused=is_dag_paused,
         )
 
     @property
@@ -104,7 +104,7 @@ class Servicing:
         if not takers:
             # The servers of other origins are named by the reason `unserved`.
             return None if self.servers or self.is_held else self._never(sent)
-        latest, awake = takers[0], [server for server in takers if not self._is_paused(server)]
+        latest, awake = takers[0], [server for server in takers if not self._has_paused_dag(server)]
         if latest not in awake and not any(self._age(server) < self._patience(server) for server in awake):
             return self._since(origin, latest)
         if self.is_held or any(server.takes(origin) for server in self.live):
@@ -145,8 +145,8 @@ class Servicing:
         intervals = self._intervals(server)
         return max(_PATIENCE * median(intervals), _LEAST_PATIENCE) if intervals else _UNKNOWN_INTERVAL
 
-    def _is_paused(self, server: Server) -> bool:
-        return server.dag_id is not None and self.is_paused(server) is True
+    def _has_paused_dag(self, server: Server) -> bool:
+        return server.dag_id is not None and self.is_dag_paused(server) is True
 
     def _since(self, origin: str, latest: Server) -> Overdue:
         """Return that no plan or service came since the latest one, with what to look at."""
@@ -159,7 +159,7 @@ class Servicing:
         if dag is None:
             sentence = f"Nothing{whose} has serviced this ring {since}. Is {latest.title} running?"
             return Overdue(sentence, _NO_SERVER, brief=brief)
-        state = self.is_paused(latest)
+        state = self.is_dag_paused(latest)
         look = {
             True: f"DAG {dag} is paused.",
             False: f"DAG {dag} is not paused: look at its latest runs.",

@@ -70,9 +70,8 @@ class BookLoader:
             settings = self.groups.bounded(origin, settings)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", settings)
         is_ordered = self.skip_in_flight or self.working_set.is_ordered(book)
-        book.skipped = row.skip_reason(self.working_set.now, ordered=is_ordered)
-        if self.groups.is_paused_below(origin):
-            book.skipped = "paused"
+        with_group = self.groups.is_group_paused(origin)
+        book.skipped = row.skip_reason(self.working_set.now, ordered=is_ordered, with_group=with_group)
         self.working_set.books[origin] = book
         self.stored[origin] = StoredBook(row)
         return origin

@@ -68,7 +68,7 @@ class GroupLoader:
             self._paused = self.source.paused_groups(self.working_set.now)
         return self._paused
 
-    def is_paused_below(self, origin: str) -> bool:
+    def is_group_paused(self, origin: str) -> bool:
         """Return whether an origin is paused together with a group that holds it, or with all below it."""
         if not (self.working_set.config.paths and self.paused()):
             return False

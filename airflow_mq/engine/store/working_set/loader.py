@@ -60,7 +60,7 @@ class StoreLoader:
             self.pages.read_all,
         )
         self.look_at, self.look_far = self.inboxes.look_at, self.pages.look_far
-        self.cut_everything, self.is_paused_below = self.inboxes.cut_everything, self.groups.is_paused_below
+        self.cut_everything, self.is_group_paused = self.inboxes.cut_everything, self.groups.is_group_paused
         # What the rules ask for.
         self.load_books, self.load_page, self.next_rows = self.books.load, self.pages.load, self.inboxes.next_rows
         self.load_groups, self.settings = self.groups.load_groups, self.groups.settings

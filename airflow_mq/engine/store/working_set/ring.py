@@ -121,7 +121,7 @@ class RingLoader:
         books = self.working_set.books
         rows = sorted(rows + [LineRow(ticket, origin, books[origin].deficit) for ticket, origin in fresh])
         if groups.paused():
-            rows = [row for row in rows if not groups.is_paused_below(row[1])]
+            rows = [row for row in rows if not groups.is_group_paused(row[1])]
         return [(origin, deficit) for _, origin, deficit in rows]
 
     def _meet_all(self) -> list[tuple[int, str]]:
