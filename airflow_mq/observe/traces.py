@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -86,17 +86,9 @@ def is_traced(headers: Carrier) -> bool:
     return "traceparent" in headers
 
 
-def handed_on(sent: Sequence[tuple[Any, ...]], headers: Carrier) -> list[tuple[Any, ...]]:
-    """Return sent messages with the trace of the processed message, unless they carry another one.
-
-    :param sent: origin and payload, and headers if there are any.
-    :param headers: headers of the message that was processed.
-    """
-    if not is_traced(headers):
-        return list(sent)
-    carried = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
-    own = [message[2] if len(message) > 2 else {} for message in sent]
-    return [message if is_traced(given) else (*message[:2], {**carried, **given}) for message, given in zip(sent, own)]
+def handed_on(headers: Carrier) -> dict[str, str]:
+    """Return the headers with the trace of a message, for messages that its processor sends."""
+    return {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.queue.values import Batch, Report
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
+from ..engine.rules.message import Attributes
 from ..engine.rules.outcome import BEGUN, DONE, Begun
 from ..engine.rules.page import Facts, Note
 from ..engine.rules.patterns import Permit
@@ -311,8 +312,8 @@ class FolderSide:
             _, _, _, at, payloads, headers, attempts, blocks, sent = zip(*rows)
             notes = {index: Note(attempts=attempt - 1) for index, attempt in zip(at, attempts) if attempt > 1}
             times = {index: time for index, time in zip(at, sent) if time is not None}
-            fields = {index: dict(given) for index, given in zip(at, headers) if given}
-            yield Batch(book, payloads, page, first, block=blocks[0], _facts=partial(Facts, notes, times, fields))
+            attributes = {index: Attributes(headers=dict(given)) for index, given in zip(at, headers) if given}
+            yield Batch(book, payloads, page, first, block=blocks[0], _facts=partial(Facts, notes, times, attributes))
 
     def _rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield the file's messages as rows."""

@@ -83,7 +83,7 @@ def batch_of(group: Sequence[Delivery]) -> Batch:
     facts = Facts(
         {at: facts.notes[at] for at, facts in known if at in facts.notes},
         {at: facts.sent[at] for at, facts in known if at in facts.sent},
-        {at: facts.headers[at] for at, facts in known if at in facts.headers},
+        {at: facts.attributes[at] for at, facts in known if at in facts.attributes},
     )
     payloads = [message.payload for message in group]
     return Batch(first.book, payloads, first.page, first.index, block=first.block, _facts=lambda: facts)

@@ -81,7 +81,7 @@ class Reporter:
                 self._runs.append(_Run(book, page, index, index, outcome, ids))
             self._bytes += ID_BYTES * len(ids)
             if isinstance(outcome, Done):
-                self._bytes += sum(len(sent[1]) for sent in outcome.enqueue)
+                self._bytes += sum(len(sent.payload) for sent in outcome.enqueue)
             late = time.monotonic() - self._since >= self.seconds
             is_full = late or len(self._runs) >= CHUNK_OUTCOMES or self._bytes >= CHUNK_BYTES
         if is_full:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.rules.changes import Posted
 from airflow_mq.engine.rules.errors import StoreCorrupt
+from airflow_mq.engine.rules.message import Posted
 from airflow_mq.engine.store.inbox import MANY_ROWS, RowRange
 from airflow_mq.engine.store.rows import LATEST, PostedRow, posted_row
 from airflow_mq.engine.store.unit import Unit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import failures
 from ...observe import traces
@@ -17,6 +17,7 @@ from ..rules.characters import quoted, visible
 from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.judging import Decision
+from ..rules.message import Posted
 from ..rules.outcome import (
     DONE,
     Done,
@@ -115,8 +116,15 @@ def checked(answer: Answer, delivery: Delivery, bounds: SendBounds, *, traced: b
 def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
     """Return an outcome whose new messages carry the trace of their message."""
     if isinstance(outcome, Done) and outcome.enqueue and traces.is_traced(headers):
-        return replace(outcome, enqueue=traces.handed_on(outcome.enqueue, headers))
+        return replace(outcome, enqueue=[_traced_on(posted, headers) for posted in outcome.enqueue])
     return outcome
+
+
+def _traced_on(posted: Posted, headers: Mapping[str, str]) -> Posted:
+    own = posted.attributes
+    if traces.is_traced(own.headers):
+        return posted
+    return posted._replace(attributes=own._replace(headers={**traces.handed_on(headers), **own.headers}))
 
 
 def traced(processor: Processor) -> Processor:
@@ -283,7 +291,7 @@ class Batching(InPlace):
             return count, None
         return self._apply(ladder, book, page, weights, answers)
 
-    def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[tuple[Any, ...]]]:
+    def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[Posted]]:
         opened = OpenPage(batch.book, Page(batch.page), Meter(ZERO), None, self.service.context)
         delivery = Delivery(opened, b"", batch.first)
         mark = current_delivery.set(delivery)

@@ -59,9 +59,8 @@ class ReferenceToken:
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the message."""
-        index = self.address.index
         with self._leased("read the headers of a message by") as (working_set, page):
-            return dict(working_set.loader.facts(self.address.book, page, index, index + 1).headers.get(index, {}))
+            return dict(working_set.attributes(self.address.book, page, self.address.index).headers)
 
     def renew(self, lease: float | None = None) -> datetime:
         """Lease the message for longer, by the seconds of its lease unless others are given; return the deadline."""

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from ... import failures
 from ...codecs import Codec, Undecodable, encoded, undecodable
 from ..rules.errors import InvalidOutcome
-from ..rules.message import Address, Message
+from ..rules.message import Address, Message, Posted
 from ..rules.outcome import DONE, Outcome, Unreadable
 from ..rules.priority import REGULAR
 from ..rules.weight import Weight
@@ -51,7 +51,7 @@ class TypedDelivery(Delivery, Generic[T]):
         """Enqueue a value if, and only if, this message is done."""
         super().enqueue(origin, encoded(self._codec, value), priority, headers)
 
-    def add(self, entries: Sequence[tuple[Any, ...]]) -> None:
+    def add(self, entries: Sequence[Posted]) -> None:
         """Add messages that the processor sends to the delivery of the bytes."""
         self.delivery.add(entries)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from ..rules.blob import Reference
 from ..rules.characters import shown
 from ..rules.errors import BlobMissing, DeliverySealed, InvalidInput
 from ..rules.groups import is_below
-from ..rules.message import Address, check_origin, message_id, message_ids
+from ..rules.message import PLAIN, Address, Message, Posted, check_origin, message_id, message_ids
 from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import NO_NOTE, Facts, Page
@@ -67,7 +67,7 @@ class Delivery:
         self.payload = payload
         self.index = index
         #: Messages that the processor sent, to be enqueued if this message is done.
-        self.sent: Sequence[tuple[Any, ...]] = ()
+        self.sent: Sequence[Posted] = ()
         #: Whether the processor has answered: then no message can be added.
         self.sealed = False
 
@@ -126,7 +126,7 @@ class Delivery:
     def headers(self) -> Mapping[str, str]:
         """Headers of the message."""
         facts = self._facts
-        return facts.headers.get(self.index, {}) if facts else {}
+        return (facts.attributes.get(self.index, PLAIN) if facts else PLAIN).headers
 
     @property
     def _facts(self) -> Facts | None:
@@ -172,9 +172,9 @@ class Delivery:
         :raises DeliverySealed: after the processor has answered.
         """
         name = book_name(check_origin(origin), check_priority(priority))
-        self.add([(name, payload, headers) if headers else (name, payload)])
+        self.add([Posted(name, payload, Message(payload, headers=headers).attributes)])
 
-    def add(self, entries: Sequence[tuple[Any, ...]]) -> None:
+    def add(self, entries: Sequence[Posted]) -> None:
         """Add messages that the processor sends, all of them or none."""
         context = self._open.context
         if context.process != os.getpid():
@@ -196,7 +196,7 @@ class Delivery:
         if self.sealed:
             raise DeliverySealed()
 
-    def seal(self) -> Sequence[tuple[Any, ...]]:
+    def seal(self) -> Sequence[Posted]:
         """End the processor's call, and return the messages that it sent."""
         self.sealed = True
         with self._open.context.lock:
@@ -277,8 +277,9 @@ class Batch(_OfBook):
     @property
     def headers(self) -> Sequence[Mapping[str, str]]:
         """Headers of the messages, one mapping each; empty if no message has any."""
-        headers = self._facts().headers if self._facts else {}
-        return [headers.get(at, {}) for at in self._items] if headers else ()
+        attributes = self._facts().attributes if self._facts else {}
+        headers = [attributes.get(at, PLAIN).headers for at in self._items] if attributes else []
+        return headers if any(headers) else ()
 
     def __len__(self) -> int:
         return len(self.payloads)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
-from .blob import Reference
 from .events import EventRun
-from .message import Address
-from .page import Note, Page, Rows
+from .message import Address, Posted
+from .page import Page
 from .weight import Weight
 
 #: Ids from here on stand for messages that the operation enqueued itself; a writer draws the final ids.
@@ -27,25 +24,6 @@ class Aside:
     weight: Weight | None
     limit: Weight | None
     reason: str
-
-
-class Posted(NamedTuple):
-    """A message that the operation enqueues: one that a processor sends, or one that returns to its queue."""
-
-    origin: str
-    payload: bytes
-    #: Facts that planning needs; None for a plain message.
-    note: Note | None = None
-    headers: Mapping[str, str] = MappingProxyType({})
-    #: When the message was first sent, in microseconds; None for a plain message, which is sent with the commit.
-    sent_at: int | None = None
-
-    def rows(self, id_: int) -> Rows:
-        """Return the message as the only row to cut into pages."""
-        note = self.note
-        if note is None and isinstance(self.payload, Reference):
-            note = Note(blob=self.payload.size)
-        return Rows([id_], [1], [len(self.payload)], {} if note is None else {0: note})
 
 
 class PutOff(NamedTuple):

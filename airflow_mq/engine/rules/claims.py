@@ -106,8 +106,8 @@ class Scales:
         if note and note.weight is not None:
             return note.weight
         if self.weigh is None:
-            headers = note.headers if note else 0
-            return self.linear.weigh_with(page.extent(item), headers) if headers else self._by_length(page.extent(item))
+            beside = note.beside if note else 0
+            return self.linear.weigh_with(page.extent(item), beside) if beside else self._by_length(page.extent(item))
         return self.weights(origin, page, item, item + 1)[0]
 
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
@@ -123,8 +123,8 @@ class Scales:
         for item, note in page.notes_of(start, stop):
             if note.weight is not None:
                 found[item - start] = note.weight
-            elif (note.blob or note.headers) and self.weigh is None:
-                found[item - start] = self.linear.weigh_with(page.extent(item), note.headers)
+            elif (note.blob or note.beside) and self.weigh is None:
+                found[item - start] = self.linear.weigh_with(page.extent(item), note.beside)
         return found
 
     def name(self, origin: str, page: Page, item: int) -> bytes | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
 from hashlib import blake2b, sha256
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .blob import Reference
 from .characters import INVISIBLE, shown
@@ -100,6 +102,80 @@ class BatchesFootprints:
     footprints: list[BatchFootprint]
 
 
+class Attributes(NamedTuple):
+    """What is set on a message beside its payload: by its sender, and by the queue when the message returned."""
+
+    #: Weight that its sender declared, or a processor reported.
+    weight: Weight | None = None
+    #: Expiry time, in microseconds of the store's clock.
+    expires: int | None = None
+    #: Text sent alongside the payload.
+    headers: Mapping[str, str] = MappingProxyType({})
+    #: Number of attempts without an outcome.
+    attempts: int = 0
+    #: For a message that returned: the first block since it was sent.
+    arrived: int | None = None
+
+    def checked(self, most_headers: int, carried: Mapping[str, str] | None = None) -> Attributes:
+        """Return attributes that a caller gave, as they are stored: stored ones concern every later plan.
+
+        :param most_headers: largest number of bytes of all headers.
+        :param carried: headers of the trace; the sender's headers of the same names win.
+        :raises InvalidInput: if they are invalid.
+        """
+        if self == PLAIN and not carried:
+            return PLAIN
+        weight = None if self.weight is None else Weight.of(self.weight)
+        headers = check_headers(self.headers, most_headers, carried) if self.headers or carried else PLAIN.headers
+        return self._replace(weight=weight, headers=headers)
+
+    def over(self, others: Attributes) -> Attributes:
+        """Return these attributes, and of those that are not set here the others."""
+        return Attributes._make(own or other for own, other in zip(self, others))
+
+    @property
+    def moving(self) -> Attributes:
+        """The attributes that a message takes along to another queue. Its weight differs from queue to queue."""
+        return self._replace(weight=None, attempts=0, arrived=None)
+
+    @property
+    def beside(self) -> int:
+        """Bytes of what is stored beside the payload, and not noted in the page: they count in the message's size."""
+        return header_bytes(self.headers) if self.headers else 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the attributes that are set, as JSON stores them."""
+        plain = {}
+        # A comprehension is a call, and a message that waits aside pays for each.
+        for name, value in zip(self._fields, self):
+            if value:
+                plain[name] = value
+        return plain
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Attributes:
+        """Return the attributes of `plain`. Other values are left out."""
+        values = {name: value for name in cls._fields if (value := plain.get(name))}
+        if "weight" in values:
+            values["weight"] = Weight(*values["weight"])
+        return cls(**values) if values else PLAIN
+
+
+#: The attributes of a plain message.
+PLAIN = Attributes()
+
+
+class Posted(NamedTuple):
+    """A message that an operation enqueues: one that a processor sends, or one that returns to its queue."""
+
+    #: Name of its book.
+    origin: str
+    payload: bytes
+    attributes: Attributes = PLAIN
+    #: When the message was first sent, in microseconds; None: it is sent with the commit.
+    sent_at: int | None = None
+
+
 @dataclass(frozen=True)
 class Message:
     """A message to enqueue with more than its payload."""
@@ -114,6 +190,11 @@ class Message:
     headers: Mapping[str, str] | None = None
     #: `high` or `regular`; None: the priority of the call.
     priority: str | None = None
+
+    @property
+    def attributes(self) -> Attributes:
+        """What is set beside the payload, not checked yet."""
+        return Attributes(self.weight, headers=self.headers or PLAIN.headers)
 
     @classmethod
     def of_blob(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeAlias
@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from .characters import shown
 from .config import MOST_HEADERS, RingConfig
 from .errors import InvalidOutcome
-from .message import ID_BYTES, MOST_TEXT_BYTES, Message, check_headers, check_payload
+from .message import ID_BYTES, MOST_TEXT_BYTES, Message, Posted, check_payload
 from .patterns import OPEN, Permit
-from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
+from .priority import REGULAR, book_name, check_priority, origin_of, priority_of
 from .weight import Weight
 
 
@@ -26,8 +26,8 @@ class Done:
     #: Measured weight; None: the predicted one.
     used: Weight | None = None
     #: Messages to enqueue together with this outcome: (origin, payload), or (origin, payload, priority), or
-    #: (origin, Message(…)), of which payload, headers and priority are taken.
-    enqueue: Sequence[tuple[Any, ...]] = field(default=())
+    #: (origin, Message(…)), of which payload, headers and priority are taken. A checked outcome has them as `Posted`.
+    enqueue: Sequence[Any] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -170,29 +170,23 @@ def _check_done(done: Done, most: int, permit: Permit, most_headers: int) -> Don
     return Done(done.success, done.id, used, enqueue)
 
 
-def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> tuple[Any, ...]:
-    """Return a message that a processor enqueues as a tuple: the book's name, the payload, and headers if any."""
-    if not isinstance(entry, (tuple, list)) or not 2 <= len(entry) <= 3:
+def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> Posted:
+    """Return a message that a processor enqueues, or raise `InvalidOutcome` or another error of invalid input."""
+    if isinstance(entry, Posted):
+        origin, payload, attributes = origin_of(entry.origin), entry.payload, entry.attributes
+        priority = priority_of(entry.origin)
+    elif isinstance(entry, (tuple, list)) and 2 <= len(entry) <= 3:
+        origin, message = entry[0], entry[1] if isinstance(entry[1], Message) else Message(entry[1])
+        _refuse_options(message)
+        payload, attributes = message.payload, message.attributes
+        priority = check_priority(entry[2] if len(entry) == 3 else message.priority or REGULAR)
+    else:
         raise InvalidOutcome(
             f"invalid entry in enqueue of an outcome ({type(entry).__name__}): expected (origin, payload), or (origin, "
             "payload, priority)"
         )
-    origin, payload, priority = entry[0], entry[1], REGULAR
-    headers: Mapping[str, str] = {}
-    if isinstance(payload, Message):
-        _refuse_options(payload)
-        priority, headers = payload.priority or REGULAR, payload.headers or {}
-        payload = payload.payload
-    if isinstance(origin, str) and is_high(origin):
-        # The entry was checked before.
-        origin, priority = origin_of(origin), HIGH
-    if len(entry) == 3 and isinstance(entry[2], Mapping):
-        headers = entry[2]
-    elif len(entry) == 3:
-        priority = check_priority(entry[2])
     name = book_name(permit.check_origin(origin), permit.check_priority(priority))
-    plain = (name, check_payload(payload, most))
-    return (*plain, check_headers(headers, most_headers)) if headers else plain
+    return Posted(name, check_payload(payload, most), attributes.checked(most_headers))
 
 
 def _refuse_options(message: Message) -> None:

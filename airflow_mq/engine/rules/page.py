@@ -13,7 +13,9 @@ from itertools import accumulate, chain, repeat
 from types import MappingProxyType
 from typing import NamedTuple
 
+from .blob import Reference
 from .config import HEADER_SIZE
+from .message import PLAIN, Attributes, Posted
 from .weight import Weight
 
 #: Marks of items: not attempted yet, processed, or set aside.
@@ -74,21 +76,35 @@ class Note(NamedTuple):
     blob: int | None = None
     #: For a requeued message: the first block since it was sent.
     arrived: int | None = None
-    #: Bytes of its headers. They are stored beside the heap, and count in the size of the message, its page and its
-    #: book.
-    headers: int = 0
+    #: Bytes of its attributes that are not noted, as its headers. They are stored beside the heap, and count in the
+    #: size of the message, its page and its book.
+    beside: int = 0
+
+    @classmethod
+    def of(cls, attributes: Attributes, blob: int | None = None) -> Note:
+        """Return the note of a message with these attributes."""
+        return cls(
+            attributes.weight, attributes.attempts, attributes.expires, blob, attributes.arrived, attributes.beside
+        )
+
+    def upon(self, stored: Attributes) -> Attributes:
+        """Return the attributes of a message with what was noted since they were stored."""
+        if stored is PLAIN:
+            return Attributes(self.weight, self.expires, PLAIN.headers, self.attempts, self.arrived)
+        return stored._replace(weight=self.weight, attempts=self.attempts, expires=self.expires, arrived=self.arrived)
 
 
 NO_NOTE = Note()
 
 
 class Facts(NamedTuple):
-    """Facts about the messages of a page, by item; most have no note."""
+    """Facts about the messages of a page, by item; most have no note, and no attributes."""
 
     notes: Mapping[int, Note]
     #: Times of enqueuing, in microseconds of the store's clock.
     sent: Mapping[int, int]
-    headers: Mapping[int, Mapping[str, str]]
+    #: Attributes as they were stored. Notes have the present weight and attempts.
+    attributes: Mapping[int, Attributes]
 
 
 class Rows(NamedTuple):
@@ -106,10 +122,17 @@ class Rows(NamedTuple):
     #: Whether the last row is the last one of its call.
     last: bool = True
 
+    @classmethod
+    def of_posted(cls, id_: int, posted: Posted) -> Rows:
+        """Return a message that an operation enqueues as a row."""
+        blob = posted.payload.size if isinstance(posted.payload, Reference) else None
+        notes = {} if blob is None and posted.attributes is PLAIN else {0: Note.of(posted.attributes, blob)}
+        return cls([id_], [1], [len(posted.payload)], notes)
+
     @property
     def size(self) -> int:
         """The bytes of the messages, headers included."""
-        return sum(self.lengths) + sum(note.headers for note in self.notes.values())
+        return sum(self.lengths) + sum(note.beside for note in self.notes.values())
 
     def divide(self, messages: int) -> tuple[Rows, Rows]:
         """Return the first messages, and all others; both have a part of the row in which the second part begins."""
@@ -216,13 +239,13 @@ class Page:
 
     def held(self, start: int, stop: int) -> int:
         """Return the bytes of a row of items, headers included."""
-        beside = sum(note.headers for _, note in self.notes_of(start, stop)) if self.notes else 0
+        beside = sum(note.beside for _, note in self.notes_of(start, stop)) if self.notes else 0
         return sum(self.lengths[start:stop]) + beside
 
     def held_of(self, item: int) -> int:
         """Return the bytes of an item, headers included."""
         note = self.notes.get(item)
-        return self.lengths[item] + (note.headers if note else 0)
+        return self.lengths[item] + (note.beside if note else 0)
 
     def row_ids_of(self, items: Iterable[int]) -> list[int]:
         """Return the inbox rows in which these items arrived."""

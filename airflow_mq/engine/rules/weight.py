@@ -222,9 +222,9 @@ class LinearWeigher:
             min(self.base[1] - (-self.per_byte[1] * length // PER), LARGEST),
         )
 
-    def weigh_with(self, length: int, headers: int) -> Weight:
-        """Return the weight of a message with headers of this many bytes, which count in the size part only."""
-        return Weight(self.weigh(length)[0], self.weigh(length + headers)[1])
+    def weigh_with(self, length: int, beside: int) -> Weight:
+        """Return the weight of a message with this many bytes beside its payload, which count in the size part only."""
+        return Weight(self.weigh(length)[0], self.weigh(length + beside)[1])
 
     def to_json(self) -> dict[str, list[int]]:
         """Return the weigher as it is stored with a ring."""

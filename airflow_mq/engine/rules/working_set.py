@@ -8,19 +8,18 @@ a ring is stored.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from .blob import Reference
 from .book import Book, Group, QueueSettings
-from .changes import POSTED, Aside, Changes, Posted, PutOff
+from .changes import POSTED, Aside, Changes, PutOff
 from .config import RingConfig
 from .errors import StoreCorrupt
 from .events import EventRun, Fate
 from .groups import ROOT, head_of
-from .message import Address, Footprint, header_bytes, message_id
-from .page import Facts, Note, Page, Rows
+from .message import PLAIN, Address, Attributes, Footprint, Posted, message_id
+from .page import NO_NOTE, Facts, Page, Rows
 from .patterns import OPEN, OriginPatterns, Permit
 from .priority import MARK, books_of, origin_of, told
 from .ring import Ring
@@ -162,6 +161,13 @@ class WorkingSet:
         """Return the name of a stored message."""
         return message_id(self.payloads(origin, page, item + 1)[item])
 
+    def attributes(self, origin: str, page: Page, item: int) -> Attributes:
+        """Return what is set on a stored message."""
+        note, stored = page.notes.get(item, NO_NOTE), PLAIN
+        if note.beside:
+            stored = self.loader.facts(origin, page, item, item + 1).attributes.get(item, PLAIN)
+        return note.upon(stored)
+
     def puts_off(self, book: Book) -> bool:
         """Return whether a message that returned waits aside, and does not keep its queue waiting."""
         return bool(self.config.backoff) and not self.is_ordered(book)
@@ -280,19 +286,10 @@ class WorkingSet:
 
     # Messages that the operation enqueues.
 
-    def post(self, origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Enqueue on behalf of a processor: behind all that was sent before, in the same commit."""
-        if headers:
-            blob = payload.size if isinstance(payload, Reference) else None
-            note = Note(blob=blob, headers=header_bytes(headers))
-            self._post(Posted(origin, payload, note, headers, self.now))
-        else:
-            self._post(Posted(origin, payload))
-
-    def post_all(self, sent: Iterable[Sequence[Any]]) -> None:
-        """Enqueue messages (arguments of `post`) in order."""
+    def post_all(self, sent: Iterable[Posted]) -> None:
+        """Enqueue on behalf of a processor, in order: behind all that was sent before, in the same commit."""
         for message in sent:
-            self.post(*message)
+            self._post(message if message.attributes is PLAIN else message._replace(sent_at=self.now))
 
     def rejoin(self, book: Book, page: Page, item: int, weight: Weight | None) -> Address:
         """Enqueue a stored message once more, behind all that was sent, with all that is known of it.
@@ -302,9 +299,8 @@ class WorkingSet:
         """
         origin = book.origin
         sent_at, block = self.loader.arrival(Address(origin, page.index, item))
-        headers = self.loader.facts(origin, page, item, item + 1).headers.get(item, {})
-        note = page.note(item)._replace(weight=weight, arrived=block, headers=header_bytes(headers))
-        self._post(Posted(origin, self.payloads(origin, page, item + 1)[item], note, headers, sent_at))
+        attributes = self.attributes(origin, page, item)._replace(weight=weight, arrived=block)
+        self._post(Posted(origin, self.payloads(origin, page, item + 1)[item], attributes, sent_at))
         self.pull_all(book)
         last = self.page(origin, book.end - 1)
         assert last is not None
@@ -312,10 +308,9 @@ class WorkingSet:
 
     def put_off(self, book: Book, page: Page, item: int, due: int) -> None:
         """Let a stored message join its queue once more when it is due, with all that is known of it."""
-        note = page.note(item)
-        headers = self.loader.facts(book.origin, page, item, item + 1).headers.get(item, {}) if note.headers else {}
+        attributes = self.attributes(book.origin, page, item)
         payload = self.payloads(book.origin, page, item + 1)[item]
-        self.changes.put_off.append(PutOff(Posted(book.origin, payload, note, headers), due, page, item))
+        self.changes.put_off.append(PutOff(Posted(book.origin, payload, attributes), due, page, item))
 
     def _post(self, posted: Posted) -> None:
         self.changes.posted[self._next_posted] = posted

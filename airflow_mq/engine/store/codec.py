@@ -23,6 +23,7 @@ from ..rules.claims import Claim, ClaimRun
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate
 from ..rules.judging import Decision, Exceeded
+from ..rules.message import Attributes, Posted
 from ..rules.orders import Entry
 from ..rules.outcome import (
     DONE,
@@ -312,7 +313,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "id": bytes.fromhex,
     "used": lambda plain: Weight(*plain),
     "weight": lambda plain: Weight(*plain),
-    "enqueue": lambda plain: tuple(_sent_of(*entry) for entry in plain),
+    "enqueue": lambda plain: tuple(_posted_of(*entry) for entry in plain),
 }
 
 
@@ -324,7 +325,7 @@ def plain_outcome(outcome: Outcome | Mark) -> list[object]:
         if value in (one.default, []):
             continue
         if one.name == "enqueue":
-            value = [_plain_sent(*sent) for sent in value]
+            value = list(map(_plain_posted, value))
         values[one.name] = value.hex() if isinstance(value, bytes) else value
     code = _CODES[type(outcome)]
     return [code, values] if values else [code]
@@ -357,15 +358,14 @@ def unpack_report(data: bytes) -> tuple[list[Any], bytes]:
     return plain, data[1:start]
 
 
-def _plain_sent(origin: str, payload: bytes, headers: Mapping[str, str] | None = None) -> list[object]:
-    kind = "blob" if isinstance(payload, Reference) else ""
-    return [origin, payload.hex(), *((kind, dict(headers)) if headers else (kind,) if kind else ())]
+def _plain_posted(posted: Posted) -> list[object]:
+    kind, attributes = "blob" if isinstance(posted.payload, Reference) else "", posted.attributes.plain()
+    return [posted.origin, posted.payload.hex(), *((kind, attributes) if attributes else (kind,) if kind else ())]
 
 
-def _sent_of(origin: str, payload: str, kind: str = "", headers: Mapping[str, str] | None = None) -> tuple[Any, ...]:
+def _posted_of(origin: str, payload: str, kind: str = "", attributes: Mapping[str, Any] | None = None) -> Posted:
     data = bytes.fromhex(payload)
-    plain = origin, Reference.read(data) if kind == "blob" else data
-    return (*plain, headers) if headers else plain
+    return Posted(origin, Reference.read(data) if kind == "blob" else data, Attributes.of(attributes or {}))
 
 
 @reading("an outcome")

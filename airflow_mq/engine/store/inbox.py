@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
+from .attributes import was_mark
 from .primitives import Repository, columns
 from .rows import (
     LATEST,
@@ -20,7 +21,6 @@ from .rows import (
     InboxRow,
     PlainRow,
     PostedRow,
-    was_mark,
 )
 
 #: From so many rows of a queue on, a range of ids is read.

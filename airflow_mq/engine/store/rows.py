@@ -10,15 +10,15 @@ from io import BytesIO
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias, overload
 
-from ..rules.blob import Reference
 from ..rules.book import BACKOFF, DEFAULT_SETTINGS, IN_FLIGHT, PAUSED, QueueSettings
-from ..rules.changes import Posted, PutOff
+from ..rules.changes import PutOff
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate, with_arrival
-from ..rules.message import Address, header_bytes
-from ..rules.page import NO_NOTE, PROCESSED, Note, Page, Rows, Slices
+from ..rules.message import Address, Posted
+from ..rules.page import PROCESSED, Note, Page, Rows
 from ..rules.weight import Weight
 from . import codec
+from .attributes import notes_of, pack_attributes
 
 #: Above every id and time.
 LATEST = 1 << 62
@@ -231,49 +231,9 @@ def rows_of(rows: Sequence[PlainRow]) -> Rows:
     notes: dict[int, Note] = {}
     if any(attributes):
         for first, count, own in zip(accumulate(items, initial=0), items, attributes):
-            notes |= {first + item: note for item, note in notes_of(own, count).items()}
+            if own:
+                notes |= {first + item: note for item, note in notes_of(own, count).items()}
     return Rows(list(ids), list(items), lengths, notes, last=not more[-1])
-
-
-def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
-    """Return the attributes of single messages that planning needs."""
-    if not attributes:
-        return {}
-    with codec.reading("the attributes of a message"):
-        return _notes(codec.read_json(attributes), items)
-
-
-def _notes(plain: Any, items: int) -> dict[int, Note]:
-    notes: dict[int, Note] = {}
-    blobs = plain.get("blobs", {})
-    for item in range(items):
-        own = {**plain.get("all", {}), **plain.get("each", {}).get(str(item), {})}
-        weight = own.get("weight")
-        blob = int(blobs[str(item)].partition(":")[2]) if str(item) in blobs else None
-        declared = Weight(*weight) if weight else None
-        note = Note(
-            declared,
-            own.get("attempts", 0),
-            own.get("expires"),
-            blob,
-            own.get("arrived"),
-            header_bytes(own.get("headers", {})),
-        )
-        if any(part is not None and part != 0 for part in note):
-            notes[item] = note
-    return notes
-
-
-def headers_of(slices: Slices, attributes: Mapping[int, Any]) -> dict[int, Mapping[str, str]]:
-    """Return the headers of each item of a page, from the attributes of its inbox rows by id."""
-    headers_by_item: dict[int, Mapping[str, str]] = {}
-    places = slices.places()
-    for item, (row_id, place) in enumerate(places) if attributes else ():
-        row = attributes.get(row_id, {})
-        headers = row.get("each", {}).get(str(place), {}).get("headers") or row.get("all", {}).get("headers")
-        if headers:
-            headers_by_item[item] = headers
-    return headers_by_item
 
 
 class PackedMessages(Sequence[bytes]):
@@ -339,7 +299,8 @@ class PostedRow(NamedTuple):
 
 def posted_row(id_: int, posted: Posted) -> PostedRow:
     """Return the inbox row of a message."""
-    return _single_row(id_, posted, (posted.note or NO_NOTE).arrived, posted.sent_at)
+    attributes = pack_attributes(posted.attributes, [posted.payload])
+    return PostedRow(id_, posted.origin, len(posted.payload), attributes, bytes(posted.payload), posted.sent_at)
 
 
 def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> PostedRow:
@@ -347,42 +308,9 @@ def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> PostedRow:
 
     :param arrival: when it was sent, and the first block since
     """
-    posted = put_off.posted
-    arrived = (posted.note or NO_NOTE).arrived or arrival.block
-    return _single_row(id_, posted, arrived, arrival.at, put_off.due, put_off.was)
-
-
-def _single_row(
-    id_: int, posted: Posted, arrived: int | None, sent_at: int | None, due: int | None = None,
-    was: tuple[int, int] | None = None,
-) -> PostedRow:  # fmt: skip
-    """Return the row of a single message.
-
-    :param was: the page and the index where it was, if it has no place before it is due
-    """
-    note, payload = posted.note or NO_NOTE, posted.payload
-    facts = {
-        "weight": note.weight, "attempts": note.attempts, "expires": note.expires, "arrived": arrived,
-        "headers": dict(posted.headers), "was": was,
-    }  # fmt: skip
-    kept = {name: value for name, value in facts.items() if value}
-    plain: dict[str, Any] = {"each": {"0": kept}} if kept else {}
-    if isinstance(payload, Reference):
-        plain |= blob_attributes([payload])
-    attributes = codec.write_json(plain) if plain else b""
-    return PostedRow(id_, posted.origin, len(payload), attributes, bytes(payload), sent_at, due)
-
-
-def was_mark(place: tuple[int, int]) -> bytes:
-    """Return the part of the attributes of a row that names the place which its message left to wait aside."""
-    return codec.write_json({"was": place})[1:-1]
-
-
-@codec.reading("the attributes of a message")
-def was_of(attributes: bytes) -> tuple[int, int] | None:
-    """Return from where the message of a row waited aside; None if it did not."""
-    was = codec.read_json(attributes).get("each", {}).get("0", {}).get("was") if attributes else None
-    return None if was is None else (int(was[0]), int(was[1]))
+    (origin, payload, own, _), due, page, item = put_off
+    attributes = pack_attributes(own, [payload], arrived=own.arrived or arrival.block, was=(page.index, item))
+    return PostedRow(id_, origin, len(payload), attributes, bytes(payload), arrival.at, due)
 
 
 def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:
@@ -406,13 +334,3 @@ def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iter
 
 def _readable(at: int) -> str:
     return (_EPOCH + timedelta(microseconds=at)).isoformat()
-
-
-def blob_attributes(payloads: Iterable[bytes]) -> dict[str, dict[str, str]]:
-    """Return the attributes of messages with external payloads; the tables count their uses by it."""
-    blobs = {
-        str(place): f"{payload.hash.hex()}:{payload.size}"
-        for place, payload in enumerate(payloads)
-        if isinstance(payload, Reference)
-    }
-    return {"blobs": blobs} if blobs else {}

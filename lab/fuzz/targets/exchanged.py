@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_mq.engine.queue.values import Batch, Delivery, Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt
-from airflow_mq.engine.rules.message import ID_BYTES
+from airflow_mq.engine.rules.message import ID_BYTES, Attributes
 from airflow_mq.engine.rules.outcome import DONE, Outcome, Yield
 from airflow_mq.engine.rules.page import Facts, Note
 from airflow_mq.processors import Processor, Processors
@@ -119,7 +119,8 @@ def _check_messages(draw: Draw) -> None:
     for at in range(draw.byte() % 5):
         headers = {draw.binary().decode("utf-8", "replace"): "v"} if draw.byte() % 2 else {}
         book, page, payload = draw.pick(("acme", "\x01acme", "bolt", "\U0001f600")), draw.pick((0, 5)), draw.binary()
-        facts = Facts({at: Note(attempts=draw.byte())}, {at: draw.whole(6)}, {at: headers} if headers else {})
+        attributes = {at: Attributes(headers=headers)} if headers else {}
+        facts = Facts({at: Note(attempts=draw.byte())}, {at: draw.whole(6)}, attributes)
         batches.append(Batch(book, [payload], page, at, block=17, _facts=partial(Facts, *facts)))
     table = pa.Table.from_batches(tables_of(batches), schema=MESSAGES)
     Folder(str(folder() / "messages")).write_table("000000.parquet", table)

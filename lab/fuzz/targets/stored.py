@@ -34,7 +34,8 @@ from airflow_mq.engine.rules.page import Note, Slices
 from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.rules.weight import LARGEST, Weight
 from airflow_mq.engine.store import codec
-from airflow_mq.engine.store.rows import PageRow, notes_of, page_of, settings_of
+from airflow_mq.engine.store.attributes import notes_of
+from airflow_mq.engine.store.rows import PageRow, page_of, settings_of
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -57,7 +58,7 @@ def _as_written(entries: list[Entry]) -> list[Entry]:
 
 def _without_zeros(note: Note) -> Note:
     """Return a note without the zeros that no writer stores: no payload is empty, and no block has the number 0."""
-    return note._replace(blob=note.blob or None, arrived=note.arrived or None, headers=note.headers or 0)
+    return note._replace(blob=note.blob or None, arrived=note.arrived or None, beside=note.beside or 0)
 
 
 ID = bytes(range(32))
@@ -210,7 +211,11 @@ TARGETS = (
         "a value packs again to the same", check_page, (*_examples(), b'\x08{"share":2,"least":[1,2],"ordered":false}'),
     ),
     Target(
-        "rows", (*CODEC, "airflow_mq.engine.store.rows", "airflow_mq.engine.rules.message"), "StoreCorrupt",
+        "rows",
+        (
+            *CODEC, "airflow_mq.engine.store.attributes", "airflow_mq.engine.store.rows", "airflow_mq.engine.rules.message",
+        ),
+        "StoreCorrupt",
         "lengths, marks and slices agree with the number of items", check_rows,
         (
             b'{"all":{"weight":[1,2]},"each":{"1":{"headers":{"a":"b"},"expires":5}},"blobs":{"0":"00ff:9"}}',
@@ -230,7 +235,7 @@ TARGETS = (
         "InvalidInput, NotPermitted; stored: StoreCorrupt",
         "an accepted outcome is stored and read as it was", check_answers,
         (
-            b'\0["done",{"used":[1,2],"enqueue":[["acme","00ff","",{"a":"b"}]]}]', b'\0["overweight",{"weight":[1,2]}]',
+            b'\0["done",{"used":[1,2],"enqueue":[["acme","00ff","",{"headers":{"a":"b"}}]]}]', b'\0["overweight",{"weight":[1,2]}]',
             b'\1\0[["acme",1,0,3,"begun"],["acme",1,0,0,"done"]]', *(bytes([1, 1, at, at, 3, 1, 2]) for at in range(15)),
         ),
     ),

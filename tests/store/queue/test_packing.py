@@ -24,7 +24,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from("abc"), PAYLOADS), max_size=6)
 
 @given(PAIRS)
 def test_plain_messages_are_packed_as_those_with_attributes(pairs: list[tuple[str, bytes]]) -> None:
-    plain, single = PackedCall(CONFIG, {}), PackedCall(CONFIG, {})
+    plain, single = PackedCall(CONFIG), PackedCall(CONFIG)
     try:
         rows = sorted(plain.pack(pairs).rows())
     except InvalidMessage:
@@ -42,7 +42,7 @@ def test_rows_hold_at_most_a_page_and_keep_the_order(lengths: list[tuple[str, in
     with (
         mock.patch.object(packing, "STRETCH", stretch),
         mock.patch.object(packing, "HELD", 4_096),
-        closing(PackedCall(config, {}).pack(pairs)) as call,
+        closing(PackedCall(config).pack(pairs)) as call,
     ):
         rows = list(call.rows())
     found: dict[str, bytes] = {}
@@ -68,7 +68,7 @@ def test_the_last_row_of_each_queue_ends_its_call(sent: list[tuple[str, int, str
     with (
         mock.patch.object(packing, "STRETCH", stretch),
         mock.patch.object(packing, "HELD", 500),
-        closing(PackedCall(CONFIG, {}).pack(pairs)) as call,
+        closing(PackedCall(CONFIG).pack(pairs)) as call,
     ):
         rows = list(call.rows([place for place, row in call.keys.items() if row.key.startswith("used")]))
     assert not any({row.origin: row.more for row in rows}.values())
@@ -76,7 +76,7 @@ def test_the_last_row_of_each_queue_ends_its_call(sent: list[tuple[str, int, str
 
 def test_an_invalid_origin_among_pairs_is_refused() -> None:
     with pytest.raises(InvalidOrigin):
-        PackedCall(CONFIG, {}).pack([("a", b"x"), ("", b"y")])
+        PackedCall(CONFIG).pack([("a", b"x"), ("", b"y")])
 
 
 @pytest.mark.postgres

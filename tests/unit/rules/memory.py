@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow_mq.engine.rules import orders
 from airflow_mq.engine.rules.book import Book, QueueSettings
-from airflow_mq.engine.rules.changes import Changes, Posted
+from airflow_mq.engine.rules.changes import Changes
 from airflow_mq.engine.rules.claims import Claim, Claiming, OneByOne, Scales
 from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.deficit import DeficitRounds
 from airflow_mq.engine.rules.events import Event
 from airflow_mq.engine.rules.invariants import check_book
-from airflow_mq.engine.rules.message import Address
+from airflow_mq.engine.rules.message import Address, Posted
 from airflow_mq.engine.rules.outcome import DONE, BadFormat, Done, Outcome, Overweight, StackLimitReached, Yield
 from airflow_mq.engine.rules.overweight import find_set_aside, settle_execution
 from airflow_mq.engine.rules.page import Facts, Note, Page, Rows
@@ -65,7 +65,7 @@ class MemoryLoader:
         return
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
-        self.keep(posted.origin, posted.rows(id_), [posted.payload])
+        self.keep(posted.origin, Rows.of_posted(id_, posted), [posted.payload])
 
     def keep(self, origin: str, rows: Rows, payloads: list[bytes]) -> None:
         self.heaps[rows.row_ids[0]] = payloads

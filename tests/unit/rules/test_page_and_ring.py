@@ -64,7 +64,7 @@ def test_rows_are_cut_together_as_one_by_one(calls: list[list[int]], heap: int, 
     every_third = range(0, sum(map(len, calls)), 3)
     first = 0
     for number, lengths in enumerate(calls):
-        notes = {at - first: Note(attempts=at, headers=1) for at in every_third if first <= at < first + len(lengths)}
+        notes = {at - first: Note(attempts=at, beside=1) for at in every_third if first <= at < first + len(lengths)}
         append(one_by_one, Rows([number], [len(lengths)], lengths, notes), heap)
         first += len(lengths)
     lengths = [length for call in calls for length in call]
@@ -72,7 +72,7 @@ def test_rows_are_cut_together_as_one_by_one(calls: list[list[int]], heap: int, 
         list(range(len(calls))),
         list(map(len, calls)),
         lengths,
-        {at: Note(attempts=at, headers=1) for at in every_third},
+        {at: Note(attempts=at, beside=1) for at in every_third},
     )
     assert left.size == sum(lengths) + len(every_third)
     while left.row_ids:

@@ -15,8 +15,9 @@ from ...rules.message import ID_BYTES, Address, check_address, check_origin, mes
 from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import books_of
 from ...rules.weight import Weight
+from ...store.attributes import was_of
 from ...store.events import EventRow
-from ...store.rows import InboxRow, rows_of, split_heap, was_of
+from ...store.rows import InboxRow, rows_of, split_heap
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..session import RingSession

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from ...rules.claims import Claim
-from ...rules.message import Address
+from ...rules.message import PLAIN, Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
 from ...store.blocks import ClaimRow
 from ...store.rows import PLANNED, BlockRow
@@ -88,15 +88,15 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
         if stored is None or not chosen:
             continue
         payloads = working_set.payloads(name, stored)
-        _, sent, headers = working_set.loader.facts(name, stored, chosen[0], chosen[-1] + 1)
+        _, sent, attributes = working_set.loader.facts(name, stored, chosen[0], chosen[-1] + 1)
         for item in chosen:
             if (index, item) in claimed:
                 state = "reported" if (index, item) in reported else "in flight"
             else:
                 state = "set aside" if stored.marks[item] == ASIDE or index < book.begin else "waiting"
             note, at = stored.note(item), moment(sent[item]) if item in sent else None
-            address = Address(name, index, item)
-            yield Peeked(address, payloads[item], state, headers.get(item, {}), at, note.attempts, note.weight)
+            address, headers = Address(name, index, item), attributes.get(item, PLAIN).headers
+            yield Peeked(address, payloads[item], state, headers, at, note.attempts, note.weight)
         limit -= len(chosen)
 
 
@@ -174,8 +174,8 @@ def headers_of(
         page = working_set.pages.get((name, run.page))
         if page is None:
             continue
-        headers = working_set.loader.facts(name, page, run.first, run.first + run.count).headers
-        items = set(run.handed_out())
+        attributes = working_set.loader.facts(name, page, run.first, run.first + run.count).attributes
+        headers, items = {item: own.headers for item, own in attributes.items()}, set(run.handed_out())
         wanted = (item for item in sorted(headers) if item in items and is_wanted(headers[item]))
         found += [MessageHeaders(Address(name, run.page, item), headers[item]) for item in wanted]
         if len(found) >= most:

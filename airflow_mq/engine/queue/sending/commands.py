@@ -25,8 +25,9 @@ from ...rules.outcome import DONE, Transferred
 from ...rules.priority import HIGH, book_name
 from ...rules.weight import Weight
 from ...store import codec
+from ...store.attributes import StoredAttributes, pack_attributes
 from ...store.inbox import StoredBytes
-from ...store.rows import InboxRow, blob_attributes, page_of
+from ...store.rows import InboxRow, page_of
 from ...store.unit import Unit
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens
@@ -178,24 +179,20 @@ class Push(Command[Enqueued]):
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         if rank == HIGH:
             unit.rings.allow_high(target.ring_id)
-        own = {"weight": self.terms.weight, "headers": self.terms.headers}
-        attributes = {**message.attributes, **{name: value for name, value in own.items() if value}}
-        if self.terms.expires is not None:
-            attributes["expires"] = times_of(target, self.terms)[1]
-        name = book_name(self.origin, rank)
+        own = self.terms.attributes.checked(target.config.max_headers)._replace(expires=times_of(target, self.terms)[1])
+        attributes, name = own.over(message.attributes), book_name(self.origin, rank)
         if message.blob is None:
-            data = codec.write_json({"all": attributes}) if attributes else b""
-            unit.inbox.insert_copy(target.ring_id, name, data, message.bytes)
+            unit.inbox.insert_copy(target.ring_id, name, pack_attributes(attributes), message.bytes)
         else:
             # The external payload stays in its place: another message refers to it.
-            data = codec.write_json({**blob_attributes([message.blob]), **({"all": attributes} if attributes else {})})
+            data = pack_attributes(attributes, [message.blob])
             row = InboxRow(name, 0, message.size, 1, False, b"", data, bytes(message.blob))
             target.store.send(unit, target.ring_id, [row])
         return message.size
 
 
 class _Leased:
-    """A message on lease: the place of its bytes, and the attributes that its sender set."""
+    """A message on lease: the place of its bytes, and the attributes that it takes along."""
 
     def __init__(self, unit: Unit, ring: int, token: ReferenceToken) -> None:
         origin, index, item = token.address.book, token.address.page, token.address.index
@@ -207,15 +204,10 @@ class _Leased:
             raise StoreCorrupt(f"inbox row {row_id} of {origin!r} is missing, but a page refers to it")
         lengths = codec.unpack_lengths(row.lengths, row.items, row.size)
         self.size = lengths[place]
-        stored = codec.read_json(bytes(row.attributes)) if row.attributes else {}
-        own = {**stored.get("all", {}), **stored.get("each", {}).get(str(place), {})}
-        #: Attributes that travel with the message; its weight differs from queue to queue.
-        self.attributes = {name: own[name] for name in ("headers", "expires") if name in own}
+        stored = StoredAttributes(bytes(row.attributes) or b"{}")
+        self.attributes, blob = stored.of(place).moving, stored.blob(place)
         #: Its external payload.
-        self.blob: Reference | None = None
-        name, _, size = stored.get("blobs", {}).get(str(place), "").partition(":")
-        if name:
-            self.blob = Reference.of(bytes.fromhex(name), int(size))
+        self.blob = Reference.of(bytes.fromhex(blob[0]), blob[1]) if blob else None
         self.bytes = StoredBytes(ring, origin, row_id, sum(lengths[:place]), self.size)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,19 +14,19 @@ from typing_extensions import Self
 from ...rules.blob import Reference
 from ...rules.config import HEADER_SIZE, RingConfig
 from ...rules.message import (
+    PLAIN,
+    Attributes,
     Message,
-    check_headers,
     check_key,
     check_origin,
     check_payload,
-    header_bytes,
     key_digest,
 )
 from ...rules.priority import REGULAR, book_name, check_priority
-from ...rules.weight import Weight
 from ...store import codec
+from ...store.attributes import pack_attributes
 from ...store.inbox import PARCEL_BYTES, PARCEL_ROWS
-from ...store.rows import InboxRow, blob_attributes
+from ...store.rows import InboxRow
 
 #: Bytes of a call that are held in memory, while the rest waits in a file; messages that are packed together.
 HELD, STRETCH = PARCEL_BYTES, 4096
@@ -52,10 +51,10 @@ class _OpenRow:
     name: str
     payloads: list[bytes] = field(default_factory=list)
     #: Attributes of messages, by place.
-    attributes: dict[int, dict[str, object]] = field(default_factory=dict)
-    #: Bytes in a page, and bytes of headers.
+    attributes: dict[int, Attributes] = field(default_factory=dict)
+    #: Bytes in a page, and bytes beside the payloads.
     used: int = 0
-    headers: int = 0
+    beside: int = 0
     has_blobs: bool = False
 
 
@@ -69,7 +68,7 @@ class PackedCall:
     def __init__(
         self,
         config: RingConfig,
-        common: Mapping[str, object],
+        common: Attributes = PLAIN,
         check_sender: Callable[[object], str] = check_origin,
         priority: str = REGULAR,
         check_rank: Callable[[str], str] = check_priority,
@@ -80,12 +79,10 @@ class PackedCall:
         self.check_sender, self.check_rank = check_sender, check_rank
         #: The priority of messages without their own.
         self.priority = priority
-        #: Attributes of messages without their own.
-        self.common = {name: value for name, value in common.items() if value}
         #: Headers of all messages, also of those with their own.
-        self.carried = carried or {}
-        if carried:
-            self.common["headers"] = check_headers(common.get("headers") or {}, config.max_headers, carried)
+        self.carried = carried
+        #: Attributes of messages without their own.
+        self.common = common.checked(self.max_headers, carried)
         #: When the messages join their queues; None: at once.
         self.due = due
         #: Whether the ring limits the number of its origins.
@@ -152,22 +149,21 @@ class PackedCall:
         own = message if isinstance(message, Message) else Message(message)
         row = self._row(origin, own.priority or self.priority)
         payload = check_payload(own.payload, self.max_size)
-        attributes = self._attributes_of(own)
-        used = len(payload) + HEADER_SIZE
-        headers = header_bytes(attributes["headers"]) if "headers" in attributes else 0
-        is_full = row.used + used > self.heap_size or (headers and row.headers + headers > self.heap_size)
+        attributes = own.attributes.checked(self.max_headers, self.carried if own.headers else None)
+        used, beside = len(payload) + HEADER_SIZE, attributes.beside
+        is_full = row.used + used > self.heap_size or (beside and row.beside + beside > self.heap_size)
         if row.payloads and (own.key is not None or is_full):
             # A row with a key may be refused.
             self._close(row, followed=own.key is None)
-        if attributes:
+        if attributes is not PLAIN:
             row.attributes[len(row.payloads)] = attributes
-            row.headers += headers
+            row.beside += beside
         if isinstance(payload, Reference):
             row.has_blobs = True
             self.blobs.add(payload.hash)
         row.payloads.append(payload)
         row.used += used
-        self._open_bytes += used + headers
+        self._open_bytes += used + beside
         if own.key is not None:
             place = len(self._held) + len(self._filed)
             self.keys[place] = KeyedRow(check_key(own.key), origin, key_digest(origin, payload), len(payload))
@@ -184,15 +180,6 @@ class PackedCall:
             row = self._open[origin, priority] = _OpenRow(book_name(origin, priority))
         return row
 
-    def _attributes_of(self, message: Message) -> dict[str, Any]:
-        """Return the checked attributes of a message: a stored one concerns every later plan."""
-        attributes: dict[str, Any] = {}
-        if message.weight is not None:
-            attributes["weight"] = Weight.of(message.weight)
-        if message.headers:
-            attributes["headers"] = check_headers(message.headers, self.max_headers, self.carried)
-        return attributes
-
     def _close_all(self) -> None:
         """Close all rows, so that the next message of each queue opens another one."""
         for row in self._open.values():
@@ -207,18 +194,15 @@ class PackedCall:
             last one.
         """
         payloads, attributes = row.payloads, b""
-        if self.common or row.attributes or row.has_blobs:
-            each = {str(place): own for place, own in row.attributes.items()}
-            plain = {name: value for name, value in (("all", self.common), ("each", each)) if value}
-            blobs = blob_attributes(payloads) if row.has_blobs else {}
-            attributes = json.dumps({**blobs, **plain}, separators=(",", ":"), default=dict).encode()
+        if self.common is not PLAIN or row.attributes or row.has_blobs:
+            attributes = pack_attributes(self.common, payloads if row.has_blobs else (), row.attributes)
         heap = payloads[0] if len(payloads) == 1 else b"".join(payloads)
         lengths = codec.pack_lengths(list(map(len, payloads))) if len(payloads) > 1 else b""
         kept = InboxRow(row.name, 0, len(heap), len(payloads), followed, lengths, attributes, heap)
         self.count += len(payloads)
         self.size += len(heap)
-        self._open_bytes -= row.used + row.headers
-        row.payloads, row.attributes, row.used, row.headers, row.has_blobs = [], {}, 0, 0, False
+        self._open_bytes -= row.used + row.beside
+        row.payloads, row.attributes, row.used, row.beside, row.has_blobs = [], {}, 0, 0, False
         self._row_bytes += len(heap) + len(attributes)
         if self._row_bytes <= HELD:
             self._held.append(kept)

@@ -19,10 +19,12 @@ from ...rules.config import HEADER_SIZE
 from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError, TooManyOrigins
 from ...rules.groups import head_of
 from ...rules.message import (
+    PLAIN,
+    Attributes,
     BatchesFootprints,
     BatchFootprint,
     Message,
-    check_headers,
+    Posted,
     check_origin,
     check_payload,
 )
@@ -68,14 +70,18 @@ class Terms(NamedTuple):
 
     def checked(self, session: RingSession) -> Terms:
         """Return the terms, or raise the error that makes them invalid in this ring."""
-        return self._replace(
-            weight=None if self.weight is None else Weight.of(self.weight),
-            headers=check_headers(self.headers, session.config.max_headers) if self.headers else None,
-            priority=None if self.priority is None else session.permit.check_priority(check_priority(self.priority)),
-        )
+        self.attributes.checked(session.config.max_headers)
+        if self.priority is not None:
+            session.permit.check_priority(check_priority(self.priority))
+        return self
+
+    @property
+    def attributes(self) -> Attributes:
+        """What is set on messages without their own, not checked, and without the expiry, which needs a clock."""
+        return Attributes(self.weight, headers=self.headers or PLAIN.headers)
 
 
-PLAIN = Terms()
+NO_TERMS = Terms()
 
 
 def _pairs(given: Pairs) -> Pairs:
@@ -218,7 +224,7 @@ class Sender:
         session.refresh_config()
         config = session.config
         is_plain = (
-            key is None and terms == PLAIN and type(payload) is bytes and 0 < len(payload) <= config.max_message_len
+            key is None and terms == NO_TERMS and type(payload) is bytes and 0 < len(payload) <= config.max_message_len
         )
         is_plain = is_plain and not (config.limits_origins or session.traces or session.listeners)
         if not is_plain or delivery_at(session.place) is not None:
@@ -258,8 +264,8 @@ class Sender:
         """Send messages by the processor that runs here, or in a transaction of their own."""
         session, delivery = self.session, delivery_at(self.session.place)
         session.refresh_config()
-        if terms != PLAIN:
-            terms = terms.checked(session)
+        if terms != NO_TERMS:
+            terms.checked(session)
         if delivery is not None:
             return self._hand_over(delivery, pairs, terms)
         with closing(self.pack(pairs, terms)) as call:
@@ -281,18 +287,14 @@ class Sender:
             self.session.tell_listeners()
 
     def pack(self, pairs: Pairs, terms: Terms) -> PackedCall:
-        """Read and check all messages of a call, and pack them into rows.
-
-        :param terms: checked ones
-        """
-        session = self.session
-        (due, expires), own = (None, None), {}
-        if terms != PLAIN:
+        """Read and check all messages of a call, and pack them into rows."""
+        session, due, common = self.session, None, PLAIN
+        if terms != NO_TERMS:
             due, expires = times_of(session, terms)
-            own = {"weight": terms.weight, "headers": terms.headers, "expires": expires}
+            common = terms.attributes._replace(expires=expires)
         carried = traces.carrying() if session.traces else None
         priority, check_rank = terms.priority or REGULAR, session.permit.check_priority
-        return PackedCall(session.config, own, session.check_sender, priority, check_rank, carried, due).pack(pairs)
+        return PackedCall(session.config, common, session.check_sender, priority, check_rank, carried, due).pack(pairs)
 
     def write(self, unit: Unit, call: PackedCall) -> Enqueued:
         """Write the rows of a call in a transaction: its own, or one that the caller has open."""
@@ -314,16 +316,15 @@ class Sender:
         _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
         most = session.config.max_headers
         carried = traces.carrying() if session.traces else None
-        common = check_headers(terms.headers or {}, most, carried)
-        entries: list[tuple[Any, ...]] = []
+        common = terms.attributes.checked(most, carried)
+        entries: list[Posted] = []
         for sender, message in pairs:
             own = message if isinstance(message, Message) else Message(message)
             _refuse_for_processors(weight=own.weight, key=own.key)
             payload = check_payload(own.payload, session.config.max_message_len)
             priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
-            headers = check_headers(own.headers, most, carried) if own.headers else common
-            name = book_name(session.check_sender(sender), priority)
-            entries.append((name, payload, headers) if headers else (name, payload))
+            attributes = own.attributes.checked(most, carried if own.headers else None).over(common)
+            entries.append(Posted(book_name(session.check_sender(sender), priority), payload, attributes))
             size += len(payload)
         delivery.add(entries)
         return Enqueued(len(entries), size)

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import cast
 
-from ...rules.changes import Posted
+from ...rules.message import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
 from ..inbox import HeapRow
@@ -142,7 +142,7 @@ class InboxLoader:
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
-        self._posted.setdefault(posted.origin, deque()).append(posted.rows(id_))
+        self._posted.setdefault(posted.origin, deque()).append(Rows.of_posted(id_, posted))
         self.cache.payloads[id_] = [posted.payload]
 
     def look_at(self, origins: Iterable[str]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...rules.changes import POSTED, Posted
+from ...rules.changes import POSTED
 from ...rules.claims import Claim
-from ...rules.message import Address
+from ...rules.message import Address, Posted
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from .books import BookLoader

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ...rules.changes import CutTotal, PutOff
 from ...rules.message import Address
-from ...rules.page import Page
+from ...rules.page import Page, Rows
 from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
@@ -137,7 +137,7 @@ class Overlay(Source):
             book, row, cut = working_set.books[name], stored[name].row, changes.cut.get(name) or CutTotal()
             self._shift(name, book.message_count - row.messages - cut.messages, book.size - row.size - cut.size)
         for id_, posted in changes.posted.items():
-            self._shift(posted.origin, 1, posted.rows(id_).size)
+            self._shift(posted.origin, 1, Rows.of_posted(id_, posted).size)
         for put_off in changes.put_off:
             self._shift(put_off.posted.origin, delayed=1)
         for address, aside in changes.asides.items():

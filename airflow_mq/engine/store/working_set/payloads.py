@@ -1,4 +1,4 @@
-"""Loader of payloads, headers and times of sending."""
+"""Loader of payloads, attributes and times of sending."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from itertools import accumulate, chain
 from typing import cast
 
 from ...rules.blob import Reference
-from ...rules.changes import POSTED, Posted
+from ...rules.changes import POSTED
 from ...rules.errors import StoreCorrupt
+from ...rules.message import PLAIN, Posted
 from ...rules.page import Facts, Note, Page, Slices
 from ...rules.priority import told
 from .. import codec
-from ..rows import headers_of
+from ..attributes import StoredAttributes, attributes_of, pack_attributes
 from .budget import MOST_BYTES
 from .inboxes import InboxLoader
 from .pages import PageLoader
@@ -37,7 +38,7 @@ class PayloadLoader:
         self.working_set, self.source = pages.working_set, pages.source
         self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
         self.with_payloads, self.without_payloads = with_payloads, without_payloads
-        #: Attributes of the rows of messages that this operation enqueued, if they have headers.
+        #: Attributes of the rows of messages that this operation enqueued.
         self._posted: dict[int, bytes] = {}
         self._facts: dict[Key, tuple[range, Facts]] = {}
         #: Number of fetches that brought rows of each queue, and the largest that a visit to a queue needed.
@@ -150,7 +151,7 @@ class PayloadLoader:
             for row, start, items in zip(each, parts.starts, parts.counts)
         )
 
-    # Headers, times of sending and attempts.
+    # Attributes and times of sending.
 
     def facts(self, origin: str, page: Page, first: int, stop: int) -> Facts:
         """Return facts about the messages of a page, at least about those from `first` to before `stop`."""
@@ -184,9 +185,9 @@ class PayloadLoader:
     # Messages that this operation enqueued, and the end of a save.
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
-        """Keep the headers of a message that this operation enqueued."""
-        if posted.headers:
-            self._posted[id_] = codec.write_json({"each": {"0": {"headers": posted.headers}}})
+        """Keep the attributes of a message that this operation enqueued."""
+        if posted.attributes is not PLAIN:
+            self._posted[id_] = pack_attributes(posted.attributes)
 
     def begin_again(self) -> None:
         """Go on after a save: all rows are stored now."""
@@ -211,9 +212,9 @@ def _facts_of(
 ) -> Facts:  # fmt: skip
     """Return facts about the messages of some rows of a page, from the times and attributes of rows by id."""
     times = {item: at for item, at in enumerate(map(sent.get, slices.rows_by_item())) if at is not None}
-    with codec.reading("the headers of messages"):
-        known = {id_: codec.read_json(attributes[id_]) for id_ in attributes.keys() & row_ids}
-        return Facts(notes, times, headers_of(slices, known))
+    with codec.reading("the attributes of messages"):
+        known = {id_: StoredAttributes(attributes[id_]) for id_ in attributes.keys() & row_ids}
+        return Facts(notes, times, attributes_of(slices, known))
 
 
 def _unresolved(page: Page, stop: int | None = None) -> Slices:

@@ -9,10 +9,10 @@ from functools import cache, partial
 from itertools import starmap
 
 from ...rules.book import Book
-from ...rules.changes import POSTED, Aside, Changes, CutTotal, Posted, PutOff
+from ...rules.changes import POSTED, Aside, Changes, CutTotal, PutOff
 from ...rules.errors import StoreCorrupt
 from ...rules.events import EventRun
-from ...rules.message import Address
+from ...rules.message import Address, Posted
 from ...rules.page import PROCESSED, Page, Slices
 from ...rules.priority import is_high, told
 from ...rules.working_set import WorkingSet

@@ -156,7 +156,8 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "message that waits aside loses its attempts", "engine/rules/working_set.py",
-        "        note = page.note(item)\n        headers", "        note = page.note(item)._replace(attempts=0)\n        headers",
+        "        attributes = self.attributes(book.origin, page, item)\n        payload",
+        "        attributes = self.attributes(book.origin, page, item)._replace(attempts=0)\n        payload",
     ),
     _bug(
         "message behind one that returned is processed in place", "engine/rules/claims.py",

@@ -8,6 +8,7 @@ from ....rules.errors import StoreCorrupt
 from ....rules.invariants import Violation
 from ....rules.page import PROCESSED
 from ....store import codec
+from ....store.attributes import StoredAttributes
 from ....store.blobs import stored_file
 from ....store.inbox import AttributesRow
 from ....store.payloads import BlobRow
@@ -61,7 +62,7 @@ def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
     found: dict[Place, str] = {}
     for _, id_, attributes, _ in rows:
         with codec.reading("attributes of inbox rows"):
-            for place, reference in codec.read_json(bytes(attributes)).get("blobs", {}).items():
+            for place, reference in StoredAttributes(bytes(attributes)).blobs.items():
                 found[id_, int(place)] = reference.partition(":")[0]
     return found
 
