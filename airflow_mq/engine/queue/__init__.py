@@ -7,7 +7,7 @@ blocks, leases, set-aside messages, administration, reading and external payload
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -40,7 +40,7 @@ from .service import SLICE, Service, ServiceOptions, service_forever
 from .session import Listener, RingSession
 from .set_aside import SetAsides
 from .typed import TypedQueue
-from .values import Enqueued, Serviced, When
+from .values import Enqueued, Serviced
 
 T = TypeVar("T")
 
@@ -111,29 +111,20 @@ class MessageQueue:
         payload: bytes,
         *,
         key: str | None = None,
-        weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None,
-        not_before: When | None = None,
-        expires: When | None = None,
-        priority: str | None = None,
         inline: Inline | None = None,
+        **options: Unpack[SendOptions],
     ) -> Enqueued:
         """Enqueue one message.
+
+        The options are `weight`, `headers`, `not_before`, `expires` and `priority`: see `SendOptions`.
 
         :param origin: the sender; names its queue.
         :param payload: the bytes of the message, at least one.
         :param key: an idempotency key of the origin: a message with the same key is accepted once.
-        :param weight: the cost of the message, if the sender knows it.
-        :param headers: text sent alongside the payload.
-        :param not_before: the message joins its queue at this time, or after this duration.
-        :param expires: the message expires at this time, or after this duration.
-        :param priority: `high` messages are serviced before `regular` ones, within the part of a block that is not
-            reserved for `regular` ones.
         :param inline: executes the message at once if no other message waits in the ring. Otherwise, and if the
             execution fails, the message stays in its queue.
         """
-        terms = Terms(weight, headers, not_before, expires, priority)
-        return self._sender.enqueue_message(origin, payload, key, terms, inline)
+        return self._sender.enqueue_message(origin, payload, key, Terms(**options), inline)
 
     @overload
     def enqueue_messages(
@@ -149,9 +140,8 @@ class MessageQueue:
         """Enqueue many messages, of one origin or of many; all of them or none.
 
         Call `enqueue_messages(origin, messages)`, or `enqueue_messages(pairs)` with pairs of origin and message. An
-        iterator of millions is read once and never held in memory. The options `weight`, `headers`, `not_before`,
-        `expires` and `priority` are those of `enqueue_message`; they apply to each message that does not set the value
-        itself.
+        iterator of millions is read once and never held in memory. The options are those of `enqueue_message`; they
+        apply to each message that does not set the value itself.
         """
         return self._sender.enqueue_messages(origin, messages, Terms(**options))
 

@@ -87,7 +87,7 @@ class Held:
         priority: str | None = None,
     ) -> Message:
         """Return a message that refers to it."""
-        return Message.of_blob(self.reference, key, weight, headers, priority)
+        return Message(self.reference, key, weight, headers, priority)
 
     def release(self) -> None:
         """End the hold: a payload without messages is deleted at once."""

@@ -13,7 +13,7 @@ from ..rules.blob import Reference
 from ..rules.characters import shown
 from ..rules.errors import BlobMissing, DeliverySealed, InvalidInput
 from ..rules.groups import is_below
-from ..rules.message import PLAIN, Address, Message, Posted, check_origin, message_id, message_ids
+from ..rules.message import PLAIN, Address, Attributes, Posted, check_origin, message_id, message_ids
 from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import NO_NOTE, Facts, Page
@@ -172,7 +172,7 @@ class Delivery:
         :raises DeliverySealed: after the processor has answered.
         """
         name = book_name(check_origin(origin), check_priority(priority))
-        self.add([Posted(name, payload, Message(payload, headers=headers).attributes)])
+        self.add([Posted(name, payload, Attributes(headers=headers or PLAIN.headers))])
 
     def add(self, entries: Sequence[Posted]) -> None:
         """Add messages that the processor sends, all of them or none."""

@@ -35,11 +35,6 @@ class PutOff(NamedTuple):
     page: Page
     item: int
 
-    @property
-    def was(self) -> tuple[int, int]:
-        """The page and the index where it was."""
-        return self.page.index, self.item
-
 
 @dataclass
 class CutTotal:

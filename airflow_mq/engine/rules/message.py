@@ -103,7 +103,7 @@ class BatchesFootprints:
 
 
 class Attributes(NamedTuple):
-    """What is set on a message beside its payload: by its sender, and by the queue when the message returned."""
+    """All that is set on a message beside its payload: by its sender, and by the queue when the message returned."""
 
     #: Weight that its sender declared, or a processor reported.
     weight: Weight | None = None
@@ -115,6 +115,11 @@ class Attributes(NamedTuple):
     attempts: int = 0
     #: For a message that returned: the first block since it was sent.
     arrived: int | None = None
+
+    @classmethod
+    def given_by(cls, given: Any) -> Attributes:
+        """Return the unchecked attributes of a `Message`, or of the terms of a call, whose expiry needs a clock."""
+        return cls(given.weight, headers=given.headers or PLAIN.headers)
 
     def checked(self, most_headers: int, carried: Mapping[str, str] | None = None) -> Attributes:
         """Return attributes that a caller gave, as they are stored: stored ones concern every later plan.
@@ -180,6 +185,7 @@ class Posted(NamedTuple):
 class Message:
     """A message to enqueue with more than its payload."""
 
+    #: Bytes, or the `reference` of an external payload that `queue.payloads.put` stored.
     payload: bytes
     #: Idempotency key: a message with a key that the origin used within the ring's key window is enqueued once.
     key: str | None = None
@@ -190,27 +196,6 @@ class Message:
     headers: Mapping[str, str] | None = None
     #: `high` or `regular`; None: the priority of the call.
     priority: str | None = None
-
-    @property
-    def attributes(self) -> Attributes:
-        """What is set beside the payload, not checked yet."""
-        return Attributes(self.weight, headers=self.headers or PLAIN.headers)
-
-    @classmethod
-    def of_blob(
-        cls,
-        blob: Reference,
-        key: str | None = None,
-        weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None,
-        priority: str | None = None,
-    ) -> Message:
-        """Return a message with an external payload that `queue.payloads.put` stored."""
-        if not isinstance(blob, Reference):
-            raise InvalidMessage(
-                f"invalid blob ({type(blob).__name__}): expected the reference that payloads.put returned"
-            )
-        return cls(blob, key, weight, headers, priority)
 
 
 #: Length of an id.

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from .characters import shown
 from .config import MOST_HEADERS, RingConfig
 from .errors import InvalidOutcome
-from .message import ID_BYTES, MOST_TEXT_BYTES, Message, Posted, check_payload
+from .message import ID_BYTES, MOST_TEXT_BYTES, Attributes, Message, Posted, check_payload
 from .patterns import OPEN, Permit
 from .priority import REGULAR, book_name, check_priority, origin_of, priority_of
 from .weight import Weight
@@ -177,8 +177,8 @@ def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: in
         priority = priority_of(entry.origin)
     elif isinstance(entry, (tuple, list)) and 2 <= len(entry) <= 3:
         origin, message = entry[0], entry[1] if isinstance(entry[1], Message) else Message(entry[1])
-        _refuse_options(message)
-        payload, attributes = message.payload, message.attributes
+        refuse_options(key=message.key, weight=message.weight)
+        payload, attributes = message.payload, Attributes.given_by(message)
         priority = check_priority(entry[2] if len(entry) == 3 else message.priority or REGULAR)
     else:
         raise InvalidOutcome(
@@ -189,12 +189,13 @@ def check_sent(entry: object, most: int, permit: Permit = OPEN, most_headers: in
     return Posted(name, check_payload(payload, most), attributes.checked(most_headers))
 
 
-def _refuse_options(message: Message) -> None:
-    given = [name for name in ("key", "weight") if getattr(message, name) is not None]
+def refuse_options(**options: object) -> None:
+    """Raise `InvalidOutcome` for options that an outcome cannot store with the messages that it enqueues."""
+    given = [name for name, value in options.items() if value is not None]
     if given:
         raise InvalidOutcome(
-            f"message with {' and '.join(given)} in enqueue of an outcome: expected priority and headers only; an "
-            "outcome happens once, so leave them out, or send with another queue"
+            f"a processor cannot send with {', '.join(given)}: expected priority and headers only; the messages are "
+            "enqueued with the outcome of the processed message, once"
         )
 
 

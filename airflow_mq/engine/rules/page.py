@@ -64,20 +64,16 @@ class Slices:
 
 
 class Note(NamedTuple):
-    """Stored facts about one message beside its bytes. Most messages have none."""
+    """Stored facts about one message beside its bytes: those of its attributes that planning needs. Most have none."""
 
-    #: Weight that its sender declared or a processor reported.
     weight: Weight | None = None
-    #: Number of attempts without an outcome.
     attempts: int = 0
-    #: Expiry time, in microseconds of the store's clock.
     expires: int | None = None
     #: Size of an external payload, if the page holds only a reference.
     blob: int | None = None
-    #: For a requeued message: the first block since it was sent.
     arrived: int | None = None
-    #: Bytes of its attributes that are not noted, as its headers. They are stored beside the heap, and count in the
-    #: size of the message, its page and its book.
+    #: Bytes of its other attributes. They are stored beside the heap, and count in the size of the message, its page
+    #: and its book.
     beside: int = 0
 
     @classmethod

@@ -235,7 +235,7 @@ class Blobs(Tokens):
             self.put_blob(index, "bytes")
         (ring, origin), options = place, self.more(data)
         payloads = [self.reference(index) for index in indices]
-        messages = [Message.of_blob(payload) for payload in payloads]
+        messages = [Message(payload) for payload in payloads]
         expected = len(indices) if all(map(self.is_there, payloads)) else "BlobMissing"
         assert self.do(lambda store: store.queues[ring].enqueue_messages(origin, messages, **options).count) == expected
         if isinstance(expected, int):
@@ -245,7 +245,7 @@ class Blobs(Tokens):
 
     def message(self, data: st.DataObject, to: Place | None) -> Message:
         if data.draw(st.booleans()):
-            return Message.of_blob(self.reference(data.draw(which)))
+            return Message(self.reference(data.draw(which)))
         return super().message(data, to)
 
     def sent(self, command: Command, messages: list[Any], draft: Draft) -> list[Any]:

@@ -20,7 +20,7 @@ from typing_extensions import Unpack
 
 from ...rules.blob import Reference
 from ...rules.errors import AlreadyExecuted, InvalidInput, MessageQueueError, MessageTooLong, StoreCorrupt
-from ...rules.message import Message
+from ...rules.message import Attributes, Message
 from ...rules.outcome import DONE, Transferred
 from ...rules.priority import HIGH, book_name
 from ...rules.weight import Weight
@@ -179,8 +179,9 @@ class Push(Command[Enqueued]):
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         if rank == HIGH:
             unit.rings.allow_high(target.ring_id)
-        own = self.terms.attributes.checked(target.config.max_headers)._replace(expires=times_of(target, self.terms)[1])
-        attributes, name = own.over(message.attributes), book_name(self.origin, rank)
+        own = Attributes.given_by(self.terms).checked(target.config.max_headers)
+        attributes = own._replace(expires=times_of(target, self.terms)[1]).over(message.attributes)
+        name = book_name(self.origin, rank)
         if message.blob is None:
             unit.inbox.insert_copy(target.ring_id, name, pack_attributes(attributes), message.bytes)
         else:

@@ -149,7 +149,7 @@ class PackedCall:
         own = message if isinstance(message, Message) else Message(message)
         row = self._row(origin, own.priority or self.priority)
         payload = check_payload(own.payload, self.max_size)
-        attributes = own.attributes.checked(self.max_headers, self.carried if own.headers else None)
+        attributes = Attributes.given_by(own).checked(self.max_headers, self.carried if own.headers else None)
         used, beside = len(payload) + HEADER_SIZE, attributes.beside
         is_full = row.used + used > self.heap_size or (beside and row.beside + beside > self.heap_size)
         if row.payloads and (own.key is not None or is_full):

@@ -28,6 +28,7 @@ from ...rules.message import (
     check_origin,
     check_payload,
 )
+from ...rules.outcome import refuse_options
 from ...rules.priority import LAST, MARK, PAST_HIGH, REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.rows import InboxRow
@@ -45,7 +46,7 @@ _ABOVE, _BELOW = "\x01", "0"
 
 
 class SendOptions(TypedDict, total=False):
-    """Properties of all messages of a call that do not set their own."""
+    """Properties of the messages of a call that do not set their own."""
 
     #: The cost of each message, if the sender knows it.
     weight: Weight | None
@@ -55,7 +56,8 @@ class SendOptions(TypedDict, total=False):
     not_before: When | None
     #: The messages expire at this time, or after this duration.
     expires: When | None
-    #: `high` or `regular`.
+    #: `high` or `regular`. High messages are serviced before regular ones, within the part of a block that is not
+    #: reserved for regular ones.
     priority: str | None
 
 
@@ -70,15 +72,10 @@ class Terms(NamedTuple):
 
     def checked(self, session: RingSession) -> Terms:
         """Return the terms, or raise the error that makes them invalid in this ring."""
-        self.attributes.checked(session.config.max_headers)
+        Attributes.given_by(self).checked(session.config.max_headers)
         if self.priority is not None:
             session.permit.check_priority(check_priority(self.priority))
         return self
-
-    @property
-    def attributes(self) -> Attributes:
-        """What is set on messages without their own, not checked, and without the expiry, which needs a clock."""
-        return Attributes(self.weight, headers=self.headers or PLAIN.headers)
 
 
 NO_TERMS = Terms()
@@ -291,7 +288,7 @@ class Sender:
         session, due, common = self.session, None, PLAIN
         if terms != NO_TERMS:
             due, expires = times_of(session, terms)
-            common = terms.attributes._replace(expires=expires)
+            common = Attributes.given_by(terms)._replace(expires=expires)
         carried = traces.carrying() if session.traces else None
         priority, check_rank = terms.priority or REGULAR, session.permit.check_priority
         return PackedCall(session.config, common, session.check_sender, priority, check_rank, carried, due).pack(pairs)
@@ -313,17 +310,17 @@ class Sender:
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
         session, size = self.session, 0
-        _refuse_for_processors(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
+        refuse_options(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)
         most = session.config.max_headers
         carried = traces.carrying() if session.traces else None
-        common = terms.attributes.checked(most, carried)
+        common = Attributes.given_by(terms).checked(most, carried)
         entries: list[Posted] = []
         for sender, message in pairs:
             own = message if isinstance(message, Message) else Message(message)
-            _refuse_for_processors(weight=own.weight, key=own.key)
+            refuse_options(weight=own.weight, key=own.key)
             payload = check_payload(own.payload, session.config.max_message_len)
             priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
-            attributes = own.attributes.checked(most, carried if own.headers else None).over(common)
+            attributes = Attributes.given_by(own).checked(most, carried if own.headers else None).over(common)
             entries.append(Posted(book_name(session.check_sender(sender), priority), payload, attributes))
             size += len(payload)
         delivery.add(entries)
@@ -353,13 +350,3 @@ class Sender:
             size += len(message)
             found.append(BatchFootprint(count, size, opened))
         return BatchesFootprints(position, found)
-
-
-def _refuse_for_processors(**options: object) -> None:
-    """Raise `InvalidInput` for options that an outcome cannot store with the messages that it enqueues."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise InvalidInput(
-            f"a processor cannot send with {', '.join(given)}: expected priority and headers only; the messages are "
-            "enqueued with the outcome of the processed message, once"
-        )

@@ -329,7 +329,7 @@ class Overlay(Source):
         return count + len(own), min([*own, *([] if due is None else [due])], default=None)
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
-        own = (one.due for one in self._put_off if one.posted.origin == name and one.was == place)
+        own = (one.due for one in self._put_off if one.posted.origin == name and (one.page.index, one.item) == place)
         return next(own, None) or super().put_off_from(name, place)
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
