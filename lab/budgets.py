@@ -33,9 +33,9 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_475),
+    "lines of rules": Budget(6_530),
     "lines of store": Budget(8_405),
-    "lines of queue": Budget(10_200),
+    "lines of queue": Budget(10_165),
     "lines of the engine": Budget(25_035, 19_500),
     "lines of the command line": Budget(5_399),
     "lines of the package": Budget(46_130, 38_000),
