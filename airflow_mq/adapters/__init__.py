@@ -230,13 +230,11 @@ def _unfit(queue: MessageQueue, item: Arrived) -> str | None:
 
 
 def _message(queue: MessageQueue, item: Arrived, held: ExitStack) -> Message:
-    fields = item.key, item.weight, item.headers or None, item.priority
-    if item.payload is not None:
-        if len(item.payload) <= queue.config.max_message_len:
-            return Message(item.payload, *fields)
-        return held.enter_context(queue.payloads.put(item.payload)).message(*fields)
-    assert item.content is not None
-    with item.content() as file:
-        if item.size <= queue.config.max_message_len:
-            return Message(file.read(), *fields)
-        return held.enter_context(queue.payloads.put(file)).message(*fields)
+    payload, most = item.payload, queue.config.max_message_len
+    if payload is None:
+        assert item.content is not None
+        with item.content() as file:
+            payload = file.read() if item.size <= most else held.enter_context(queue.payloads.put(file)).reference
+    elif len(payload) > most:
+        payload = held.enter_context(queue.payloads.put(payload)).reference
+    return Message(payload, item.key, item.weight, item.headers or None, item.priority)

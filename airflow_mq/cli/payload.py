@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from ..engine.rules.message import Message
 from ..words import span
 from .arguments import hexadecimal, limit, words
 from .command import Group, UsageError, command, option
@@ -38,7 +39,7 @@ def enqueue_files(
     """Upload files, and enqueue a message for each; all of them or none."""
     with ExitStack() as stack:
         held = [stack.enter_context(queue.payloads.put(_source(path), progress=_telling(path, tell))) for path in paths]
-        done = queue.enqueue_messages(origin, [blob.message(key) for blob in held], **common)
+        done = queue.enqueue_messages(origin, [Message(blob.reference, key) for blob in held], **common)
         sizes = sum(blob.size for blob in held) if done.count else 0
     return type(done)(done.count, sizes, done.repeated)
 

@@ -272,7 +272,7 @@ def test_no_command_on_a_connection_of_the_callers_calls_them(shadowed_uri: str,
         with queue.payloads.put(b"y" * 200_000) as blob:
             commands = queue.commands(caller.connection)
             caller.run("SHOW search_path")
-            commands.push("b", b"x", blob.message(), Message(b"z", key="k"), headers={"x": "y"}).execute()
+            commands.push("b", b"x", blob.reference, Message(b"z", key="k"), headers={"x": "y"}).execute()
         commands.complete(queue.leases.next() or "").execute()
         caller.commit()
         for _ in range(2):

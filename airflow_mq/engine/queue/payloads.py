@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,7 +17,6 @@ from typing_extensions import Unpack
 from ..rules.blob import Reference
 from ..rules.errors import BlobMissing, EmptyMessage, InvalidInput, MessageQueueError
 from ..rules.message import Message, check_number
-from ..rules.weight import Weight
 from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
@@ -67,27 +66,9 @@ class Held:
     """An uploaded payload, held for a while until messages refer to it."""
 
     def __init__(self, store: Store[object], reference: Reference, hold: int) -> None:
-        self.reference, self._store, self._hold = reference, store, hold
-
-    @property
-    def hash(self) -> bytes:
-        """Its hash: the id of the messages that refer to it."""
-        return self.reference.hash
-
-    @property
-    def size(self) -> int:
-        """Its number of bytes."""
-        return self.reference.size
-
-    def message(
-        self,
-        key: str | None = None,
-        weight: Weight | None = None,
-        headers: Mapping[str, str] | None = None,
-        priority: str | None = None,
-    ) -> Message:
-        """Return a message that refers to it."""
-        return Message(self.reference, key, weight, headers, priority)
+        #: The payload of a message that refers to it; its hash, which is the id of such messages; and its bytes.
+        self.reference, self.hash, self.size = reference, reference.hash, reference.size
+        self._store, self._hold = store, hold
 
     def release(self) -> None:
         """End the hold: a payload without messages is deleted at once."""
@@ -114,7 +95,7 @@ class Payloads:
         the end of a `with` statement. ::
 
             with queue.payloads.put(Path("orders.parquet")) as blob:
-                queue.enqueue_messages([("acme", blob.message()), ("birch", blob.message())])
+                queue.enqueue_messages([("acme", blob.reference), ("birch", blob.reference)])
         """
         keep = self.session.config.keep_uploads
         known = _reference_to(source)
@@ -153,7 +134,7 @@ class Payloads:
         origin, terms = self.session.check_sender(origin), Terms(**options).checked(self.session)
         blob = self.put(source, progress=progress)
         try:
-            sent = self._sender.enqueue_messages([(origin, blob.message(key))], None, terms)
+            sent = self._sender.enqueue_messages([(origin, Message(blob.reference, key))], None, terms)
         finally:
             # The message of a processor exists when its delivery is done; until then the upload holds the payload.
             if delivery_at(self.session.place) is None:

@@ -38,7 +38,7 @@ def send(queue: MessageQueue, state: State) -> None:
     """Enqueue three external payloads, one of them repeated, and a plain message."""
     queue.payloads.enqueue("a", LARGE)
     with queue.payloads.put(OTHER) as blob:
-        queue.enqueue_messages([("a", blob.message()), ("a", b"plain"), ("b", blob.message())])
+        queue.enqueue_messages([("a", blob.reference), ("a", b"plain"), ("b", blob.reference)])
     queue.payloads.enqueue("b", iter([LARGE]))
 
 
@@ -195,7 +195,7 @@ def test_payloads_survive_repeated_kills(place: Place, seed: int = 4) -> None:  
             for _ in range(40):
                 numbers = turn_rng.sample(range(100), 20)
                 held = [queue.payloads.put(PAYLOADS[number]) for number in numbers[:3]]
-                known = [blob.message() for blob in held for _ in range(7)]
+                known = [blob.reference for blob in held for _ in range(7)]
                 turn_rng.shuffle(known)
                 queue.enqueue_messages([(f"o{turn_rng.randrange(9)}", message) for message in known])
                 for blob in held:

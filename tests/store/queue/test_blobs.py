@@ -162,7 +162,7 @@ def test_payload_is_deleted_for_each_way_a_message_ends(queue: MessageQueue) -> 
 def test_reaping_a_page_deletes_its_payloads(queue: MessageQueue) -> None:
     queue.admin.change_ring(max_stale=0)
     held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(4)]
-    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    queue.enqueue_messages("acme", [blob.reference for blob in held])
     for blob in held:
         blob.release()
     queue.sweep_queue("acme")
@@ -175,7 +175,7 @@ def test_reaping_a_page_deletes_its_payloads(queue: MessageQueue) -> None:
 
 def test_set_aside_message_keeps_only_its_own_payload(queue: MessageQueue) -> None:
     held = [queue.payloads.put(b"%d" % number * 40_000) for number in range(5)]
-    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    queue.enqueue_messages("acme", [blob.reference for blob in held])
     for blob in held:
         blob.release()
     heavy = held[2].hash
@@ -226,7 +226,11 @@ def test_payloads_can_have_keys_and_be_enqueued_in_bulk(queue: MessageQueue) -> 
     assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(1, len(LARGE))
     assert queue.payloads.enqueue("acme", LARGE, key="k") == Enqueued(0, 0, 1)
     with queue.payloads.put(HUGE) as blob:
-        pairs = [("acme", b"plain"), ("acme", blob.message(headers={"a": "b"})), ("birch", Message(b"small", key="j"))]
+        pairs = [
+            ("acme", b"plain"),
+            ("acme", Message(blob.reference, headers={"a": "b"})),
+            ("birch", Message(b"small", key="j")),
+        ]
         assert queue.enqueue_messages(pairs).count == 3
     assert {blob.size: blob.references for blob in queue.payloads.list()} == {len(LARGE): 1, len(HUGE): 1}
     tried = []
@@ -275,7 +279,7 @@ def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     queue.admin.housekeep()
     assert [blob.reference for blob in queue.payloads.list()] == [kept.reference]
     with pytest.raises(BlobMissing, match="upload it again"):
-        queue.enqueue_messages("acme", [lost.message()])
+        queue.enqueue_messages("acme", [lost.reference])
     assert queue.footprint("acme").count == 0
     kept.release()
     assert stored(queue) == {}
@@ -345,7 +349,7 @@ def test_message_with_a_missing_payload_fails_as_unsupported(queue: MessageQueue
 
 def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
     held = [queue.payloads.put(data) for data in (LARGE, HUGE)]
-    queue.enqueue_messages("acme", [blob.message() for blob in held])
+    queue.enqueue_messages("acme", [blob.reference for blob in held])
     for blob in held:
         blob.release()
     _lose(queue, digest(LARGE))
@@ -600,7 +604,7 @@ def test_references_of_many_messages_are_counted(make_queue: Maker, seed: int = 
     sent = list(wanted.elements())
     chance.shuffle(sent)
     for start in range(0, len(sent), 500):
-        queue.enqueue_messages([(f"o{number % 7}", held[number].message()) for number in sent[start : start + 500]])
+        queue.enqueue_messages([(f"o{number % 7}", held[number].reference) for number in sent[start : start + 500]])
     for blob in held:
         blob.release()
     assert sum(blob.references for blob in queue.payloads.list()) == 10_000

@@ -552,7 +552,7 @@ def test_external_payload_is_transferred_by_reference(make_queue: Maker, caller:
     queue.payloads.enqueue("a", data, headers={"trace": "7"})
     with queue.payloads.put(b"y" * 100_000) as blob:
         caller.run("INSERT INTO business VALUES ('row')")
-        queue.commands(caller.connection).push("a", blob.message()).execute()
+        queue.commands(caller.connection).push("a", blob.reference).execute()
         caller.commit()
     token = next_of(queue)
     with queue.payloads.open(token.fetch()) as file:
