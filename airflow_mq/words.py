@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -36,6 +37,12 @@ def size(count: float) -> str:
             break
         value /= 1000
     return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
+
+
+def weight(parts: Sequence[int]) -> str:
+    """Return a weight, rounded as on the page: `250 ms · 999 B`, `10 min · 1.1 GB`."""
+    time, length = parts
+    return f"{f'{time:,} ms' if time < 10_000 else span(time / 1_000)} · {size(length)}"
 
 
 def capitalised(sentence: str, *names: str) -> str:

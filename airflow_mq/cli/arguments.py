@@ -10,32 +10,25 @@ from datetime import datetime, timedelta
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address
 from ..engine.rules.priority import PRIORITIES, REGULAR
+from ..engine.rules.units import byte_count, check_seconds
 from ..engine.rules.weight import Weight
 from .command import Option, UsageError, option
 
-_CENTURY = 100 * 366 * 86400
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = r"[0-9][0-9.,_]*[a-z]*"
 
 
 def weight(text: str) -> Weight:
-    """Read `TIME/SIZE`, also as weights are printed: `600,000/1,073,741,824`."""
-    parts = [part.strip().replace(",", "").replace("_", "") for part in text.split("/")]
-    if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,20}", part) for part in parts):
-        raise ArgumentTypeError(f"invalid weight {text[:80]!r}: expected TIME/SIZE, for example 600000/1073741824")
+    """Read `TIME/SIZE`: `20m/4GiB`, or in milliseconds and bytes, as `600000/1073741824`."""
     try:
-        return Weight.of([int(part) for part in parts])
+        return Weight.of(text)
     except InvalidInput as error:
         raise ArgumentTypeError(str(error)) from None
 
 
 def when(text: str) -> datetime | timedelta:
     """Read a time from now (`90`, `90s`, `15m`, `2h`, `1d`), or a time with its zone."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)", text)
-    if found:
-        seconds = float(found[1]) * _UNITS[found[2]]
-        if seconds > _CENTURY:
-            raise ArgumentTypeError(f"{text} from now is more than a century")
-        return timedelta(seconds=seconds)
+    if re.fullmatch(_DURATION, text):
+        return age(text)
     try:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
     except ValueError:
@@ -48,11 +41,24 @@ def when(text: str) -> datetime | timedelta:
 
 
 def age(text: str) -> timedelta:
-    """Read a length of time: `90`, `90s`, `15m`, `2h`, `1d`."""
-    found = when(text) if re.fullmatch(r"[0-9.]+[smhd]?", text) else None
-    if not isinstance(found, timedelta):
-        raise ArgumentTypeError(f"invalid age {text[:80]!r}: expected 90s, 15m, 2h or 1d")
-    return found
+    """Read a length of time: `90`, `90s`, `15m`, `1.5h`, `1d`."""
+    return timedelta(seconds=duration(text))
+
+
+def duration(text: str) -> float:
+    """Read a length of time in seconds: `90`, `90s`, `15m`, `1.5h`, `1d`."""
+    try:
+        return check_seconds(text, "a duration", bare=True)
+    except InvalidInput as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def size(text: str) -> int:
+    """Read a size in bytes: `65536`, `64KiB`, `100MB`."""
+    try:
+        return positive(str(byte_count(text, bare=True)))
+    except InvalidInput as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def message(text: str) -> Address | bytes:
@@ -153,7 +159,7 @@ PRIORITY = option("--priority", "the messages' priority (default: regular)", cho
 ENQUEUED_PRIORITY = option(
     "--priority", "high is serviced first (default: regular)", choices=PRIORITIES, default=REGULAR
 )
-WEIGHT = option("--weight TIME/SIZE", "weight of each message", weight)
+WEIGHT = option("--weight TIME/SIZE", "weight of each message, for example 20m/4GiB", weight)
 ADDRESSES = option("address ADDRESS", "ORIGIN:PAGE:INDEX", address, nargs="*")
 PROCESSOR = option(
     "--processor MODULE:FUNCTION",

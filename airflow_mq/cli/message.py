@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.blob import extent
 from ..engine.rules.events import NAMES, Event
 from ..words import many
-from .arguments import ENQUEUED_PRIORITY, ORIGIN, WEIGHT, count, hexadecimal, json_object, limit, positive, words
+from .arguments import (
+    ENQUEUED_PRIORITY,
+    ORIGIN,
+    WEIGHT,
+    count,
+    duration,
+    hexadecimal,
+    json_object,
+    limit,
+    positive,
+    words,
+)
 from .arguments import message as message_value
 from .command import Group, UsageError, command, option
 from .near import meant
@@ -167,7 +178,7 @@ _TOKENS = option("token TOKEN", "tokens that `message next` printed", words, nar
 
 @command(
     option("origin ORIGIN", "only of this origin (default: the next in turn)", words, nargs="?"),
-    option("--lease SECONDS", "length of the lease (default: the ring's)", positive),
+    option("--lease AGE", "length of the lease (default: the ring's)", duration),
     name="next",
     example="$ message next acme --lease 60",
 )
@@ -239,16 +250,6 @@ def _ring_of(tokens: Sequence[str]) -> str:
     return rings.pop()
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 1e9:
-        raise ArgumentTypeError(f"invalid seconds {text!r}: expected a number from 0 on")
-    return seconds
-
-
 _COMMON = (
     option("--most NUMBER", "stop after about NUMBER messages", positive),
     option("--batch NUMBER", "messages per transaction (default: 500)", positive, default=500),
@@ -262,7 +263,7 @@ _COMMON = (
     option("--pattern PATTERN", "take the origin from the path, for example '{origin}/*.json'"),
     option("--regex REGEX", "take the origin from the group `origin` of a regular expression"),
     option("--lines", "enqueue each line of a file as a message"),
-    option("--settle SECONDS", "skip files that changed within the last SECONDS (default: 2)", _seconds, default=2.0),
+    option("--settle AGE", "skip files that changed within the last AGE (default: 2s)", duration, default=2.0),
     option("--delete", "delete received files instead of moving them to .received"),
     option("--keep", "leave files where they are, and write receipts to .received"),
     *_COMMON,
@@ -308,7 +309,7 @@ def receive_folder(session: Session, args: Namespace) -> bool:
         default="{key}",
     ),
     option("--skip-unfit", "skip records that can never be messages"),
-    option("--patience SECONDS", "stop if the cluster is silent for SECONDS (default: 60)", _seconds, default=60.0),
+    option("--patience AGE", "stop if the cluster is silent for AGE (default: 60s)", duration, default=60.0),
     *_COMMON,
     example="$ message receive-kafka orders --bootstrap localhost:9092 --group queue\n"
     "$ message receive-kafka '^tenant-.*' --config kafka.json --origin '{topic}'",

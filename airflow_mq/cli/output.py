@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from ..engine.rules.blob import Reference
 from ..engine.rules.characters import visible
-from ..words import when
+from ..engine.rules.weight import Weight
+from ..words import weight, when
 from .progress import Tell, progress, silent
 from .serialisation import to_json
 
@@ -150,6 +151,8 @@ def shown(value: object, most: int | None = None) -> str:
         return when(value)
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Weight):
+        return weight(value)
     if isinstance(value, Reference):
         return f"external payload: {value.hash.hex()}"
     if isinstance(value, bytes):

@@ -57,6 +57,8 @@ def fairness(session: Session, args: Namespace) -> bool:
         session.out.value(record(found, "longest_wait", "most_late", "most_error", broken=broken))
     elif session.out.items(found.origins if found.blocks else (), _ORIGINS, _EMPTY):
         session.out.remark(_summary(found))
+        for heading, meaning in _MEANINGS.items():
+            session.out.remark(f"  {heading:<12}  {meaning}")
     for sentence in broken:
         session.out.warn(sentence)
     return not broken
@@ -76,11 +78,25 @@ _ORIGINS: Columns = (
 )
 
 
+#: What the columns mean, printed below them.
+_MEANINGS = {
+    "share": "its weight relative to the others, as `queue set --share` sets it",
+    "contended": "blocks that left some of its messages waiting for lack of capacity, and the one that emptied it then",
+    "promised": "the part of these blocks that its share, least and most entitle it to",
+    "received": "the part of these blocks that it got",
+    "error": "received against promised: -50% is half of what was promised",
+    "longest wait": "the longest row of blocks from which it got nothing, although it could have",
+    "waiting": "the length of the present such row",
+    "late": "the most blocks by which a backlog was emptied later than promised",
+    "got": "everything that it got, in full blocks",
+}
+
+
 def _summary(found: Fairness) -> str:
     index = "no origin was left with a backlog" if found.jain is None else f"Jain's index {found.jain:.3f}"
     return (
         f"over {many(found.blocks, 'block')}: {index}, the longest wait {many(found.longest_wait, 'block')}, "
-        f"the largest share error {found.most_error:.1%}; the last column is in blocks"
+        f"the largest share error {found.most_error:.1%}"
         f"{_PARTIAL if found.partial else ''}"
     )
 
@@ -200,7 +216,7 @@ def fit_fields(one: Measured | None) -> dict[str, object] | None:
 def formula(weigher: LinearWeigher) -> str:
     """Return a weigher as a formula."""
     base, per_byte = weigher.base, weigher.per_byte
-    return f"{base} + {per_byte.time / 1000:g}/{per_byte.size / 1000:g} per byte"
+    return f"{base} + {per_byte.time / PER:g} ms · {per_byte.size / PER:g} B per byte"
 
 
 _FITS: Columns = (

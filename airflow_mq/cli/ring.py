@@ -9,12 +9,15 @@ from argparse import ArgumentTypeError, Namespace
 from dataclasses import fields
 from functools import partial
 
-from ..engine.rules.config import ORDERS, RingConfig, difference
+from ..engine.rules.config import ORDERS, SIZES, TIMES, RingConfig, difference
 from ..engine.rules.nearest import suggestion
 from ..engine.rules.priority import PRIORITIES, REGULAR
+from ..engine.rules.units import size_text, time_text
+from ..engine.rules.weight import Costs, LinearWeigher, Weight
 from ..words import many
-from .arguments import hexadecimal, json_object, limit, positive, setting, weight, words
+from .arguments import duration, hexadecimal, json_object, limit, positive, setting, size, weight, words
 from .command import Group, UsageError, command, option
+from .output import shown
 from .report import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
 from .serialisation import in_words, record
 from .session import Session, at_sigterm
@@ -31,11 +34,11 @@ _SETTINGS = (
     ),
     option("--file PATH", "settings in JSON, as `ring show --json` prints them"),
     option("--order", "the order of turns", choices=ORDERS),
-    option("--service-weight TIME/SIZE", "the limit of a block", weight),
-    option("--heap-size BYTES", "the size of a page; it can only grow", positive),
-    option("--lease SECONDS", "release a block that is not renewed for SECONDS", float),
+    option("--service-weight TIME/SIZE", "the limit of a block, for example 20m/4GiB", weight),
+    option("--heap-size SIZE", "the size of a page, for example 256KiB; it can only grow", size),
+    option("--lease AGE", "release a block that is not renewed for AGE, for example 15m", duration),
     option("--max-attempts N", "set a message aside after N attempts", positive),
-    option("--backoff SECONDS", "the time until a message that returned is tried again", float),
+    option("--backoff AGE", "the time until a message that returned is tried again", duration),
     option("--ordered", "process an origin's messages one after the other", default=None),
     option("--relaxed", "process them in parallel", action="store_false", dest="ordered", default=None),
 )
@@ -72,7 +75,7 @@ def show(session: Session, args: Namespace) -> None:
 @command(
     option("name NAME", "letters, digits, - and _", words),
     *_SETTINGS,
-    example="$ ring create night --order rotation --service-weight 3600000/10000000000",
+    example="$ ring create night --order rotation --service-weight 1h/10GB",
 )
 def create(session: Session, args: Namespace) -> None:
     """Create a ring."""
@@ -102,14 +105,17 @@ def change(session: Session, args: Namespace) -> None:
     if both := unset & settings.keys():
         raise UsageError(f"{min(both)} is both set and unset: specify one of them")
     with session.queue(args.name) as queue:
-        before, name = queue.config.to_json(), queue.ring
+        before, name = queue.config, queue.ring
         # Read as a whole ring would be, so that weights and weighers get their types.
         typed = RingConfig.from_json(settings)
         changes = {name: getattr(typed, name) for name in settings} | {name: getattr(default, name) for name in unset}
         if "costs" in settings:
             changes["costs"] = settings["costs"]
         config = queue.admin.change_ring(**changes)
-    done = difference(before, config.to_json())
+    done = {
+        key: (_written(key, getattr(before, key)), _written(key, getattr(config, key)))
+        for key in difference(before.to_json(), config.to_json())
+    }
     _done(session, name, config, f"ring {name}: {in_words(done)}")
 
 
@@ -170,17 +176,39 @@ def _show(session: Session, name: str, config: RingConfig) -> None:
             }
         )
         return
-    written = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
     session.out.fields(
         {
             "ring": name,
-            **written,
-            "longest message": f"{config.max_message_len:,} bytes",
+            **{key: _written(key, getattr(config, key)) for key in settings},
+            "longest message": size_text(config.max_message_len),
             "heaviest message": "as each call limits it" if heaviest is None else str(heaviest),
         }
     )
     for warning in warnings:
         session.out.warn(warning)
+
+
+def _written(name: str, value: object) -> str:
+    """Return a setting as a person reads it, and as `--set` accepts it where it is a number."""
+    if value is None:
+        return _WITHOUT.get(name, "no limit")
+    if isinstance(value, Costs):
+        return ", ".join(f"{step} {Weight(*cost)}" for step, cost in value.to_json().items()) or "none"
+    if isinstance(value, LinearWeigher):
+        return formula(value)
+    if isinstance(value, tuple) and not isinstance(value, Weight):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, float) and name in TIMES:
+        return time_text(round(value * 1_000))
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and name in SIZES:
+        return size_text(value)
+    return shown(value) if isinstance(value, (bool, int)) else str(value)
+
+
+#: What the settings without a value mean, except for limits.
+_WITHOUT = {"set_aside_expires": "never", "blob_path": "in the database", "service_weight": "as each call limits it"}
 
 
 @command(option("--cull", "remove stale pages, too, with the set-aside messages on them"), example="$ ring housekeep")

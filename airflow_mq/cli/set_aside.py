@@ -82,7 +82,7 @@ _COLUMNS: Columns = (
     PROCESSOR,
     option("--limit TIME/SIZE", "the weight it may consume", weight, default=UNLIMITED),
     TRACEBACK,
-    example="$ set-aside execute acme:0:3 --processor orders:process --limit 3600000/10000000000",
+    example="$ set-aside execute acme:0:3 --processor orders:process --limit 1h/10GB",
 )
 def execute(session: Session, args: Namespace) -> None:
     """Process one set-aside message now."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from airflow_mq.engine.rules.characters import shown
-from airflow_mq.engine.rules.errors import InvalidWeight, MessageQueueError
+from airflow_mq.engine.rules.errors import InvalidInput, InvalidWeight, MessageQueueError
+from airflow_mq.engine.rules.units import check_seconds
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.installation import installation
@@ -119,16 +120,10 @@ def actor_of(context: Context) -> str:
 
 
 def weight_of(value: GivenWeight, name: str) -> Weight | None:
-    """Return a weight that an author wrote."""
+    """Return a weight that an author wrote: as `Weight.of` reads it, or as JSON, into which templates render it."""
     if isinstance(value, str):
-        if not value.strip():
-            return None
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise AirflowFailException(
-                f"invalid {name} {value!r:.80}: expected [TIME, SIZE], such as [600000, 1073741824]"
-            ) from None
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value.strip() or "null")
     if value is None:
         return None
     try:
@@ -137,7 +132,15 @@ def weight_of(value: GivenWeight, name: str) -> Weight | None:
         raise AirflowFailException(f"invalid {name}: {error}") from None
 
 
-def number_of(value: object, name: str, kind: str = "a number of seconds") -> float | None:
+def seconds_of(value: object, name: str) -> float | None:
+    """Return a duration that an author wrote, perhaps in a template; None for none or empty text."""
+    try:
+        return None if value is None or value == "" else check_seconds(value, name, bare=True)
+    except InvalidInput as error:
+        raise AirflowFailException(str(error)) from None
+
+
+def number_of(value: object, name: str, kind: str) -> float | None:
     """Return a number that an author wrote, perhaps in a template; None for none or empty text."""
     if value is None or value == "":
         return None

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.characters import quoted
 from airflow_mq.observe import metrics
-from airflow_mq.operators.base import QueueOperator, number_of, release_finished, whole_of
+from airflow_mq.operators.base import QueueOperator, release_finished, seconds_of, whole_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -147,7 +147,7 @@ def _until(given: datetime | timedelta | float | str | None) -> datetime | timed
     if not isinstance(given, str):
         return given
     if "-" not in given:
-        return number_of(given, "until", "a time, such as 2026-12-24T18:00:00Z, or seconds")
+        return seconds_of(given, "until")
     try:
         return datetime.fromisoformat(given.strip().replace("Z", "+00:00"))
     except ValueError:

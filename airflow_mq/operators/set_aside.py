@@ -18,9 +18,9 @@ from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators.base import (
     QueueOperator,
     key_of,
-    number_of,
     open_queue,
     release_finished,
+    seconds_of,
     weight_of,
     whole_of,
 )
@@ -118,7 +118,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         return Processors([replace(processors[self.processor], origins=("*",))])
 
     def _plan(self, queue: MessageQueue, context: Context, address: Address, limit: Weight) -> Block:
-        block = queue.blocks.plan_overweight(address, limit, key=key_of(context), lease=number_of(self.lease, "lease"))
+        block = queue.blocks.plan_overweight(address, limit, key=key_of(context), lease=seconds_of(self.lease, "lease"))
         context["ti"].xcom_push(key=BLOCK, value=block_as_xcom(queue, block))
         if block.planned.exceeds(limit):
             queue.blocks.release(block)
@@ -193,7 +193,7 @@ class _DecisionOperator(QueueOperator):
         if kind == "N":
             return whole_of(value, name, "the number of a block")
         if kind == "AGE":
-            return value if isinstance(value, timedelta) else number_of(value, name)
+            return seconds_of(value, name)
         return value or None
 
 

@@ -84,7 +84,7 @@ def test_an_execution_is_settled_while_a_service_holds_the_ring(
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [
-        ({"limit": [10, 10]}, "limit 10/10 is too small for message"),
+        ({"limit": [10, 10]}, "limit 10 ms · 10 B is too small for message"),
         ({"function": "missing"}, "cannot load function"),
         ({"function": "yield_"}, "was not executed"),
     ],

@@ -60,7 +60,7 @@ def test_a_message_is_executed_by_hand(world: World) -> None:
     ("said", "told"),
     [
         ({"adress": "x"}, "unknown param 'adress'"),
-        ({"time_limit": 1}, "it weighs 700,000/10; raise the limit"),
+        ({"time_limit": 1}, "it weighs 700 s · 10 B; raise the limit"),
     ],
     ids=["a key that the form has not", "too little weight"],
 )
@@ -99,7 +99,7 @@ def test_a_message_is_executed_once_it_is_approved(world: World) -> None:
     run = world.airflow.trigger(dag, {"address": address})
     world.airflow.wait_task(dag, run, "approve", {"awaiting_input", "deferred"})
     (asked,) = world.airflow.get(f"dags/{dag}/dagRuns/~/hitlDetails", response_received="false")["hitl_details"]
-    assert address in asked["subject"] and "weighs 700,000/10; a block takes " in asked["body"]
+    assert address in asked["subject"] and "weighs 700 s · 10 B; a block takes " in asked["body"]
     # The answer needs no waiting.
     assert is_waiting(world, address)
     think(world, run)

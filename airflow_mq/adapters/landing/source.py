@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import IO, TypedDict, cast
 
 from ...engine.rules.errors import InvalidInput, MessageQueueError
-from ...engine.rules.message import check_seconds
+from ...engine.rules.units import check_seconds
 from ...keys import key_for
 from .. import BATCH_BYTES, Arrived, Changed, log
 from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines

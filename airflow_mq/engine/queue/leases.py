@@ -7,10 +7,11 @@ from contextlib import suppress
 
 from ..rules.claims import Claim, Claiming, Scales
 from ..rules.errors import Busy
-from ..rules.message import check_origin, check_seconds
+from ..rules.message import check_origin
 from ..rules.outcome import DONE, Outcome
 from ..rules.priority import books_of
 from ..rules.service import Credit, Ladder
+from ..rules.units import check_seconds
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.rows import RELEASED
 from ..store.working_set import StoredSet

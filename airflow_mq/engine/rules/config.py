@@ -8,8 +8,9 @@ from math import inf, nextafter
 from typing import Any
 
 from .characters import shown
-from .errors import ConfigRefused, InvalidWeight
+from .errors import ConfigRefused, InvalidInput, InvalidWeight
 from .nearest import suggestion
+from .units import byte_count, seconds
 from .weight import Costs, LinearWeigher, Weight, max_message_weight
 
 #: Default limit in bytes of all headers of one message.
@@ -25,6 +26,11 @@ DAY = 86_400.0
 
 _ABOVE_0, _BELOW_1 = nextafter(0, 1), nextafter(1, 0)
 _COUNT, _SECONDS = "a whole number of at least", "a number of seconds from"
+#: Settings that are times or sizes: they can be written as text such as `15m` or `64KiB`.
+TIMES = (
+    "backoff", "backoff_most", "key_window", "keep_uploads", "keep_events", "keep_ledger", "lease", "set_aside_expires",
+)  # fmt: skip
+SIZES = ("heap_size", "max_headers", "max_message_size", "whole_payloads")
 #: Smallest and largest value of each number, and both in words.
 _BOUNDS: dict[str, tuple[float, float, str]] = {
     "heap_size": (
@@ -37,12 +43,9 @@ _BOUNDS: dict[str, tuple[float, float, str]] = {
     **dict.fromkeys(("max_origins", "max_origins_per_group"), (1, (1 << 31) - 1, f"{_COUNT} 1, or none")),
     "max_attempts": (1, inf, f"{_COUNT} 1, or none"),
     "max_message_size": (1, inf, f"{_COUNT} 1 byte, or none"),
-    **dict.fromkeys(
-        ("backoff", "backoff_most", "key_window", "keep_uploads", "keep_events", "keep_ledger"),
-        (0, 1e9, f"{_SECONDS} 0 to 1e9"),
-    ),
-    "lease": (1, 1e9, f"{_SECONDS} 1 to 1e9"),
-    "set_aside_expires": (_ABOVE_0, 1e9, "a number of seconds above 0 and up to 1e9, or none"),
+    **dict.fromkeys(TIMES, (0, 1e9, f"{_SECONDS} 0 to 1e9, or text such as 15m")),
+    "lease": (1, 1e9, f"{_SECONDS} 1 to 1e9, or text such as 15m"),
+    "set_aside_expires": (_ABOVE_0, 1e9, "a number of seconds above 0 and up to 1e9, text such as 30d, or none"),
     "most_of_limit": (_ABOVE_0, 1, "a fraction above 0 and up to 1, or none"),
     "kept_for_regular": (0, _BELOW_1, "a fraction from 0 to below 1"),
 }
@@ -144,6 +147,12 @@ class RingConfig:
     def _check_numbers(self) -> None:
         for name, (low, high, expected) in _BOUNDS.items():
             value: object = getattr(self, name)
+            if isinstance(value, str) or hasattr(value, "total_seconds"):
+                try:
+                    value = seconds(value) if name in TIMES else byte_count(value) if name in SIZES else value
+                except InvalidInput as error:
+                    raise ConfigRefused(f"invalid {name}: {error}") from None
+                object.__setattr__(self, name, value)
             if value is None and expected.endswith("or none"):
                 continue
             kinds = int if expected.startswith("a whole") else (int, float)

@@ -6,7 +6,8 @@ from typing import Annotated, Protocol, TypedDict, cast, get_type_hints
 
 from .errors import InvalidInput
 from .judging import ATTEMPTS, REASONS
-from .message import check_number, check_origin, check_seconds, check_text
+from .message import check_number, check_origin, check_text
+from .units import check_seconds
 
 
 class Span(Protocol):
@@ -67,4 +68,4 @@ def least_age(chosen: Selection) -> int | None:
     age = chosen.get("older_than")
     if age is None:
         return None
-    return int(check_seconds(age.total_seconds() if hasattr(age, "total_seconds") else age, "an age") * 1_000_000)
+    return int(check_seconds(age, "an age") * 1_000_000)

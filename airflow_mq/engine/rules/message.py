@@ -339,13 +339,6 @@ def read_number(text: str, most: int = MOST_NUMBER) -> int | None:
     return number if number <= most else None
 
 
-def check_seconds(seconds: object, what: str) -> float:
-    """Return a duration given by a caller, or raise `InvalidInput`."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9:
-        raise InvalidInput(f"invalid value {shown(seconds)!r} for {what}: expected a number of seconds from 0 to 1e9")
-    return float(seconds)
-
-
 def _is_control(character: str) -> bool:
     # C0, DEL, C1, and the separators that end a line in a log.
     return character < " " or "\x7f" <= character <= "\x9f" or character in "\u2028\u2029"

@@ -6,6 +6,7 @@ exceeds.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +15,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from .characters import shown
-from .errors import ConfigRefused, InvalidWeight
+from .errors import ConfigRefused, InvalidInput, InvalidWeight
+from .units import byte_count, milliseconds, size_text, time_text
 
 LARGEST = 2**64 - 1
 
@@ -49,18 +51,30 @@ class Weight(NamedTuple):
 
     @classmethod
     def of(cls, value: object) -> Weight:
-        """Return a caller's value as a weight: a pair, or a mapping with `time` and `size`.
+        """Return a caller's value as a weight: a pair, a mapping with `time` and `size`, or a text such as `20m/4GiB`.
 
-        :raises InvalidWeight: if it is neither.
+        The time can be a `timedelta` or a text such as `90s`, the size a text such as `4GiB`.
+
+        :raises InvalidWeight: if it is none of these.
         """
-        if isinstance(value, dict):
+        given = value
+        if isinstance(value, str):
+            value = tuple(re.split(" ?[/·] ?", value))
+        elif isinstance(value, dict):
             if set(value) != {"time", "size"}:
                 raise InvalidWeight(
                     f"invalid weight with the keys {_shown(sorted(map(shown, value)))}: expected time and size only"
                 )
             value = (value["time"], value["size"])
         if not isinstance(value, (tuple, list)) or len(value) != 2:
-            raise InvalidWeight(f"invalid weight {_shown(value)}: expected a pair (time, size)")
+            raise InvalidWeight(
+                f"invalid weight {_shown(given)}: expected TIME/SIZE such as 20m/4GiB, or a pair (time, size)"
+            )
+        if type(value[0]) is not int or type(value[1]) is not int:
+            try:
+                value = (milliseconds(value[0], isinstance(given, str)), byte_count(value[1], isinstance(given, str)))
+            except InvalidInput as error:
+                raise InvalidWeight(f"invalid part of a weight: {error}") from None
         for part in value:
             if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part <= LARGEST:
                 raise InvalidWeight(
@@ -69,7 +83,13 @@ class Weight(NamedTuple):
         return cls(*value)
 
     def __str__(self) -> str:
-        return f"{self.time:,}/{self.size:,}"
+        """Return the weight as exact text: `10 min · 1.5 MiB`."""
+        return f"{time_text(self.time)} · {size_text(self.size)}"
+
+    @property
+    def typed(self) -> str:
+        """The weight as it is typed in a command: `10min/1.5MiB`."""
+        return re.sub("[ ,]", "", f"{time_text(self.time)}/{size_text(self.size)}")
 
 
 def _shown(value: object) -> str:

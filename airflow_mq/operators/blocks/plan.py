@@ -17,8 +17,8 @@ from airflow_mq.observe.task import TaskObserver
 from airflow_mq.operators.base import (
     QueueOperator,
     key_of,
-    number_of,
     release_finished,
+    seconds_of,
     server_name,
     weight_of,
     whole_of,
@@ -110,8 +110,8 @@ class PlanBlockOperator(QueueOperator):
 
     def _plan_patiently(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
         origins = processors.patterns if processors.unrouted == "skip" else None
-        limit, lease = weight_of(self.limit, "limit"), number_of(self.lease, "lease")
-        patience = number_of(self.patience, "patience")
+        limit, lease = weight_of(self.limit, "limit"), seconds_of(self.lease, "lease")
+        patience = seconds_of(self.patience, "patience")
         deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while True:
             try:

@@ -14,7 +14,7 @@ from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.observe import traces
-from airflow_mq.operators.base import number_of
+from airflow_mq.operators.base import seconds_of
 from airflow_mq.operators.blocks.service import Servicing
 from airflow_mq.operators.blocks.xcoms import (
     PlannedBlock,
@@ -130,7 +130,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         with self.processing(context, processors, part, block) as (queue, carrier):
             self._trace = traces.environment(carrier)
             if part["where"] == "in place":
-                self.process_here(queue, token, processors, part, number_of(self.lease, "lease"))
+                self.process_here(queue, token, processors, part, seconds_of(self.lease, "lease"))
             else:
                 self._on_spark(context, queue, processors, part, token)
 
@@ -140,7 +140,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         # The provider stores a cluster's job by task; a run that is cleared has another block.
         self.external_id_key, self._K8S_DRIVER_STATUS_KEY = resume_keys(token)
         self.application = str(JOB)
-        lease = number_of(self.lease, "lease")
+        lease = seconds_of(self.lease, "lease")
         if not self.exchange:
             self.application_args = job_arguments(queue.ring, processors, part, None, lease)
             self._submit(context)

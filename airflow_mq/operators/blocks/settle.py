@@ -13,7 +13,7 @@ from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators.base import QueueOperator, key_of, server_name
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
 from airflow_mq.processors import AnyProcessors, Processors
-from airflow_mq.words import many
+from airflow_mq.words import many, weight
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -226,7 +226,6 @@ def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
 def readable(summary: Summary) -> str:
     """Return the summary of a settled block as text."""
     share = 100 * Weight(*summary["used"]).part_of(Weight(*summary["limit"]))
-    used, limit = ("/".join(f"{part:,}" for part in weight) for weight in (summary["used"], summary["limit"]))
     words = {
         "processed": summary["processed"],
         "failed for good": summary["failed"],
@@ -238,5 +237,5 @@ def readable(summary: Summary) -> str:
     return (
         f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'}; "
         f"planned {many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
-        f"weight {used} of {limit} ({share:.0f} %)."
+        f"weight {weight(summary['used'])} of {weight(summary['limit'])} ({share:.0f} %)."
     )

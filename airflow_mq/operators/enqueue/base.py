@@ -17,7 +17,7 @@ from airflow_mq.engine.rules.message import Message
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
 from airflow_mq.keys import key_for
-from airflow_mq.operators.base import QueueOperator, number_of, weight_of
+from airflow_mq.operators.base import QueueOperator, seconds_of, weight_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ class EnqueueOperator(QueueOperator):
                 addressed,
                 weight=weight_of(self.weight, "weight"),
                 headers=self.headers or None,
-                not_before=number_of(self.not_before, "not_before"),
-                expires=number_of(self.expires, "expires"),
+                not_before=seconds_of(self.not_before, "not_before"),
+                expires=seconds_of(self.expires, "expires"),
                 priority=self.priority,
             )
         except KeyConflict as error:

@@ -20,7 +20,6 @@ from airflow_mq.engine.rules.message import (
     check_number,
     check_origin,
     check_payload,
-    check_seconds,
     check_text,
     check_visible,
     header_bytes,
@@ -28,6 +27,7 @@ from airflow_mq.engine.rules.message import (
 )
 from airflow_mq.engine.rules.patterns import Permit
 from airflow_mq.engine.rules.priority import book_name, check_priority, origin_of, priority_of
+from airflow_mq.engine.rules.units import check_seconds
 from airflow_mq.engine.rules.weight import LARGEST, Weight
 from airflow_mq.engine.store import codec
 from airflow_mq.engine.store.rows import InboxRow, split_heap

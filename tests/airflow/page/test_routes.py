@@ -229,7 +229,7 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
         "No DAG that services this ring takes this origin",
         "unserved",
     )
-    assert "needs 70,000/1 of 60,000/1,048,576, the limit of DAG 'orders'" in block["left_out"][0]["reason"]
+    assert "needs 70 s · 1 B of 1 min · 1 MiB, the limit of DAG 'orders'" in block["left_out"][0]["reason"]
 
 
 def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) -> None:
@@ -327,7 +327,7 @@ def test_discard_records_actor_and_reason(ask: Ask, ring: MessageQueue) -> None:
 def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     aside(ring, "acme", 3)
     row = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]
-    assert row["stays"].startswith("it weighs 5,000/1, more than the ")
+    assert row["stays"].startswith("it weighs 5 s · 1 B, more than the ")
     one = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]["address"]
     stays = ask("admin", "POST", f"{of(ring)}/set-aside/requeue", json={"addresses": [one]}).json()
     assert stays["done"] == 0 and stays["refused"][0]["why"]

@@ -65,7 +65,7 @@ def test_events_list_the_outcomes_of_messages(mq: Terminal, queue: MessageQueue)
     assert mq("message", "events", "--json", "--origin", "beta").out == ""
     assert mq("message", "events", "--json", "--name", "PageRemoved").out == ""
     assert mq("message", "events", "--json", "--block", "1").out == "" or block.id == 1
-    assert "Processed  acme:0:0  weight=1/1" in mq("message", "events").out
+    assert "Processed  acme:0:0  weight=1 ms · 1 B" in mq("message", "events").out
     assert mq("message", "events", "--name", "Nothing", code=2)
     assert mq("message", "events", "--id", "xyz", code=2)
 

@@ -14,7 +14,7 @@ from tests.store.cli.conftest import Terminal
 
 def test_a_setting_of_an_origin_stays_until_it_is_named(mq: Terminal) -> None:
     assert mq("queue", "set", "acme", "--share", "3").out == "acme: share 1 → 3\n"
-    assert mq("queue", "set", "acme", "--most", "10/10").out == "acme: most unset → 10/10\n"
+    assert mq("queue", "set", "acme", "--most", "10/10").out == "acme: most unset → 10 ms · 10 B\n"
     shown = mq.json("queue", "show", "acme")
     assert (shown["share"], shown["most"]) == (3, {"time": 10, "size": 10})
     assert mq.json("queue", "set", "acme", "--unset", "share", "--relaxed") == {
@@ -22,7 +22,7 @@ def test_a_setting_of_an_origin_stays_until_it_is_named(mq: Terminal) -> None:
         "changed": {"share": {"was": 3, "is": 1}, "ordered": {"was": None, "is": False}},
     }
     assert mq("queue", "set", "acme", "--unset", "share").out == "acme: nothing changed\n"
-    assert mq("queue", "set", "acme", "--defaults").out == "acme: most 10/10 → unset, ordered false → unset\n"
+    assert mq("queue", "set", "acme", "--defaults").out == "acme: most 10 ms · 10 B → unset, ordered false → unset\n"
 
 
 @pytest.mark.slow
@@ -52,14 +52,17 @@ def test_a_refused_change_names_what_was_meant(mq: Terminal, words: list[str], e
 
 def test_a_bound_is_checked_against_the_settings_that_stay(mq: Terminal) -> None:
     mq("queue", "set", "acme", "--least", "5/5")
-    assert "cannot be promised 5/5 and get 1/1 at most" in mq("queue", "set", "acme", "--most", "1/1", code=2).err
+    assert (
+        "cannot be promised 5 ms · 5 B and get 1 ms · 1 B at most"
+        in mq("queue", "set", "acme", "--most", "1/1", code=2).err
+    )
 
 
 def test_a_change_of_a_ring_prints_old_and_new_values(mq: Terminal) -> None:
     assert mq("ring", "change", "--backoff", "3", "--max-attempts", "5").out == (
-        "ring default: max_attempts unset → 5, backoff 0.0 → 3.0\n"
+        "ring default: max_attempts no limit → 5, backoff 0 ms → 3 s\n"
     )
-    assert mq("ring", "change", "--unset", "backoff").out == "ring default: backoff 3.0 → 0.0\n"
+    assert mq("ring", "change", "--unset", "backoff").out == "ring default: backoff 3 s → 0 ms\n"
     mq("ring", "change", "--set", 'costs={"service_page_item": [1, 0]}')
     mq("ring", "change", "--set", 'costs={"reap_page": [2, 0]}')
     config = mq.json("ring", "show")["config"]

@@ -65,7 +65,7 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "most": {"time": 10, "size": 20},
         "ordered": False,
     }
-    assert "10/20" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
+    assert "10 ms · 20 B" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
     mq("queue", "set", "acme", "--defaults")
     assert mq.json("queue", "show", "acme") == {
         "origin": "acme",

@@ -79,7 +79,7 @@ def test_messages_from_ndjson(mq: Terminal, tmp_path: Path) -> None:
         ('{"payload": 7}', "its payload is text"),
         ('{"payload": ""}', "at least 1 byte"),
         ('{"payload_base64": "!"}', "cannot be read"),
-        ('{"payload": "x", "weight": [1]}', "expected a pair (time, size)"),
+        ('{"payload": "x", "weight": [1]}', "or a pair (time, size)"),
         ('{"payload": "x", "headers": {"a": 1}}', "headers"),
         ('{"payload": "\\ud800"}', "half of a character"),
     ],

@@ -39,8 +39,10 @@ def test_a_dry_run(mq: Terminal, small: MessageQueue) -> None:
     before = everything(small)
     table = mq("block", "dry-run").out.splitlines()
     assert table[0].split()[:3] == ["origin", "messages", "weight"]
-    assert table[1].split() == ["acme", "10", "10/0", "0", "0", "0.00%", "0.00%", "limit"]
-    assert table[-1] == "messages in all: 10, weight 10/0 and 0/0 besides, of 10/1,048,576; nothing was claimed"
+    assert table[1].split() == ["acme", "10", "10", "ms", "·", "0", "B", "0", "0", "0.00%", "0.00%", "limit"]
+    assert table[-1] == (
+        "messages in all: 10, weight 10 ms · 0 B and 0 ms · 0 B besides, of 10 ms · 1 MiB; nothing was claimed"
+    )
     told = mq.json("block", "dry-run")
     assert (told["block"], told["messages"], told["order"]) == (1, 10, "rotation")
     assert told["planned"] == {"time": 10, "size": 0}
@@ -84,7 +86,7 @@ def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     lines = mq("explain", "globex").out.splitlines()
     never = "No block has ever serviced this ring. "
     assert lines[0].startswith(f"{never}The first message of globex, globex:0:0, runs in block 2 from now")
-    assert lines[1].startswith("would help: with a limit of 20/")
+    assert lines[1].startswith("would help: with a limit of 20 ms · ")
     assert mq("explain", "acme:0:3").out == f"{never}acme:0:3 runs in the next block.\n"
     told = mq.json("explain", "acme:0:11")
     assert (told["address"], told["reason"], told["block"]) == ("acme:0:11", "behind", 3)

@@ -66,7 +66,7 @@ def test_they_are_found_by_what_they_are(mq: Terminal, aside: list[str]) -> None
 @pytest.mark.slow
 def test_they_are_requeued(mq: Terminal, aside: list[str]) -> None:
     stayed = mq.json("set-aside", "requeue", aside[0], code=1)
-    assert stayed["moved"] == [] and "more than the 600,000" in stayed["stayed"][0]["why"]
+    assert stayed["moved"] == [] and "more than the 10 min" in stayed["stayed"][0]["why"]
     assert "stays" in mq("set-aside", "requeue", "--reason", "overweight", code=1).out
     assert mq("set-aside", "requeue", code=2) and mq("set-aside", "requeue", aside[0], "--all", code=2)
     for empty in (["--origin", ""], ["--error", ""], ["--reason", ""], [""], ["--all", "--origin", "acme"]):

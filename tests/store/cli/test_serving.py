@@ -23,7 +23,7 @@ def test_messages_are_processed(mq: Terminal) -> None:
     said = mq("service", "--processor", f"{HERE}:done")
 
     assert said.out.splitlines()[:2] == ["processing one", "processing two"]
-    assert "2 processed; weight 2/6" in said.out
+    assert "2 processed; weight 2 ms · 6 B" in said.out
     assert mq.json("queue", "footprint", "acme")["count"] == 0
     assert "nothing was processed" in mq("service", "--processor", f"{HERE}:done").out
 
@@ -162,19 +162,19 @@ def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_bloc
     served = mq(*limited)
 
     assert "nothing was processed" in served.out
-    assert "70,000/1 for 'acme'" in served.err and "60,000/1,000,000" in served.err
-    assert "needs 70,000/1, more than the 60,000/1,000,000" in mq("explain", "acme").out
+    assert "70 s · 1 B for 'acme'" in served.err and "1 min · 1 MB" in served.err
+    assert "needs 70 s · 1 B, more than the 1 min · 1 MB" in mq("explain", "acme").out
     foreseen = mq("block", "dry-run").out
-    assert "acme waits behind a message that needs 70,000/1 of 60,000/1,000,000" in foreseen
+    assert "acme waits behind a message that needs 70 s · 1 B of 1 min · 1 MB" in foreseen
     assert (
         "messages in all: 0" in foreseen
         and "messages in all: 2" in mq("block", "dry-run", "--limit", "600000/1000000").out
     )
-    assert "limit: needs 70,000/1 of 60,000/1,000,000" in mq("report", "ledger").out
+    assert "limit: needs 70 s · 1 B of 1 min · 1 MB" in mq("report", "ledger").out
     wrong = [one for one in mq.json("doctor", code=1)["findings"] if one["level"] == "wrong"]
-    assert [
-        "more than the 60,000/1,000,000" in one["what"] for one in wrong if one["check"] == "servers of default"
-    ] == [True]
+    assert ["more than the 1 min · 1 MB" in one["what"] for one in wrong if one["check"] == "servers of default"] == [
+        True
+    ]
 
     mq("ring", "change", "--set", "set_aside_above=block")
 

@@ -54,7 +54,7 @@ def test_it_is_applied_after_the_check(mq: Terminal, queue: MessageQueue, monkey
         assert again.config.costs.bump_service_head == Weight(42, 0)
         again.admin.change_ring(service_weight=Weight(50, 1 << 20))
     told = mq("ring", "measure-costs", "--unit", "us", "--apply", code=2).err
-    assert "at least 41,500" in told
+    assert "at least 41.5 s" in told
     with MessageQueue(mq.uri) as again:
         assert again.config.costs.bump_service_head == Weight(42, 0)
 

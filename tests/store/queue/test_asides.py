@@ -165,7 +165,7 @@ def test_requeue_reports_why_a_message_stays(queue: MessageQueue, heavy: Address
     events = logged_events(queue)
     (stayed,) = queue.set_aside.requeue([heavy]).stayed
     assert (stayed.address, stayed.moved) == (heavy, None)
-    assert "weighs 700,000/5, more than the 600,000" in stayed.why
+    assert "weighs 700 s · 5 B, more than the 10 min" in stayed.why
     assert (logged_events(queue), [aside.address for aside in queue.set_aside.list()]) == (events, [heavy])
 
 
@@ -421,7 +421,7 @@ def test_explain_names_the_exceeded_threshold(make_queue: Maker) -> None:
     settle(queue)
     assert "has 4 bytes, more than the 3" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
     queue.enqueue_message("b", b"x", weight=Weight(11, 1))
-    assert "more than the 10/100 that this ring allows for one message" in queue.inspect.explain("b").sentence
+    assert "more than the 10 ms · 100 B that this ring allows for one message" in queue.inspect.explain("b").sentence
 
 
 def test_thresholds_are_off_by_default_and_validated() -> None:

@@ -418,7 +418,7 @@ def test_ring_with_too_small_service_weight_is_rejected(queue: MessageQueue) -> 
     from airflow_mq import Costs
 
     costs = Costs(bump_service_head=Weight(3, 0), service_page_item=Weight(2, 7))
-    with pytest.raises(ConfigRefused, match="at least 5/7"):
+    with pytest.raises(ConfigRefused, match="at least 5 ms · 7 B"):
         queue.admin.create_ring("poor", RingConfig(service_weight=Weight(4, 4), costs=costs))
     queue.admin.create_ring("just", RingConfig(service_weight=Weight(5, 7), costs=costs))
 

@@ -279,8 +279,7 @@ def test_dry_run_applies_other_settings(make_queue: Maker, order: str, then: str
 def condition(kind: str, value: str, origin: str) -> dict[str, Any]:
     """Return the arguments of a forecast for a remedy of an explanation."""
     if kind == "limit":
-        time, size = (int(part.replace(",", "")) for part in value.split("/"))
-        return {"limit": Weight(time, size)}
+        return {"limit": Weight.of(value)}
     return {"shares": {origin: int(value)}} if kind == "share" else {"order": value}
 
 
@@ -304,7 +303,7 @@ def test_remedies_have_their_stated_effect(make_queue: Maker, order: str) -> Non
             assert explanation.reason in REASONS_WITHOUT_REMEDY or explanation.remedies, explanation
             for remedy in explanation.remedies:
                 match = re.fullmatch(
-                    r"(?:with a|in the) (limit|share|order) (?:of )?(\S+), it runs in block (\d+) from now", remedy
+                    r"(?:with a|in the) (limit|share|order) (?:of )?(.+), it runs in block (\d+) from now", remedy
                 )
                 if match is None:
                     continue
@@ -397,7 +396,7 @@ def test_explain_reports_turn_and_position(small: MessageQueue) -> None:
         "the blocks before are full when its turn would come."
     )
     assert explanation.remedies == [
-        "with a limit of 20/2,097,152, it runs in block 1 from now",
+        "with a limit of 20 ms · 2 MiB, it runs in block 1 from now",
         "in the order deficit, it runs in block 1 from now",
     ]
     assert small.inspect.explain("globex", limit=Weight(13, 13)).block == 1
@@ -432,7 +431,7 @@ def test_explain_suggests_a_larger_share(make_queue: Maker) -> None:
     for origin in ("acme", "globex"):
         queue.enqueue_messages(origin, [b"x"] * 100)
     assert queue.inspect.explain_message(Address("acme", 0, 25)).remedies == [
-        "with a limit of 80/2,097,152, it runs in block 1 from now",
+        "with a limit of 80 ms · 2 MiB, it runs in block 1 from now",
         "with a share of 2, it runs in block 1 from now",
     ]
 
@@ -446,7 +445,7 @@ def test_explain_suggests_a_larger_most(make_queue: Maker) -> None:
     explanation = queue.inspect.explain_message(Address("acme", 0, 7))
     assert (explanation.block, list(explanation.remedies)) == (
         4,
-        ["with a most of 4/200 for acme, it runs in block 2 from now"],
+        ["with a most of 4 ms · 200 B for acme, it runs in block 2 from now"],
     )
     queue.admin.set_origin("acme", most=Weight(4, 200))
     assert queue.inspect.explain_message(Address("acme", 0, 7)).block == 2
@@ -463,19 +462,19 @@ def test_explain_reports_a_full_block(make_queue: Maker) -> None:
 def test_explain_reports_an_overweight_message(small: MessageQueue) -> None:
     small.enqueue_message("acme", b"x", weight=Weight(11, 0))
     assert reason_and_block(small, "acme:0:0") == ("overweight", 1)
-    assert "weighs 11/0, more than the 10/1,048,576" in small.inspect.explain("acme").sentence
+    assert "weighs 11 ms · 0 B, more than the 10 ms · 1 MiB" in small.inspect.explain("acme").sentence
     (remedy,) = small.inspect.explain("acme").remedies
-    assert remedy.endswith("--service-weight 11/1048576")
+    assert remedy.endswith("--service-weight 11ms/1MiB")
     block = small.blocks.plan()
     assert reason_and_block(small, "acme:0:0") == ("in flight", None)
     sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
-    assert sentence.startswith(f"acme:0:0 is set aside when block {block.id},") and "weighs 11/0" in sentence
+    assert sentence.startswith(f"acme:0:0 is set aside when block {block.id},") and "weighs 11 ms · 0 B" in sentence
     complete_block(small, block)
     assert reason_and_block(small, "acme:0:0") == ("set aside", None)
     assert small.inspect.explain("acme").reason == "set aside"
     assert "set-aside requeue acme:0:0" in small.inspect.explain_message(Address("acme", 0, 0)).remedies[1]
     sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
-    assert "weighs 11/0" in sentence and sentence.endswith("; it waits for a person.") and ". " not in sentence
+    assert "weighs 11 ms · 0 B" in sentence and sentence.endswith("; it waits for a person.") and ". " not in sentence
     small.admin.change_ring(service_weight=Weight(11, 1 << 20))
     small.set_aside.requeue_all("raised")
     sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence

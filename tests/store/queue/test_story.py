@@ -98,7 +98,7 @@ def test_history_of_an_overweight_message(make_queue: Maker) -> None:
     block_of(queue, Overweight(HEAVY))
     history = queue.inspect.history(LAST)
     assert steps_of(history) == ["enqueued", "planned", "returned", "planned", "set aside"]
-    assert "weighs 9/9" in history.steps[2].why and "more than the 600,000" in history.steps[4].why
+    assert "weighs 9 ms · 9 B" in history.steps[2].why and "more than the 10 min" in history.steps[4].why
     assert history.state == "set aside" and history.end is None
     assert steps_of(queue.inspect.history(Address("acme", 0, 1))) == ["enqueued", "planned", "processed"]
 

@@ -45,7 +45,7 @@ def test_plan_logs_and_ledger_records_a_stuck_queue(
         assert run_block(queue) == ["beta"]
 
     (warning,) = caplog.messages
-    assert "70,000/1 for 'acme'" in warning and "60,000/1,000,000" in warning
+    assert "70 s · 1 B for 'acme'" in warning and "1 min · 1 MB" in warning
     assert str(in_airflow(DAG)) in warning
     (page,) = queue.inspect.ledger()
     entries = {entry.origin: entry for entry in page.entries}
@@ -67,7 +67,7 @@ def test_service_logs_and_ledger_records_a_stuck_queue(make_queue: Maker, caplog
 
     assert serve(queue, limit=BLOCK) == []
 
-    assert "70,000/1 for 'acme'" in caplog.messages[0] and "tester" in caplog.messages[0]
+    assert "70 s · 1 B for 'acme'" in caplog.messages[0] and "tester" in caplog.messages[0]
     (page,) = queue.inspect.ledger()
     assert [(entry.reason, entry.needs) for entry in page.entries] == [("limit", HEAVY)]
     assert (page.server, page.limit) == ("tester", BLOCK)
@@ -93,12 +93,12 @@ def test_explain_and_dry_run_use_the_limit_of_real_blocks(make_queue: Maker) -> 
     explanation = queue.inspect.explain("acme")
     assert (explanation.reason, explanation.address, explanation.block) == ("stuck", FRONT, None)
     assert explanation.sentence == (
-        "the first message of acme, acme:0:0, needs 70,000/1, more than the 60,000/1,000,000 that blocks of "
+        "the first message of acme, acme:0:0, needs 70 s · 1 B, more than the 1 min · 1 MB that blocks of "
         "DAG 'orders', task 'block.plan' can carry: it stays where it is."
     )
-    assert explanation.remedies[0] == "a limit of at least 70,000/1,000,000 for these blocks"
+    assert explanation.remedies[0] == "a limit of at least 70 s · 1 MB for these blocks"
     behind = queue.inspect.explain_message(Address("acme", 0, 2))
-    assert (behind.reason, "waits behind acme:0:0, which needs 70,000/1" in behind.sentence) == ("stuck", True)
+    assert (behind.reason, "waits behind acme:0:0, which needs 70 s · 1 B" in behind.sentence) == ("stuck", True)
     block = queue.inspect.dry_run()
     assert (block.messages, block.limit, block.server) == (0, BLOCK, DAG)
     assert [(entry.origin, entry.needs) for entry in block.queues] == [("acme", HEAVY)]

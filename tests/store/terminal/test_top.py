@@ -53,7 +53,7 @@ def test_a_whole_screen(top: Emulated) -> None:
     assert lines[heading + 2].startswith("    2 quiet ") and lines[heading + 2].count("█") == width // 4
     assert lines[heading + 3].startswith("    3 other ") and lines[heading + 3].split()[3] == "1"
     assert " block state " in top.text and "none yet" in top.text
-    for fact in ("ring default", "order deficit", "limit 40/2,000", "queues 3", "in flight 0", "set aside 0"):
+    for fact in ("ring default", "order deficit", "limit 40 ms · 2 kB", "queues 3", "in flight 0", "set aside 0"):
         assert fact in top.text
 
 

@@ -108,7 +108,7 @@ def test_an_item_in_two_pages_is_reported() -> None:
 
 def test_the_least_service_weight_is_named() -> None:
     costs = Costs(service_queue_base=Weight(7, 3), service_page_item=Weight(3, 0))
-    with pytest.raises(ConfigRefused, match="at least 10/4"):
+    with pytest.raises(ConfigRefused, match="at least 10 ms · 4 B"):
         RingConfig(service_weight=Weight(9, 4), costs=costs).check()
     assert RingConfig(service_weight=Weight(10, 4), costs=costs).check().max_message_weight == Weight(0, 1)
     assert RingConfig(service_weight=None, costs=costs).check().max_message_weight is None

@@ -12,12 +12,13 @@ from typing import TypeAlias
 from ...rules.characters import shown
 from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.errors import InFlight, InvalidInput, TokenRefused, UnknownBlock
-from ...rules.message import Address, check_address, check_key, check_number, check_seconds
+from ...rules.message import Address, check_address, check_key, check_number
 from ...rules.orders import Entry
 from ...rules.outcome import BEGUN, Mark, is_tried_alone
 from ...rules.overweight import find_set_aside
 from ...rules.patterns import OriginPatterns
 from ...rules.settle import Answers
+from ...rules.units import check_seconds
 from ...rules.weight import WeighPayloads, Weight
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit

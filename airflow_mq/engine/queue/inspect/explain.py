@@ -416,7 +416,7 @@ class _Question:
         why = in_words(reason, weight, limit, size).removeprefix("it ")
         # Servicing itself costs as much in a block with a higher limit.
         wider = Weight(*(now + max(part - most, 0) for now, part, most in zip(block.limit, weight, limit)))
-        facts = {"why": why, "weight": weight, "size": size, "wider": f"{wider.time}/{wider.size}"}
+        facts = {"why": why, "weight": weight, "size": size, "wider": wider.typed}
         return self._answer(reason if reason in _LIMITS else OVERWEIGHT, block.number, when=when, **facts)
 
     def _later(self, address: Address, first: ForecastBlock | None) -> Explanation:
