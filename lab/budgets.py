@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_530),
+    "lines of rules": Budget(6_655),
     "lines of store": Budget(8_405),
     "lines of queue": Budget(10_165),
-    "lines of the engine": Budget(25_035, 19_500),
-    "lines of the command line": Budget(5_399),
-    "lines of the package": Budget(46_130, 38_000),
+    "lines of the engine": Budget(25_165, 19_500),
+    "lines of the command line": Budget(5_440),
+    "lines of the package": Budget(46_310, 38_000),
     "lines of SQL without migrations": Budget(1_761, 1_700),
     "named statements": Budget(164, 140),
     "statements that read the inbox": Budget(20, 8),
