@@ -106,7 +106,7 @@ def check_params(data: bytes) -> None:
     """Read the params of a DAG's form, as templates render them; each fails the task with a reason, or is used."""
     from airflow.providers.common.compat.sdk import AirflowFailException
 
-    from airflow_mq.operators.base import number_of, weight_of, whole_of
+    from airflow_mq.operators.base import seconds_of, weight_of, whole_of
     from airflow_mq.operators.blocks.xcoms import checked_part
     from airflow_mq.operators.forms import refuse_unknown_params
     from airflow_mq.operators.queues import _until
@@ -120,7 +120,7 @@ def check_params(data: bytes) -> None:
     context: Any = {"dag": _Named({"address": 1}), "dag_run": _Named(value if isinstance(value, Mapping) else {})}
     readers: tuple[Callable[[], object], ...] = (
         lambda: weight_of(value, "limit"),
-        lambda: number_of(value, "older_than"),
+        lambda: seconds_of(value, "older_than"),
         lambda: whole_of(value, "block", "the number of a block"),
         lambda: address_of(value),
         lambda: _until(value),
