@@ -1,9 +1,14 @@
-"""Background thread that repeats an action until it is stopped."""
+"""Background thread that repeats an action until it is stopped, and the one that renews a lease."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+
+from typing_extensions import Self
+
+log = logging.getLogger("airflow_mq.ticker")
 
 #: Renewals within the time of a lease, of rings and of blocks: one of them may come late.
 RENEWALS = 3
@@ -40,9 +45,29 @@ class Ticker:
         while wait is not None and not self._stopped.wait(wait):
             wait = self._action()
 
-    def __enter__(self) -> Ticker:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
+
+
+class Renewal(Ticker):
+    """A thread that renews a lease several times within its time, and soon again after an error.
+
+    :param renew: renews the lease; returns False if it has ended
+    :param lease: the seconds of the lease
+    :param what: what is leased
+    """
+
+    def __init__(self, renew: Callable[[], bool], lease: float, what: str, patience: float | None = None) -> None:
+        self._renew, self._what, self._between = renew, what, lease / RENEWALS
+        super().__init__(self._try, self._between, "airflow-mq-lease", patience)
+
+    def _try(self) -> float | None:
+        try:
+            return self._between if self._renew() else None
+        except Exception as error:
+            log.warning("the lease of %s could not be renewed (%s); trying again", self._what, type(error).__name__)
+            return min(1.0, self._between)

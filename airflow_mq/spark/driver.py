@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..engine.rules.errors import TokenRefused
 from ..processors import Part, Processors
 from .arguments import Arguments, print_line
-from .lease import keeping_lease
+from .lease import BlockLease
 from .share import Channel, Reported, Task, check_function, run_share
 from .store_side import StoreChannel, live_block, tasks_of, terms_of
 from .terms import Terms
@@ -34,7 +34,7 @@ def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> 
     check_functions(processors, part)
     with channel.connect() as queue:
         spark = spark_for(part)
-        with keeping_lease(queue, channel.token, arguments.lease, spark.cancel) as keeper:
+        with BlockLease(queue, channel.token, arguments.lease, spark.cancel) as keeper:
             block = live_block(queue, channel.token)
             terms = terms_of(queue, block)
             again = bool(queue.blocks.reported(channel.token))

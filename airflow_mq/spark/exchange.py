@@ -2,7 +2,7 @@
 
 The task, which reaches the store, writes the messages of its part (`hand_over`), submits the job with
 `--exchange FOLDER`, and reports what the job wrote there (`take_back`), while it keeps the block's lease
-(`lease.keeping_lease`). The job reads and writes files, and knows neither address nor token. ::
+(`lease.BlockLease`). The job reads and writes files, and knows neither address nor token. ::
 
     <path>/block-17-<token's hash>/orders-1-of-2/manifest.json     the contents; written last
                                                  messages/000000.parquet

@@ -58,7 +58,7 @@ from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..engine.rules.message import Message, read_number
 from ..engine.rules.priority import REGULAR, check_priority
 from .arguments import BLOCK, STORE
-from .lease import LeaseKeeper
+from .lease import BlockLease
 from .reports import patiently
 from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
@@ -310,7 +310,7 @@ class BlockStream(DataSourceStreamReader):
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         self.checked, self.channel, self.names = options, options.channel(), names
         self._queue: MessageQueue | None = None
-        self._keeper: LeaseKeeper | None = None
+        self._keeper: BlockLease | None = None
         #: Name of the block whose lease is kept.
         self._kept = ""
 
@@ -396,7 +396,7 @@ class BlockStream(DataSourceStreamReader):
     def _keep(self, block: Block) -> None:
         """Keep the lease of a block, and of no other one."""
         self._stop_keeping()
-        keeper = LeaseKeeper(self.queue, block.token, self.checked.lease)
+        keeper = BlockLease(self.queue, block.token, self.checked.lease)
         keeper.start()
         self._keeper, self._kept = keeper, block_name(block.id, block.token)
 

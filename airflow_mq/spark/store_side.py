@@ -22,7 +22,7 @@ from ..engine.rules.settle import Answers
 from ..processors import Part, Processors
 from .arguments import BLOCK, STORE
 from .attempts import Function
-from .lease import keeping_lease
+from .lease import BlockLease
 from .reports import CHUNK_SECONDS, patiently
 from .share import Reported, Task, check_function, run_share
 from .terms import Terms
@@ -246,7 +246,7 @@ def run_in_place(
     Raises `TokenRefused` if the block was settled or released before the end.
     """
     total = Reported()
-    with keeping_lease(queue, token, lease) as keeper:
+    with BlockLease(queue, token, lease) as keeper:
         block = live_block(queue, token)
         terms = terms_of(queue, block)
         again = bool(queue.blocks.reported(token))

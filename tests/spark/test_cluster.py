@@ -11,7 +11,7 @@ import pytest
 from airflow_mq import MessageQueue, Processor
 from airflow_mq.engine.store import parse
 from airflow_mq.spark import exchange
-from airflow_mq.spark.lease import keeping_lease
+from airflow_mq.spark.lease import BlockLease
 from tests.spark.cluster import Cluster
 from tests.spark.conftest import job_command, job_environment, processors, whole
 from tests.spark.functions import all_tried
@@ -87,7 +87,7 @@ def test_a_cluster_that_cannot_reach_the_store(cluster: Cluster, make_ring: Make
     del environment["AIRFLOW_MQ_STORE"], environment["AIRFLOW_MQ_BLOCK"]
     job = Watched(command, environment, tmp_path / "job.log")
     try:
-        with keeping_lease(queue, block.token, 30):
+        with BlockLease(queue, block.token, 30):
             assert job.wait() == 0, job.said()
             exchange.take_back(queue, block.token, folder)
     finally:

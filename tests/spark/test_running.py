@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Batch, Done, MessageQueue, Processor, Weight, Yield
+from airflow_mq import Batch, Done, MessageQueue, Processor, Weight, Yield, ticker
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store.inbox import HeapRow, Inbox, RowIds
-from airflow_mq.spark import exchange, lease
+from airflow_mq.spark import exchange
 from airflow_mq.spark.driver import check_functions
-from airflow_mq.spark.lease import keeping_lease
+from airflow_mq.spark.lease import BlockLease
 from airflow_mq.spark.reports import Reporter, patiently
 from airflow_mq.spark.share import load_function, run_share
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
@@ -328,14 +328,14 @@ def test_a_block_that_ends_meanwhile_stops_the_work(make_ring: MakeRing, tried_f
 
 
 def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lease.RENEWALS > 1, "one renewal may come late"
+    assert ticker.RENEWALS > 1, "one renewal may come late"
     # A lease that is longer than any machine stands still, and is renewed often for all that.
-    monkeypatch.setattr(lease, "RENEWALS", 600)
+    monkeypatch.setattr(ticker, "RENEWALS", 600)
     queue = make_ring()
     queue.enqueue_messages("a", [b"1"])
     block = queue.blocks.plan(lease=60)
 
-    with keeping_lease(queue, block.token, 60) as keeper:
+    with BlockLease(queue, block.token, 60) as keeper:
         for _ in range(3):
             before = queue.blocks.get(block.token).deadline
             eventually(lambda before=before: queue.blocks.get(block.token).deadline > before)
@@ -348,7 +348,7 @@ def test_the_lease_is_kept(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 def test_a_block_is_renewed_by_its_own_lease(make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
     # A lease that outlives any pause of the machine, and is renewed after a second.
-    monkeypatch.setattr(lease, "RENEWALS", 60)
+    monkeypatch.setattr(ticker, "RENEWALS", 60)
     queue, asked = make_ring(lease=86_400), threading.Event()
     queue.enqueue_messages("a", [b"1"])
     long, short = queue.blocks.plan(lease=14_400), queue.blocks.plan(lease=60)
@@ -358,9 +358,9 @@ def test_a_block_is_renewed_by_its_own_lease(make_ring: MakeRing, monkeypatch: p
         asked.set()
         return renew(token, lease)
 
-    with keeping_lease(queue, long.token), keeping_lease(queue, long.token, 60):
+    with BlockLease(queue, long.token), BlockLease(queue, long.token, 60):
         assert queue.blocks.get(long.token).deadline >= long.deadline
-    with keeping_lease(queue, short.token):
+    with BlockLease(queue, short.token):
         monkeypatch.setattr(queue.blocks, "renew", renewing)
         # Of the ring's lease of a day, the first renewal would come minutes later.
         assert asked.wait(60)
@@ -373,7 +373,7 @@ def test_a_keeper_of_a_lease_learns_that_it_is_over(make_ring: MakeRing) -> None
     queue.enqueue_messages("a", [b"1"])
     block, heard = queue.blocks.plan(), threading.Event()
 
-    with keeping_lease(queue, block.token, 1.0, heard.set) as keeper:
+    with BlockLease(queue, block.token, 1.0, heard.set) as keeper:
         queue.blocks.release(block)
         assert heard.wait(60)
     assert isinstance(keeper.refused, TokenRefused)

@@ -15,7 +15,7 @@ from ..store.working_set import LoadOptions, StoredSet
 from .attempts import Processor, deliver
 from .blocks.blocks import refuse_claimed_by_hand
 from .context import ProcessorContext
-from .holding import Lease
+from .holding import RingLease
 from .session import RingSession
 from .values import Delivery, OpenPage
 
@@ -46,7 +46,7 @@ def _execute(
     session: RingSession, address: Address, processor: Processor, limit: Weight, *, keep_refusal: bool
 ) -> Weight:
     meter, cost, refusal = Meter(limit), ZERO, None
-    with Lease(session.hold, "a message executed by hand", partial(InFlight, _TAKEN_OVER)) as lease:
+    with RingLease(session.hold, "a message executed by hand", partial(InFlight, _TAKEN_OVER)) as lease:
         locked = lease.take()
         with lease.reading() as unit:
             working_set = session.working_set(unit, locked, LoadOptions(skip_in_flight=False))

@@ -7,7 +7,6 @@ the ring's state and waits; each save of the holder shows it the mark.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -18,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ticker import RENEWALS, Ticker
+from ...ticker import RENEWALS, Renewal
 from ..rules.config import RingConfig
 from ..rules.errors import Busy, Refused, StoreBusy, StoreCorrupt, StoreError
 from ..rules.message import MOST_PID, read_number
@@ -28,8 +27,6 @@ from ..store.working_set import LoadOptions, StoredSet
 
 if TYPE_CHECKING:
     from .session import RingSession
-
-log = logging.getLogger("airflow_mq.service")
 
 #: Seconds for which a service, a weigher or an execution by hand holds the ring, unless it renews the lease. Leases of
 #: blocks and of single messages are others.
@@ -156,7 +153,7 @@ class Hold:
                 self.session.settler.apply_ends()
 
 
-class Lease:
+class RingLease:
     """The hold of a ring across transactions.
 
     To take a lease and to drop it are transactions that each message would wait for. So a worker keeps its lease from
@@ -176,7 +173,7 @@ class Lease:
         #: The leased ring as it was last read.
         self.ring: Locked | None = None
         self._shared_until = 0.0
-        self._renewal: Ticker | None = None
+        self._renewal: Renewal | None = None
 
     def take(self, patience: float | None = None) -> Locked:
         """Take the lease unless it is kept; return the ring as it was last read."""
@@ -194,7 +191,7 @@ class Lease:
                 raise
             self.token, self.ring = token, locked._replace(state=locked.state._replace(lease_token=token))
             if self._renewal is None:
-                self._renewal = Ticker(self._renew, _renews_after(), "airflow_mq lease")
+                self._renewal = Renewal(self._renew, RING_LEASE, f"ring {self.session.ring!r}")
                 self._renewal.start()
         return self.ring
 
@@ -222,7 +219,7 @@ class Lease:
     def extend(self, unit: Unit, locked: Locked) -> None:
         """Extend the lease, in a transaction of it, if it is time to."""
         until, token = _lease_end(locked.now), locked.state.lease_token
-        if token and until - locked.state.lease_until >= _renews_after() * 1_000_000:
+        if token and until - locked.state.lease_until >= RING_LEASE / RENEWALS * 1_000_000:
             unit.rings.renew_lease(self.ring_id, token, until)
 
     def end_call(self, unit: Unit, ring: Locked, *, needed: bool) -> None:
@@ -262,7 +259,7 @@ class Lease:
             self.hold.given_up.discard(token)
         self.hold.apply_soon()
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> RingLease:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -282,19 +279,11 @@ class Lease:
             and not meets_apart(config)
         )
 
-    def _renew(self) -> float:
+    def _renew(self) -> bool:
         if (token := self.token) is not None:
-            try:
-                with self.hold.store.loose() as unit:
-                    unit.rings.renew_lease(self.ring_id, token, _lease_end(unit.now()))
-            except Exception:
-                log.exception("the hold on ring %r could not be renewed; trying again", self.session.ring)
-        return _renews_after()
-
-
-def _renews_after() -> float:
-    """Return the seconds after which a lease of a ring is renewed. Tests shorten the lease, so this is no constant."""
-    return RING_LEASE / RENEWALS
+            with self.hold.store.loose() as unit:
+                unit.rings.renew_lease(self.ring_id, token, _lease_end(unit.now()))
+        return True
 
 
 def meets_apart(config: RingConfig) -> bool:

@@ -30,7 +30,7 @@ from ..store.unit import Unit
 from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .context import ProcessorContext, outside
-from .holding import Lease
+from .holding import RingLease
 from .servers import server_record
 from .session import RingSession, limit_of
 from .values import Delivery, OpenPage, Pulse, Serviced
@@ -66,9 +66,9 @@ class ServiceOptions(TypedDict, total=False):
     server: str | None
 
 
-def service_lease(session: RingSession, *, keeps: bool = False) -> Lease:
+def service_lease(session: RingSession, *, keeps: bool = False) -> RingLease:
     """Return a lease for services of a ring, not taken yet; a worker keeps it from one call to the next."""
-    return Lease(session.hold, "serviced", partial(TokenRefused, _TAKEN_OVER), keeps=keeps)
+    return RingLease(session.hold, "serviced", partial(TokenRefused, _TAKEN_OVER), keeps=keeps)
 
 
 class Service:
@@ -81,7 +81,7 @@ class Service:
 
     def __init__(
         self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight | None,
-        kept: Lease | None = None, *, slice_messages: int = SLICE, slice_seconds: float = 1.0,
+        kept: RingLease | None = None, *, slice_messages: int = SLICE, slice_seconds: float = 1.0,
         seed: bytes | None = None, progress: Callable[[Serviced], None] | None = None, server: str | None = None,
         origins: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
@@ -315,7 +315,7 @@ ACTIVE = 0.3
 
 
 def service_forever(
-    session: RingSession, pulse: Callable[[], Pulse], call: Callable[[Lease], Service], stop: Event
+    session: RingSession, pulse: Callable[[], Pulse], call: Callable[[RingLease], Service], stop: Event
 ) -> Serviced:
     """Service a ring whenever it has messages, until the stop; sleep meanwhile. Return the sums of all calls.
 

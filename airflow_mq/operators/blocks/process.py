@@ -146,9 +146,9 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
             self._submit(context)
             return
         from airflow_mq.spark.exchange import hand_over, take_back
-        from airflow_mq.spark.lease import keeping_lease
+        from airflow_mq.spark.lease import BlockLease
 
-        with keeping_lease(queue, token, lease):
+        with BlockLease(queue, token, lease):
             folder = hand_over(queue, token, processors, part, exchange_at(self.exchange))
             self.application_args = job_arguments(queue.ring, processors, part, folder, lease)
             try:

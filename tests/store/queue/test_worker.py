@@ -15,7 +15,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.engine.queue import holding
-from airflow_mq.engine.queue.holding import Hold, Lease, LockedRing, holder_name
+from airflow_mq.engine.queue.holding import Hold, LockedRing, RingLease, holder_name
 from airflow_mq.engine.queue.service import Service, service_lease
 from airflow_mq.engine.queue.values import Delivery, Serviced
 from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, StoreUnreachable
@@ -292,14 +292,14 @@ def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
 ) -> None:
     """Another process may have serviced the ring meanwhile: the next service takes a lease of its own."""
     monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
-    taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), Lease.has_messages
+    taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), RingLease.has_messages
 
-    def failing(lease: Lease) -> bool:
+    def failing(lease: RingLease) -> bool:
         if failures and lease.ring is not None:
             raise failures.pop()
         return has_messages(lease)
 
-    monkeypatch.setattr(Lease, "has_messages", failing)
+    monkeypatch.setattr(RingLease, "has_messages", failing)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
         eventually(lambda: len(queue) == 0)

@@ -17,7 +17,7 @@ from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, StoredSet
-from ..holding import Lease
+from ..holding import RingLease
 from ..servers import server_record, servers_of
 from ..session import RingSession, limit_of
 from ..walk import Walks, warn_of_stuck, write_ledger
@@ -65,7 +65,7 @@ class Planner:
     def plan_holding(self) -> Planned:
         """Plan with the caller's weigher, which runs outside of any transaction while the ring is held on lease."""
         session, options = self.session, LoadOptions(skip_in_flight=False)
-        with Lease(session.hold, "planned", partial(InFlight, _CHANGED)) as lease:
+        with RingLease(session.hold, "planned", partial(InFlight, _CHANGED)) as lease:
             locked = lease.take()
             with lease.reading() as unit:
                 working_set = session.working_set(unit, locked, options, planning=True)

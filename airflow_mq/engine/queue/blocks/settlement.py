@@ -36,7 +36,7 @@ from .block import STATES, VIEWED
 from .settling import Settling, Terms
 
 if TYPE_CHECKING:
-    from ..holding import Lease, LockedRing
+    from ..holding import LockedRing, RingLease
     from ..session import RingSession
 
 #: Errors of an end that comes too late or too early: another process may have ended the block meanwhile, renewed or
@@ -219,7 +219,7 @@ class BlockSettler:
                         ring.unit.blocks.set_apart(self.ring_id, end, "")
             self.session.hold.apply_soon()
 
-    def apply_next(self, lease: Lease | None = None, own: StoredSet | None = None) -> bool:
+    def apply_next(self, lease: RingLease | None = None, own: StoredSet | None = None) -> bool:
         """Apply the next recorded end, or a part of a large one; return whether another one may follow.
 
         A block that another transaction has locked comes later, and those behind it. An end that cannot be applied is
