@@ -65,7 +65,8 @@ class GroupLoader:
     def paused(self) -> frozenset[str]:
         """Return the names below which everything is paused."""
         if self._paused is None:
-            self._paused = self.source.paused_groups(self.working_set.now)
+            rows = self.source.unit.origins.paused_groups(self.source.ring_id, self.working_set.now)
+            self._paused = frozenset(rows)
         return self._paused
 
     def is_group_paused(self, origin: str) -> bool:

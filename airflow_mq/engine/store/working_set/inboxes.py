@@ -159,7 +159,7 @@ class InboxLoader:
         """Cut all inbox rows of the ring, in the order in which they were sent."""
         after, more = -1, True
         while more:
-            rows = self.source.all_inbox_rows(after, ROWS_AT_ONCE)
+            rows = self.source.unit.inbox.uncut(self.source.ring_id, after, ROWS_AT_ONCE)
             self.books.load(row.origin for row in rows)
             for row in rows:
                 after = row.id
@@ -206,5 +206,5 @@ class InboxLoader:
         """Put rows that are due behind all others; the next operation that writes lets them join."""
         for origin in origins:
             self.inbox(origin).due_seen = True
-        for row in self.source.due_rows(origins, self.working_set.now):
+        for row in self.source.unit.inbox.due_of(self.source.ring_id, origins, self.working_set.now):
             self.inboxes[row.origin].due.append(row)

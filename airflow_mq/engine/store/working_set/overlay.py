@@ -106,7 +106,7 @@ class Overlay(Source):
         self._forget_rows(rows.removed_pages)
         self._books |= {book.origin: book for book in rows.books}
         self._apply_groups(rows.groups)
-        self._asides |= rows.set_aside(rows.arrivals(self.arrivals) if rows.aside_rows else {})
+        self._asides |= rows.set_aside(rows.arrivals(self.unit, self.ring_id))
         self.state = rows.state
 
     def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:

@@ -139,7 +139,7 @@ class PageLoader:
         """
         wanted = list(addresses)
         row_ids = self.row_ids_of(at for at in wanted if at not in self._arrivals)
-        found = self.source.arrivals(row_ids.values())
+        found = self.source.unit.inbox.arrivals(self.source.ring_id, row_ids.values())
         for at, row_id in row_ids.items():
             page, arrival = self.working_set.page(at.book, at.page), found.get(row_id)
             if arrival is not None and page is not None:

@@ -177,7 +177,7 @@ class PayloadLoader:
         """Read the facts of the rows of stretches of pages that are not known."""
         rows, known = _rows_of(parts), self.cache.sent_at
         missing = {origin: sorted(unknown) for origin, own in rows.items() if (unknown := own.difference(known))}
-        found = self.source.facts(missing)
+        found = self.source.unit.inbox.facts(self.source.ring_id, missing)
         if found:
             ids, _, times, attributes, *_ = zip(*found)
             self.cache.keep_facts(ids, times, attributes)

@@ -177,7 +177,8 @@ class RingLoader:
     def _fetch_serviceable(self) -> None:
         """Load the next stretch without skipped books: they keep their places, and only their names are read."""
         takes, look = self.working_set.takes, max(self._look, books.RING_SLICE)
-        stretch = self.source.serviceable(
+        stretch = self.source.unit.books.serviceable(
+            self.source.ring_id,
             self._ticket_cursor, look, books.RING_SLICE, self.working_set.now,
             ordered=self.working_set.config.ordered, any_order=self.books.skip_in_flight,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Source: the reads that a loader needs, on one ring of a store."""
+"""Source: the reads of one ring of a store that an overlay changes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from ...rules.message import Address
 from ..blocks import ClaimRow
-from ..books import LineRow, Serviceable
-from ..inbox import FactsRow, HeapRow, RowIds
+from ..books import LineRow
+from ..inbox import HeapRow, RowIds
 from ..origins import GroupRow
-from ..rows import Arrival, BookRow, FirstRow, InboxRow, PageRow, PlainRow, StateRow
+from ..rows import BookRow, FirstRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -61,12 +61,6 @@ class Source:
         """Return ready books of a priority in the ring's order, behind a ticket."""
         return self.unit.books.ready(self.ring_id, after, limit, now, high=high)
 
-    def serviceable(
-        self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
-    ) -> Serviceable:
-        """Return names of ready regular books behind a ticket, those of skipped ones apart: see `Books.serviceable`."""
-        return self.unit.books.serviceable(self.ring_id, after, limit, most, now, ordered=ordered, any_order=any_order)
-
     def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
         return self.unit.books.turns_before(self.ring_id, before, limit, high=high)
@@ -105,10 +99,6 @@ class Source:
         """Return the settings of queues and groups."""
         return self.unit.origins.settings(self.ring_id, names)
 
-    def paused_groups(self, now: int) -> frozenset[str]:
-        """Return the names below which everything is paused."""
-        return frozenset(self.unit.origins.paused_groups(self.ring_id, now))
-
     # Pages and inbox rows.
 
     def pages(self, wanted: Sequence[tuple[str, int, int]], limit: int) -> list[PageRow]:
@@ -118,14 +108,6 @@ class Source:
     def inbox_rows(self, wanted: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[PlainRow]:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
-
-    def all_inbox_rows(self, after: int, limit: int) -> list[InboxRow]:
-        """Return rows of all inboxes in the order of ids, those in pages included."""
-        return self.unit.inbox.uncut(self.ring_id, after, limit)
-
-    def due_rows(self, origins: Sequence[str], now: int) -> list[InboxRow]:
-        """Return delayed rows that are due and have not joined their inboxes."""
-        return self.unit.inbox.due_of(self.ring_id, origins, now)
 
     def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
         """Return the number of messages that are not due to join a queue, and when the first of them is."""
@@ -161,11 +143,3 @@ class Source:
             found = {row[0] for row in rows}
             rows += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return rows
-
-    def facts(self, wanted: RowIds) -> list[FactsRow]:
-        """Return when rows were sent, and what their senders set on them."""
-        return self.unit.inbox.facts(self.ring_id, wanted)
-
-    def arrivals(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
-        """Return when rows were sent, and the first block planned since."""
-        return self.unit.inbox.arrivals(self.ring_id, wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import starmap
 
 from ...rules.book import Book
@@ -58,12 +58,9 @@ class ChangedRows:
     aside_rows: Mapping[Address, tuple[str, int, int | None]]
     events: list[EventRun]
 
-    def arrivals(self, read: Callable[[list[Key]], Mapping[Key, Arrival]]) -> dict[Address, Arrival]:
-        """Return when the messages were sent that are set aside; some of them may be enqueued by the same operation.
-
-        :param read: returns when rows were sent, by queue and id
-        """
-        known = read([row[:2] for row in self.aside_rows.values()])
+    def arrivals(self, unit: Unit, ring: int) -> dict[Address, Arrival]:
+        """Return when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
+        known = unit.inbox.arrivals(ring, [row[:2] for row in self.aside_rows.values()])
         return {
             at: known[origin, id_]._replace(block=arrived or known[origin, id_].block)
             for at, (origin, id_, arrived) in self.aside_rows.items()
@@ -123,7 +120,9 @@ class Collector:
             items[one.page].append(one.item)
         row_ids = {page: dict(zip(own, page.row_ids_of(own))) for page, own in items.items()}
         keys = [(one.posted.origin, row_ids[one.page][one.item]) for one in wanted]
-        found = self.loader.source.arrivals(key for key in keys if key[1] < POSTED) if keys else {}
+        source = self.loader.source
+        stored = (key for key in keys if key[1] < POSTED)
+        found = source.unit.inbox.arrivals(source.ring_id, stored) if keys else {}
         # A message that this operation enqueued itself has no row yet.
         sent_now = Arrival(self.working_set.now, None)
         return [(one, found.get(key, sent_now)) for one, key in zip(wanted, keys)]
@@ -364,7 +363,7 @@ class Writer:
         return check
 
     def _write_events(self, rows: ChangedRows) -> None:
-        arrivals = rows.arrivals(partial(self.unit.inbox.arrivals, self.ring_id))
+        arrivals = rows.arrivals(self.unit, self.ring_id)
         self.unit.set_aside.save(self.ring_id, rows.set_aside(arrivals))
         events = dated(rows.events, arrivals) if arrivals else rows.events
         self.unit.events.save(self.ring_id, events, rows.now, rows.block)
