@@ -20,6 +20,7 @@ import psycopg
 from psycopg import errors, sql
 
 from ..engine.queue import MessageQueue
+from ..engine.queue.holding import lives
 from ..engine.rules.config import RingConfig
 from ..engine.rules.errors import Refused
 from ..engine.rules.message import MOST_PID, read_number
@@ -45,7 +46,7 @@ def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     folder, name = address.file.parent, f"{address.file.name}{_FILE}"
     for left in folder.glob(f"{escape(name)}*"):
         pid = read_number(left.name.removeprefix(name).partition("-")[0], MOST_PID)
-        if pid and not _lives(pid):
+        if pid and not lives(pid):
             left.unlink(missing_ok=True)
     path = folder / f"{name}{os.getpid()}-{secrets.token_hex(4)}"
     made = replace(address, path=path)
@@ -56,16 +57,6 @@ def _sqlite_beside(address: StoreAddress) -> Iterator[StoreAddress]:
     finally:
         for suffix in _BESIDE:
             Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 @contextmanager

@@ -319,12 +319,16 @@ def _is_dead(holder: str) -> bool:
     _, _, place = holder.rpartition(", process ")
     pid, _, machine = place.partition(" on ")
     process = read_number(pid, MOST_PID)
-    if machine != _machine(os.getpid()) or not process:
-        return False
+    return bool(process and machine == _machine(os.getpid()) and not lives(process))
+
+
+def lives(process: int) -> bool:
+    """Return whether a process of this machine, or of this container, lives."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
-        return True
-    except OSError:
         return False
-    return False
+    except OSError:
+        # This process may not signal that one.
+        return True
+    return True

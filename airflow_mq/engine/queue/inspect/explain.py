@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -63,10 +64,10 @@ class Explainer:
     def of_queue(self, origin: str, priority: str | None, *, below: bool) -> Explanation:
         """See `Inspect.explain`."""
         if below:
-            ahead = 0 if self.has_many_newcomers() else self.ahead
+            ahead = 0 if self.has_many_newcomers else self.ahead
             name = _first_below(Foresight(self.session, self.unit, self.conditions), origin, ahead)
             origin, priority = origin_of(name), priority_of(name)
-        name, config = book_name(origin, check_priority(priority or REGULAR)), self.config()
+        name, config = book_name(origin, check_priority(priority or REGULAR)), self.config
         names = books_of(origin) if priority is None and config.high else [name]
         first, *others = (_Question(self, name).of_queue() for name in names)
         for found in others:
@@ -84,7 +85,7 @@ class Explainer:
     def stuck(self, most: int) -> list[Explanation]:
         """See `Inspect.stuck`."""
         session, unit = self.session, self.unit
-        if not servers_of(unit, session.ring_id):
+        if not self.servers:
             return []
         working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, 20)
         recorded = (book_name(entry.origin, entry.priority) for page in pages for entry in page.entries if entry.needs)
@@ -92,13 +93,20 @@ class Explainer:
         found = (_Question(self, name).stuck() for name in dict.fromkeys(names))
         return [explanation for explanation in found if explanation is not None]
 
+    @cached_property
     def has_many_newcomers(self) -> bool:
-        """Return whether the ring has paths and many queues that no block has loaded yet; the next loads them all."""
-        rows = self.session.rows_not_looked_at(self.unit, 10 * MOST_NEWCOMERS) if self.config().paths else ()
+        """Whether the ring has paths and many queues that no block has loaded yet; the next loads them all."""
+        rows = self.session.rows_not_looked_at(self.unit, 10 * MOST_NEWCOMERS) if self.config.paths else ()
         return len(set(rows)) > MOST_NEWCOMERS
 
+    @cached_property
+    def servers(self) -> Sequence[Server]:
+        """All servers of the ring."""
+        return servers_of(self.unit, self.session.ring_id)
+
+    @cached_property
     def config(self) -> RingConfig:
-        """Return the stored configuration of the ring."""
+        """The stored configuration of the ring."""
         return self.session.remember_config(self.unit.rings.named(self.session.ring).config)
 
 
@@ -176,10 +184,10 @@ class _Question:
         #: Visits that forecasts of remedies may still make.
         self.spare_visits = MOST_REMEDY_VISITS
         self.origin = origin_of(name)
-        config = asked.config()
+        config = asked.config
         self.is_known = conditions.seed is not None or config.order != "shuffle"
         #: All servers of the ring, and those that take this origin; none if the caller sets a limit.
-        self.all_servers = servers_of(self.unit, self.session.ring_id) if conditions.limit is None else []
+        self.all_servers = asked.servers if conditions.limit is None else []
         self.servers = [server for server in self.all_servers if server.takes(self.origin)]
         conditions = conditions if self.is_known else replace(conditions, seed=b"unknown")
         server = next(iter(self.servers), None)
@@ -317,7 +325,7 @@ class _Question:
             return self._answer("chance")
         if not self.is_limited:
             return self._answer("unlimited")
-        if self.asked.has_many_newcomers():
+        if self.asked.has_many_newcomers:
             return self._answer("new")
         first: ForecastBlock | None = None
         visits, blocks, note = 0, self.ahead, ""
