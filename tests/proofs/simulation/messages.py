@@ -86,6 +86,7 @@ class Messages:
     finals: Counter[bytes] = field(default_factory=Counter)
     #: Last event of each message, for reports.
     last: dict[bytes, Event] = field(default_factory=dict)
+    #: Messages that changed their place: they are not in the order of their sender, and attempts may begin anew.
     displaced: set[bytes] = field(default_factory=set)
     #: Attempts that the events record, since they were last forgotten.
     tries: Counter[bytes] = field(default_factory=Counter)

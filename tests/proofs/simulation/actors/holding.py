@@ -6,6 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from airflow_mq.engine.queue.tokens import ReferenceToken
+from airflow_mq.engine.rules.message import message_id
+
 from ..messages import is_parent
 from ..scheduler import Process
 from ..world import ORIGINS, World
@@ -51,7 +54,7 @@ def forward(world: World, process: Process, random: Random) -> object:
         token = view.try_next()
         if token is None:
             break
-        _ask(world, str(token))
+        _hand_on(world, token)
         queue.leases.transfer(token, random.choice(DESTINATIONS))
         handed_on += 1
     world.met["handed on"] += handed_on
@@ -66,6 +69,16 @@ def _pick(world: World, random: Random) -> str | None:
 def _ask(world: World, text: str) -> None:
     """Note that the block behind a token may end now."""
     world.asked.update(text.split("/")[1:2])
+
+
+def _hand_on(world: World, token: ReferenceToken) -> None:
+    """Note that a message may be in another queue from now on.
+
+    It is there when the transfer is committed. Its event comes when the block of the token is settled, which another
+    holder of the ring can delay.
+    """
+    _ask(world, str(token))
+    world.messages.displaced.add(message_id(token.fetch()))
 
 
 def complete(world: World, process: Process, random: Random) -> object:
@@ -92,7 +105,7 @@ def transfer(world: World, process: Process, random: Random) -> object:
     text, queue = _pick(world, random), world.queue(process)
     if text is None:
         return None
-    _ask(world, text)
+    _hand_on(world, queue.leases.token(text))
     if random.random() < 0.5:
         return queue.leases.transfer(text, "onward").count
     return _within(
