@@ -74,7 +74,7 @@ def _plan_and_settle(queue: MessageQueue) -> None:
 
 def _dry_run(address: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = command_line(["--store", address, "--json", "block", "dry-run", "--limit", "10000/1000000"])
+        code = command_line(["--store", address, "--json", "block", "dry-run", "--service-weight", "10000/1000000"])
     assert code == 0 and printed.getvalue().startswith("{"), printed.getvalue()
 
 

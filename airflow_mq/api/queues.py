@@ -16,13 +16,11 @@ from pydantic import AwareDatetime
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.inspect.queues import RECENT, QueueState
 from airflow_mq.engine.queue.inspect.servicing import IsDagPaused, Servicing
-from airflow_mq.engine.queue.values import Paused
-from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.engine.store.books import QueueDepth
-from airflow_mq.words import capitalised, when
+from airflow_mq.words import capitalised
 
 from .access import Reader, Writer, same_site_only
 from .counting import counted
@@ -267,28 +265,10 @@ def _rows(
             received=share and share.received,
             in_rate=(state.recent + (0 if old else messages)) / minutes,
             out_rate=messages / minutes,
-            why=_why(state, pause, servicing),
+            why=servicing.why(state, pause),
         )
         rows.append(row)
     return rows
-
-
-def _why(state: QueueState, pause: Paused | None, servicing: Servicing) -> str:
-    """Return why a queue is waiting, from bounded reads; `explain` of one queue is exact."""
-    brief = SKIPS.get(state.skipped, "")
-    if state.paused:
-        reason = f": {pause.reason}" if pause is not None and pause.reason else ""
-        return f"{brief}{reason}" if pause is not None else f"{brief} together with its group"
-    if state.wakes_at is not None:
-        return f"{brief}; next attempt after {when(state.wakes_at)}"
-    if not state.ready:
-        return "All messages are set aside" if state.set_aside else "All messages are in flight"
-    if brief:
-        return brief
-    if servicing.is_unserved(state.origin):
-        return "No DAG that services this ring takes this origin"
-    overdue = servicing.overdue(state.origin, state.oldest)
-    return "Waiting for its turn" if overdue is None else overdue.brief
 
 
 @router.get("/queue")

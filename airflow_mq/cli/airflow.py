@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
-from .arguments import COMMON
+from .arguments import COMMON, hidden
 from .command import Command, Entry, Group, example_text
 from .completion import completer_of
 from .parser import TREE
@@ -36,7 +36,8 @@ def get_cli_commands() -> list[GroupCommand]:
             name="mq",
             help="Look into and work with message queues",
             description="The commands of airflow-mq. Without --store and --conn-id, and with nothing in "
-            f"AIRFLOW_MQ_STORE, the connection {DEFAULT_CONN_ID} is used.",
+            f"AIRFLOW_MQ_STORE, the connection {DEFAULT_CONN_ID} is used.\n\nOptions of every command: "
+            + "; ".join(f"{one.flags[0]}: {one.settings['help']}" for one in COMMON),
             subcommands=[_drawn(entry) for entry in TREE],
         )
     ]
@@ -48,7 +49,7 @@ def _drawn(entry: Entry) -> ActionCommand | GroupCommand:
     if isinstance(entry, Group):
         return GroupCommand(entry.name, about, [_drawn(one) for one in entry.commands], None, epilog)
     description = f"{about}.\n\n{entry.about}" if entry.about else f"{about}."
-    args = [_Completed(one.flags, **one.settings) for one in (*entry.options, *COMMON)]
+    args = [_Completed(one.flags, **one.settings) for one in (*entry.options, *hidden(COMMON))]
     return ActionCommand(entry.name, about, _forward(entry), args, description, epilog)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import SUPPRESS, ArgumentTypeError
+from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..engine.rules.errors import InvalidInput
@@ -153,11 +155,23 @@ COMMON = (
     option("--quiet", "print results and errors only", default=SUPPRESS),
 )
 
+
+def hidden(options: Sequence[Option]) -> list[Option]:
+    """Return options that a command has and its help does not repeat."""
+    return [replace(one, settings={**one.settings, "help": SUPPRESS}) for one in options]
+
+
 ORIGIN = option("origin ORIGIN", "the origin, which names the queue")
 #: Of which messages, of what is enqueued, and of what is listed.
 PRIORITY = option("--priority", "the messages' priority (default: regular)", choices=PRIORITIES, default=REGULAR)
 ENQUEUED_PRIORITY = option(
     "--priority", "high is serviced first (default: regular)", choices=PRIORITIES, default=REGULAR
+)
+ORDERED = option(
+    "--ordered",
+    "process an origin's messages one after the other; --no-ordered: in parallel",
+    action=BooleanOptionalAction,
+    default=None,
 )
 WEIGHT = option("--weight TIME/SIZE", "weight of each message, for example 20m/4GiB", weight)
 ADDRESSES = option("address ADDRESS", "ORIGIN:PAGE:INDEX", address, nargs="*")
@@ -185,7 +199,7 @@ def why(required: bool = False) -> Option:
 
 
 BLOCK_LIMIT = option(
-    "--limit TIME/SIZE",
+    "--service-weight TIME/SIZE",
     "the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
     weight,
 )

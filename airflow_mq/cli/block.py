@@ -1,17 +1,19 @@
-"""`block`: planned blocks, and the next ones."""
+"""`block`: planned blocks, and the next ones; `explain`: why a message waits for one."""
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError, Namespace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..engine.rules.config import ORDERS, RingConfig
+from ..engine.rules.config import RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
-from .arguments import BLOCK_LIMIT, BLOCK_SEED, limit, positive, setting, words
+from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, limit, positive, setting, words
 from .command import Group, command, option
+from .near import near_origin
 from .output import Columns
-from .queue import NOTHING_READY
+from .queue import HOW_TO_BEGIN
 from .serialisation import as_percent, record
 from .service import summary
 from .session import Session, store_now
@@ -40,7 +42,6 @@ def share(text: str) -> tuple[str, int]:
 _CONDITIONS = (
     BLOCK_LIMIT,
     option("--share ORIGIN=N", "assume this share; may be repeated", share, action="append"),
-    option("--order", "assume this order", choices=ORDERS),
     BLOCK_SEED,
     option(
         "--set NAME=VALUE",
@@ -109,7 +110,7 @@ def release(session: Session, args: Namespace) -> None:
 @command(
     *_CONDITIONS,
     name="dry-run",
-    example="$ block dry-run\n$ block dry-run --share acme=3 --order deficit --limit 60000/1000000",
+    example="$ block dry-run\n$ block dry-run --share acme=3 --set order=deficit --service-weight 60000/1000000",
 )
 def dry_run(session: Session, args: Namespace) -> None:
     """Show what the next block would take from each queue; claims nothing.
@@ -120,7 +121,7 @@ def dry_run(session: Session, args: Namespace) -> None:
         block = queue.inspect.dry_run(**_conditions(queue, args))
     if session.out.as_json:
         session.out.value(_forecast_fields(block))
-    elif session.out.items(block.queues, _QUEUES, f"the next block would find nothing: {NOTHING_READY}"):
+    elif session.out.items(block.queues, _QUEUES, f"the next block would find nothing: {HOW_TO_BEGIN}"):
         session.out.remark(
             f"messages in all: {block.messages:,}, weight {block.planned} and {block.overhead} besides, "
             f"of {block.limit}; nothing was claimed"
@@ -147,7 +148,7 @@ _QUEUES: Columns = (
 def _report_stuck(session: Session, block: ForecastBlock) -> None:
     """Name the server whose limit counts, and the queues whose first message is heavier than that limit."""
     if block.server is not None:
-        session.out.remark(f"with the limit and the origins of {block.server}; --limit is for all origins")
+        session.out.remark(f"with the limit and the origins of {block.server}; --service-weight is for all origins")
     for one in block.queues:
         if one.needs is not None:
             session.out.remark(
@@ -169,7 +170,7 @@ def forecast(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found = queue.inspect.forecast(args.blocks, **_conditions(queue, args))
         ready = bool(found) or any(queue.inspect.ring_order(1, one) for one in PRIORITIES)
-    why = "all ready queues are being skipped; see `airflow-mq block dry-run`" if ready else NOTHING_READY
+    why = "all ready queues are being skipped; see `airflow-mq block dry-run`" if ready else HOW_TO_BEGIN
     if session.out.items(found, _BLOCKS, f"the next blocks would find nothing: {why}", map(_forecast_fields, found)):
         if len(found) < args.blocks:
             session.out.remark("then nothing is left that a block could take")
@@ -196,8 +197,14 @@ def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:
     settings = dict(args.set or ())
     config = RingConfig.from_json({**queue.config.to_json(), **settings})
     changes = {name: getattr(config, name) for name in settings if name != "order"}
-    order = args.order or settings.get("order")
-    return {"limit": args.limit, "shares": dict(args.share or ()), "order": order, "seed": args.seed, **changes}
+    order = settings.get("order")
+    return {
+        "limit": args.service_weight,
+        "shares": dict(args.share or ()),
+        "order": order,
+        "seed": args.seed,
+        **changes,
+    }
 
 
 def _forecast_fields(block: ForecastBlock) -> dict[str, object]:
@@ -208,6 +215,34 @@ def _forecast_fields(block: ForecastBlock) -> dict[str, object]:
 def block_fields(block: Block, now: datetime) -> dict[str, object]:
     """Return a block as JSON shows it."""
     return record(block, overdue=block.state_at(now) == "overdue")
+
+
+@command(
+    option("what ORIGIN[:PAGE:INDEX[:high]]", "a queue, or one message of it", words),
+    option("--queue", "read it as the name of a queue, though it looks like an address"),
+    option("--below", "read it as the name of a group: explain the queue whose turn is first"),
+    option("--priority", "explain the first message of this priority", choices=PRIORITIES),
+    BLOCK_LIMIT,
+    BLOCK_SEED,
+    option("--ahead N", "look N blocks ahead (default: 100)", positive, default=100),
+    example="$ explain acme\n$ explain acme:0:17",
+)
+def explain(session: Session, args: Namespace) -> None:
+    """Print why a queue or message waits, which block runs it, and what would change that.
+
+    For a queue, explains the first waiting message.
+    """
+    with session.queue() as queue:
+        how = {"limit": args.service_weight, "seed": args.seed, "ahead": args.ahead}
+        if re.search(r":[0-9]+:[0-9]+(:high)?$", args.what) and not (args.queue or args.below):
+            found = queue.inspect.explain_message(address(args.what), **how)
+        else:
+            found = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
+        near = near_origin(queue, args.what) if found.reason == "empty" else None
+    session.out.value(vars(found))
+    session.out.line(found.sentence + (f" Did you mean {near}?" if near else ""))
+    for remedy in found.remedies:
+        session.out.line(f"would help: {remedy}")
 
 
 BLOCK = Group(

@@ -104,6 +104,10 @@ def command(*options: Option, name: str = "", example: str = "", rest: str | Non
     return declare
 
 
+#: The last line of each command's help.
+SEE_COMMON = f"options of every command: {PROGRAM_NAME} --help"
+
+
 def example_text(example: str, prefix: str = "airflow-mq ") -> str:
     """Return the example below the options of a command."""
     lines = "\n".join(f"  {line}" for line in example.replace("$ ", prefix).splitlines())

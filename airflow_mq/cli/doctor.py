@@ -1,4 +1,4 @@
-"""`doctor`: problems of a store and its surroundings, and their remedies.
+"""`doctor`: problems of a store and its surroundings, and their remedies; `check`: its integrity.
 
 A check has a name, a function that yields what is worth knowing, and the words for the case that it yields nothing.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import words
 from ..engine.rules.errors import StoreError
-from ..words import span, when
+from ..words import many, span, when
 from .command import command
 from .session import Session, store_now
 
@@ -93,15 +93,42 @@ def doctor(session: Session, args: Namespace) -> bool:
             found += _look(queue)
     bad = sum(one.level == WRONG for one in found)
     session.out.value({"store": address.safe, "ok": not bad, "findings": found})
-    for one in found:
+    print_findings(session, found)
+    session.out.remark(f"{bad} of {len(found)} findings want attention" if bad else "nothing is wrong")
+    session.out.remark("`airflow-mq check` looks into what is stored")
+    return not bad
+
+
+@command(example="$ check || echo 'see docs/operations.md'")
+def check(session: Session, args: Namespace) -> bool:
+    """Check everything that is stored, and print every violation.
+
+    Writes nothing. Exit code 1 if there are any violations.
+    """
+    with session.queue() as queue, session.out.progress("checking") as tell:
+        found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))
+    if session.out.items(found, ("where", "what"), f"all is well in ring {queue.ring}"):
+        session.out.remark(
+            f"{many(len(found), 'violation')}; nothing was changed. Keep a copy of the store, and report them. "
+            "`airflow-mq admin repair` shows which stranded messages it would return to their queues"
+        )
+    return not found
+
+
+def print_findings(session: Session, findings: Iterable[Finding]) -> None:
+    """Print findings for people, each with its remedy."""
+    for one in findings:
         if one.level == OK and session.out.quiet:
             continue
         session.out.line(f"{one.level:5}  {one.check}: {one.what}")
         if one.do:
             session.out.line(f"       -> {one.do}")
-    session.out.remark(f"{bad} of {len(found)} findings want attention" if bad else "nothing is wrong")
-    session.out.remark("`airflow-mq check` looks into what is stored")
-    return not bad
+
+
+def ring_findings(queue: MessageQueue) -> Iterator[Finding]:
+    """Yield the findings about one ring: its settings, blocks and servers, and who holds it."""
+    for check, look, fine in _RING:
+        yield from _checked(check.format(queue.ring), look(queue), fine)
 
 
 def _checked(check: str, findings: Iterable[Finding], fine: str) -> list[Finding]:
@@ -117,9 +144,7 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
     yield from _checked("clock", _clock(queue), "the store's clock and this machine's agree")
     for name in queue.admin.rings():
         # Shares the connection, which the caller closes.
-        ring = MessageQueue(store, name)
-        for check, look, fine in _RING:
-            yield from _checked(check.format(name), look(ring), fine)
+        yield from ring_findings(MessageQueue(store, name))
     with store.loose() as unit:
         for check, look_at, fine in _SQLITE if store.address.driver == "sqlite" else _POSTGRES:
             yield from _checked(check, look_at(store, unit), fine)
@@ -206,7 +231,7 @@ def _servers(queue: MessageQueue) -> Iterator[Finding]:
         takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
         limited = "no limit" if limit is None else f"a limit of {limit}"
         yield Finding(OK, f"{one.title} services {takes} with {limited}, last at {when(one.at)}")
-    for overdue in queue.inspect.overdue(LOOKED_AT):
+    for overdue in queue.inspect.servicing().of_queues(queue.inspect.ring(LOOKED_AT).queues):
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
     for told in queue.inspect.stuck(LOOKED_AT) if servers else ():
         yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))

@@ -14,8 +14,8 @@ from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT, header, when, words
 from .command import UsageError, command, option
 from .ndjson import Lines
+from .output import Tell
 from .payload import enqueue_files
-from .progress import Tell
 from .session import Session
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _STEP = 1000
     ),
     option("--key TEXT", "accept the message once only with this key", words),
     WEIGHT,
-    option("--header --headers NAME=VALUE", "add a header", header, action="append"),
+    option("--header NAME=VALUE", "add a header", header, action="append"),
     option("--delay WHEN", "join the queue then: 90s, 15m, 2h, 1d or a time with zone", when),
     option("--expires WHEN", "expire the messages then, if they still wait", when),
     ENQUEUED_PRIORITY,

@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.blob import extent
 from ..engine.rules.events import NAMES, Event
 from ..words import many
-from .arguments import (
-    ENQUEUED_PRIORITY,
-    ORIGIN,
-    WEIGHT,
-    count,
-    duration,
-    hexadecimal,
-    json_object,
-    limit,
-    positive,
-    words,
-)
+from .arguments import ENQUEUED_PRIORITY, WEIGHT, count, duration, hexadecimal, json_object, limit, positive, words
 from .arguments import message as message_value
 from .command import Group, UsageError, command, option
 from .near import meant
@@ -39,29 +28,50 @@ if TYPE_CHECKING:
     from ..engine.queue.values import Peeked
 
 
-@command(
-    ORIGIN,
-    option("--page N", "only messages of this page, with the set-aside ones", count),
-    limit(20),
-    option("--full", "print long messages in full"),
-    example="$ message peek acme --limit 3",
+#: The length of a message in a table on a terminal, which shortens it further.
+_SHOWN = 1_000
+_MESSAGES: Columns = (
+    "address",
+    "state",
+    ("bytes>", lambda one: extent(one.payload)),
+    "attempts>",
+    ("message", lambda one: shown(one.payload, _SHOWN if sys.stdout.isatty() else None)),
 )
-def peek(session: Session, args: Namespace) -> None:
-    """List the messages of a queue and leave them there."""
-    most = None if args.full else 80
-    columns: Columns = (
-        "address",
-        "state",
-        ("bytes>", lambda one: extent(one.payload)),
-        "attempts>",
-        ("message", lambda one: shown(one.payload, most)),
-    )
+
+
+@command(
+    option("origin ORIGIN", "only messages of this origin (default: of the queues next in turn)", nargs="?"),
+    option("--prefix TEXT", "only messages of origins that begin with TEXT", words),
+    option("--page N", "only messages of this page of ORIGIN, with the set-aside ones", count),
+    limit(20),
+    name="list",
+    example="$ message list acme --limit 3\n$ message list --prefix acme/",
+)
+def list_messages(session: Session, args: Namespace) -> None:
+    """List the first messages of queues and leave them there.
+
+    A terminal shows the beginning of a long message; a pipe and --json get all of it.
+    """
+    if args.origin is not None and args.prefix is not None:
+        raise UsageError("specify ORIGIN or --prefix, not both")
+    if args.page is not None and args.origin is None:
+        raise UsageError("--page is a page of one queue: expected ORIGIN")
+    found: list[Peeked] = []
     with session.queue() as queue:
-        found = queue.inspect.peek(args.origin, page=args.page, limit=args.limit)
-        near = "" if found else meant(queue, args.origin)
-    how = near or f"; send one: airflow-mq enqueue {args.origin} 'an order'"
-    empty = f"no messages of {args.origin} here{how}"
-    session.out.items(found, columns, empty, map(_plain, found))
+        if args.origin is not None:
+            origins = [args.origin]
+        elif args.prefix is not None:
+            origins = [one.origin for one in queue.inspect.queues(args.prefix, limit=args.limit)]
+        else:
+            origins = [one.origin for one in queue.inspect.ring(args.limit).queues]
+        for origin in dict.fromkeys(origins):
+            if len(found) < args.limit:
+                found += queue.inspect.peek(origin, page=args.page, limit=args.limit - len(found))
+        named = args.origin or args.prefix
+        near = "" if found else meant(queue, named)
+    how = near or f"; send one: airflow-mq enqueue {args.origin or 'acme'} 'an order'"
+    empty = f"no messages{f' of {named}' if named else ''} here{how}"
+    session.out.items(found, _MESSAGES, empty, map(_plain, found))
 
 
 def _plain(one: Peeked) -> dict[str, object]:
@@ -251,8 +261,8 @@ def _ring_of(tokens: Sequence[str]) -> str:
 
 
 _COMMON = (
-    option("--most NUMBER", "stop after about NUMBER messages", positive),
-    option("--batch NUMBER", "messages per transaction (default: 500)", positive, default=500),
+    option("--limit N", "stop after about N messages", positive),
+    option("--slice-messages N", "commit after N messages (default: 500)", positive, default=500),
     WEIGHT,
     ENQUEUED_PRIORITY,
 )
@@ -360,8 +370,8 @@ def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> 
         done = receive(
             queue,
             source,
-            most=args.most,
-            batch=args.batch,
+            most=args.limit,
+            batch=args.slice_messages,
             weight=args.weight,
             priority=args.priority,
             progress=lambda so_far: told(str(so_far)),
@@ -380,6 +390,6 @@ def _unmatched(source: Adapter) -> str:
 MESSAGE = Group(
     "message",
     "list messages and their events, receive them, lease single messages",
-    (peek, events, history, receive_folder, receive_kafka, next_message, complete, give_back, transfer),
-    example="$ message peek acme\n$ message history acme:0:3",
+    (list_messages, events, history, receive_folder, receive_kafka, next_message, complete, give_back, transfer),
+    example="$ message list acme\n$ message history acme:0:3",
 )

@@ -5,29 +5,80 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
 from ..engine.rules.blob import Reference
 from ..engine.rules.characters import visible
 from ..engine.rules.weight import Weight
 from ..words import weight, when
-from .progress import Tell, progress, silent
 from .serialisation import to_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
-#: Wide enough that a pipe gets every row in one line.
-_WIDE = 100_000
 _ADDRESS_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 #: A column of a table: the heading, and the attribute or function that its cells come from. A heading alone stands for
 #: the attribute of its name. A heading that ends in `>` is of numbers.
 Column: TypeAlias = "str | tuple[str, str | Callable[[Any], object]]"
 Columns: TypeAlias = Sequence[Column]
+
+
+#: Seconds of work without progress shown.
+AFTER = 0.5
+
+
+class Tell(Protocol):
+    """Reports progress: a few words, and the finished part from 0 to 1, if known."""
+
+    def __call__(self, text: str = "", part: float | None = None) -> None: ...
+
+
+def silent(text: str = "", part: float | None = None) -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Tell]:
+    """Show progress on standard error, if that is a terminal: a spinner, words, a bar, and the elapsed time."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    line: dict[str, Any] = {"description": what, "total": None}
+    shown: Any = None
+
+    def show() -> None:
+        nonlocal shown
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24), TimeElapsedColumn()
+        bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+        bar.add_task(**line)
+        bar.start()
+        shown = bar
+
+    def tell(text: str = "", part: float | None = None) -> None:
+        line["description"] = f"{what}: {text}" if text else what
+        if part is not None:
+            line.update(completed=part, total=1.0)
+        if shown is not None:
+            shown.update(shown.task_ids[0], **line)
+
+    timer = threading.Timer(AFTER, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield tell
+    finally:
+        timer.cancel()
+        timer.join()
+        if shown is not None:
+            shown.stop()
 
 
 class Output:
@@ -73,55 +124,54 @@ class Output:
         elif not items:
             self.remark(empty)
         else:
-            headings, getters = zip(*map(_column, columns))
-            self.table(headings, [[get(item) for get in getters] for item in items])
+            self.table(*cells(columns, items))
             return True
         return False
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print rows for people; a column whose name ends in `>` holds numbers."""
-        if self.as_json:
-            return
-        from rich.console import Console
-
         from .tables import layout
 
-        width = Console(file=sys.stdout).width if sys.stdout.isatty() else None
-        for table in layout(columns, list(rows), width, shown):
-            self.draw(table)
+        if not self.as_json:
+            self.lines(layout(columns, list(rows), self.width(), shown))
+
+    def lines(self, lines: Iterable[Text]) -> None:
+        """Print lines for people: with their styles on a terminal, plainly in a pipe."""
+        from rich.console import Console
+
+        if self.as_json:
+            return
+        if sys.stdout.isatty():
+            terminal = Console(file=sys.stdout, highlight=False)
+            for line in lines:
+                terminal.print(line, soft_wrap=True)
+        else:
+            sys.stdout.writelines(f"{line.plain}\n" for line in lines)
+
+    def width(self) -> int | None:
+        """Return the width of the terminal; None in a pipe, where nothing needs to fit."""
+        from rich.console import Console
+
+        return Console(file=sys.stdout).width if sys.stdout.isatty() else None
 
     def fields(self, pairs: Mapping[str, object], value: object = None) -> None:
         """Print names and values, one pair a line; or the value as JSON, which is that of the pairs by default."""
-        from rich.table import Table
         from rich.text import Text
 
         if self.as_json:
             self.value(pairs if value is None else value)
-            return
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for name, one in pairs.items():
-            table.add_row(Text(name, "bold"), Text(shown(one)))
-        self.draw(table)
-
-    def draw(self, renderable: RenderableType, width: int = _WIDE) -> None:
-        """Print for people: as wide as the terminal, or in this width where there is none."""
-        from rich.console import Console
-
-        text = Console(
-            file=sys.stdout,
-            width=None if sys.stdout.isatty() else width,
-            highlight=False,
-            markup=False,
-            emoji=False,
-        )
-        with text.capture() as captured:
-            text.print(renderable)
-        # Columns are padded to their width: the blanks at the end of lines are dropped.
-        sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+        wide = max(map(len, pairs), default=0)
+        self.lines(Text.assemble((f"{name:{wide}}", "bold"), f"  {shown(one)}") for name, one in pairs.items())
 
     def progress(self, what: str) -> AbstractContextManager[Tell]:
         """Show progress beside the result, on a terminal only."""
         return nullcontext(silent) if self.quiet or self.as_json else progress(what)
+
+
+def cells(columns: Columns, items: Iterable[object]) -> tuple[list[str], list[list[object]]]:
+    """Return the headings of a table, and the cells of its rows."""
+    headings, getters = zip(*map(_column, columns))
+    return list(headings), [[get(item) for get in getters] for item in items]
 
 
 def _column(column: Column) -> tuple[str, Callable[[Any], object]]:

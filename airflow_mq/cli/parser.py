@@ -8,15 +8,25 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..engine.rules.nearest import nearest, suggestion
-from .arguments import COMMON
-from .block import BLOCK
-from .check import check
-from .command import EXIT_CODES, PROGRAM_NAME, USAGE, Command, Entry, Group, Option, UsageError, example_text
+from .admin import ADMIN
+from .arguments import COMMON, hidden
+from .block import BLOCK, explain
+from .command import (
+    EXIT_CODES,
+    PROGRAM_NAME,
+    SEE_COMMON,
+    USAGE,
+    Command,
+    Entry,
+    Group,
+    Option,
+    UsageError,
+    example_text,
+)
 from .completion import completion
 from .dev import demo, dev
-from .doctor import doctor
+from .doctor import check, doctor
 from .enqueue import enqueue
-from .explain import explain
 from .message import MESSAGE
 from .near import question
 from .output import without_passwords
@@ -27,6 +37,7 @@ from .ring import RING
 from .service import service
 from .session import Session
 from .set_aside import SET_ASIDE
+from .status import status
 from .store import STORE
 from .top import top
 
@@ -37,10 +48,11 @@ A first look:
   export AIRFLOW_MQ_STORE=sqlite:///queue.db
   airflow-mq store upgrade
   airflow-mq enqueue acme "an order" "another order"
-  airflow-mq queue footprint
+  airflow-mq status
   airflow-mq service --processor builtins:print"""
 
 TREE: tuple[Entry, ...] = (
+    status,
     enqueue,
     service,
     top,
@@ -57,6 +69,7 @@ TREE: tuple[Entry, ...] = (
     RING,
     REPORT,
     STORE,
+    ADMIN,
     completion,
 )
 
@@ -152,7 +165,7 @@ def _near_option(command: Command | None, unread: list[str]) -> str:
 def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> None:
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
     for entry in entries:
-        epilog = example_text(entry.example)
+        epilog = f"{example_text(entry.example)}\n\n{SEE_COMMON}".strip()
         about = entry.help[0].upper() + entry.help[1:] + "."
         if isinstance(entry, Group):
             inner = subparsers.add_parser(entry.name, help=entry.help, description=about, epilog=epilog)
@@ -161,7 +174,7 @@ def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> N
         else:
             about += f"\n\n{entry.about}" if entry.about else ""
             inner = subparsers.add_parser(entry.name, help=entry.help, description=about, epilog=epilog)
-            _add_options(inner, [*entry.options, *COMMON])
+            _add_options(inner, [*entry.options, *hidden(COMMON)])
             inner.set_defaults(run=entry.run, command=entry)
 
 

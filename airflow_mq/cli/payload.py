@@ -14,8 +14,7 @@ from ..engine.rules.message import Message
 from ..words import span
 from .arguments import hexadecimal, limit, words
 from .command import Group, UsageError, command, option
-from .output import Columns
-from .progress import Tell
+from .output import Columns, Tell
 from .session import Session
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def list_payloads(session: Session, args: Namespace) -> None:
         found = queue.payloads.list(args.after or b"", args.limit + 1)
     listed = found[: args.limit]
     if session.out.items(listed, _COLUMNS, _EMPTY) and len(found) > args.limit:
-        session.out.remark(f"there are more; go on with --after {listed[-1].hash.hex()}")
+        session.out.remark(f"there are more: continue with --after {listed[-1].hash.hex()}")
 
 
 @command(

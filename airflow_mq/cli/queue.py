@@ -1,100 +1,114 @@
-"""`queue`: what queues hold, and decisions about them."""
+"""`queue`: what waits in queues, and decisions about them."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..engine.rules.message import Footprint
 from ..engine.rules.nearest import nearest
-from ..engine.rules.priority import PRIORITIES
-from .arguments import ORIGIN, PRIORITY, count, limit, positive, weight, when, why, words
+from ..engine.rules.priority import REGULAR
+from ..words import many, size, span
+from .arguments import ORDERED, ORIGIN, hexadecimal, limit, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
-from .near import meant, naming_near, question
+from .near import meant, question
 from .output import Columns
 from .serialisation import changes_of, in_words, record
 from .session import Session
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
+    from ..engine.queue.inspect.queues import QueueState
+    from ..engine.queue.inspect.servicing import Servicing
+    from ..engine.queue.values import Paused
 
-HOW_TO_BEGIN = "no messages here; send one: airflow-mq enqueue acme 'an order'"
-NOTHING_READY = "nothing is ready; send something: airflow-mq enqueue acme 'an order'"
+HOW_TO_BEGIN = "nothing waits here; send a message: airflow-mq enqueue acme 'an order'"
 _SETTINGS = ("share", "least", "most", "ordered")
-_PARTS = ("count", "size", "pages", "ready_pages")
-_COLUMNS = ("origin", "messages>", "bytes>", "pages>", "ready pages>")
+
+#: The orders of a list of queues.
+SORTS = ("turn", "name", "backlog", "oldest")
+#: A row is a turn or None, a queue, and why it waits.
+QUEUES: Columns = (
+    ("turn>", lambda row: row[0]),
+    ("queue", lambda row: row[1].name),
+    ("waiting>", lambda row: f"{row[1].ready:,}" + "+" * row[1].more),
+    ("in flight>", lambda row: row[1].in_flight or None),
+    ("set aside>", lambda row: row[1].set_aside or None),
+    ("bytes>", lambda row: size(row[1].size)),
+    ("oldest>", lambda row: None if row[1].age is None else span(row[1].age)),
+    ("why", lambda row: row[2]),
+)
+Row: TypeAlias = "tuple[int | None, QueueState, str]"
+
+
+def rows_of(states: Sequence[QueueState], servicing: Servicing, pauses: Sequence[Paused], *, turns: bool) -> list[Row]:
+    """Return the rows of a table of queues.
+
+    :param turns: whether the queues are in the order of their turns
+    """
+    by_origin = {pause.origin: pause for pause in pauses}
+    whys = [servicing.why(state, by_origin.get(state.origin)) for state in states]
+    return [(place if turns else None, *row) for place, row in enumerate(zip(states, whys), start=1)]
 
 
 @command(
-    option("origin ORIGIN", "only this origin (default: all)", nargs="?"),
-    option("--priority", "of ORIGIN, only messages of this priority (default: both)", choices=PRIORITIES),
-    option("--below", "ORIGIN together with all origins below it, in a ring with paths"),
-    option("--prefix TEXT", "only origins that begin with TEXT", words, default=""),
-    option("--after ORIGIN", "only origins after this one", words, default=""),
-    limit(1000),
-    example="$ queue footprint --prefix acme/\n$ queue footprint acme --below",
+    option("--prefix TEXT", "only origins that begin with TEXT, by name", words, default=""),
+    option("--after ORIGIN", "only origins after this one, by name", words, default=""),
+    option("--sort", "the order of the queues (default: turn)", choices=SORTS),
+    option("--seed HEX", "the turns of a block that shuffled, by its seed: see `block show`", hexadecimal),
+    limit(100),
+    name="list",
+    example="$ queue list\n$ queue list --sort backlog --limit 10\n$ queue list --prefix acme/",
 )
-def footprint(session: Session, args: Namespace) -> None:
-    """Show how many messages, bytes and pages queues hold."""
-    if args.origin is None and args.priority:
-        raise UsageError("--priority needs an origin: airflow-mq queue footprint ORIGIN --priority high")
-    if args.origin is None and args.below:
-        raise UsageError("--below needs an origin: airflow-mq queue footprint ORIGIN --below")
-    near = ""
+def list_queues(session: Session, args: Namespace) -> None:
+    """List queues in the order of their turns: what waits in each, for how long, and why.
+
+    Queues without a turn hold set-aside messages only; `--sort name` lists these as well. A `+` marks a very long
+    queue, of which a part was counted.
+    """
+    by_name = bool(args.prefix or args.after)
+    sort = args.sort or ("name" if by_name else "turn")
+    if by_name and sort != "name":
+        raise UsageError(f"--prefix and --after list queues by name: omit --sort {sort}")
+    if args.seed is not None and sort != "turn":
+        raise UsageError("--seed is for the order of turns: omit --sort, --prefix and --after")
+    found: Sequence[QueueState]
+    most = args.limit + 1
     with session.queue() as queue:
-        if args.origin is not None:
-            found = [(args.origin, queue.footprint(args.origin, args.priority, below=args.below))]
-            near = "" if found[0][1].count or found[0][1].pages else meant(queue, args.origin)
+        if args.seed is not None:
+            names = queue.inspect.ring_order(most, seed=args.seed)
+            found = queue.inspect.queues(among=[(name, REGULAR) for name in names])
+        elif sort == "turn":
+            found = queue.inspect.ring(most).queues
+        elif sort == "name":
+            found = queue.inspect.queues(args.prefix, args.after, most)
         else:
-            found = queue.footprints(args.prefix, args.after, args.limit + 1)
-    more, found = len(found) > args.limit, found[: args.limit]
-    values = [_plain(*one) for one in found]
-    session.out.value(values if args.origin is None else values[0])
-    if not any(one.count or one.pages for _, one in found):
-        remark = HOW_TO_BEGIN if args.origin is None and not args.prefix else "no messages here"
-        session.out.remark(f"{remark}{near}")
-    if not found:
-        return
-    rows = [_row(*one) for one in found]
-    if len(found) > 1:
-        rows.append((f"{len(found):,} queues", *(sum(getattr(one, part) for _, one in found) for part in _PARTS)))
-    session.out.table(_COLUMNS, rows)
-    if more:
-        session.out.remark(f"there are more; go on with --after {found[-1][0]}")
-
-
-def _plain(origin: str, one: Footprint) -> dict[str, object]:
-    return {"origin": origin, **record(one)}
-
-
-def _row(origin: str, one: Footprint) -> tuple[object, ...]:
-    return (origin, *(getattr(one, part) for part in _PARTS))
-
-
-_TURNS: Columns = (
-    ("turn>", lambda turn: turn[0]),
-    ("origin", lambda turn: turn[1].name),
-    ("messages>", lambda turn: turn[1].messages),
-    ("bytes>", lambda turn: turn[1].size),
-    ("in flight>", lambda turn: turn[1].in_flight),
-    ("skipped", lambda turn: turn[1].skipped),
-)
-
-
-@command(limit(100), example="$ queue order --limit 10")
-def order(session: Session, args: Namespace) -> None:
-    """List the ready queues in the order of their turns."""
-    with session.queue() as queue:
-        found = queue.inspect.ring(args.limit).queues
-    session.out.items(list(enumerate(found, start=1)), _TURNS, NOTHING_READY, found)
+            backlog = queue.inspect.backlog(**{"deepest" if sort == "backlog" else "oldest": most})
+            found = backlog.deepest or backlog.oldest
+        # An origin may have two queues, and one page by name holds both.
+        origins = set(islice(dict.fromkeys(one.origin for one in found), args.limit))
+        shown = [one for one in found if one.origin in origins] if sort == "name" else found[: args.limit]
+        rows = rows_of(shown, queue.inspect.servicing(), queue.admin.paused(), turns=sort == "turn")
+        near = meant(queue, args.prefix) if not rows and args.prefix else ""
+        shuffles = queue.config.order == "shuffle" and sort == "turn" and args.seed is None
+    values = [record(state, "name", "ready", turn=turn, why=why) for turn, state, why in rows]
+    empty = f"no queue begins with {args.prefix}{near}" if args.prefix else HOW_TO_BEGIN
+    columns = QUEUES if sort == "turn" else QUEUES[1:]
+    if session.out.items(rows, columns, empty, values) and len(shown) < len(found):
+        how = f"continue with --after {shown[-1].origin}" if sort == "name" else "see --limit"
+        session.out.remark(f"there are more: {how}")
+    if shuffles:
+        session.out.remark("each block of this ring draws its own order; give its --seed, which `block show` prints")
 
 
 @command(
     ORIGIN,
-    option("--reason TEXT", "the reason, which `queue paused` shows", words, default=""),
+    why(),
     option("--until WHEN", "resume by itself then: 90s, 15m, 2h, 1d or a time with zone", when),
     option("--below", "pause all origins below it, too, also those that come later"),
-    example="$ queue pause acme --reason 'their API is down' --until 2h\n$ queue pause acme --below",
+    example="$ queue pause acme --why 'their API is down' --until 2h\n$ queue pause acme --below",
 )
 def pause(session: Session, args: Namespace) -> None:
     """Skip an origin when servicing; enqueuing goes on.
@@ -102,7 +116,7 @@ def pause(session: Session, args: Namespace) -> None:
     A block in flight is not stopped. Groups are paused in rings with paths: ring change --set paths=true.
     """
     with session.queue() as queue:
-        queue.admin.pause(args.origin, args.reason, args.until, below=args.below)
+        queue.admin.pause(args.origin, args.why, args.until, below=args.below)
         near = "" if args.below else meant(queue, args.origin)
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.answer(
@@ -150,59 +164,13 @@ def paused(session: Session, args: Namespace) -> None:
         session.out.items(queue.admin.paused(), _PAUSED, "nothing is paused")
 
 
-@command(ORIGIN, example="$ queue sweep acme")
-def sweep(session: Session, args: Namespace) -> None:
-    """Set aside all waiting messages of a queue.
-
-    Nothing is deleted: the messages stay until they are executed or discarded.
-    """
-    with session.queue() as queue:
-        left = queue.sweep_queue(args.origin)
-        near = "" if left else meant(queue, args.origin)
-    session.out.answer(
-        {"origin": args.origin, "set_aside": left},
-        f"swept {args.origin}: {left:,} messages are set aside; see `airflow-mq set-aside list`"
-        if left
-        else f"{args.origin} has nothing to sweep{near}",
-    )
-
-
-@command(ORIGIN, option("page PAGE", "the number of the page", count), PRIORITY, why(), example="$ queue reap acme 17")
-def reap(session: Session, args: Namespace) -> None:
-    """Remove an old page, with the set-aside messages on it.
-
-    Rejected (exit code 3) while the page is needed.
-    """
-    with session.queue() as queue, naming_near(queue, [args.origin]):
-        queue.reap_page(args.origin, args.page, args.why, priority=args.priority)
-    session.out.answer({"origin": args.origin, "page": args.page}, f"reaped page {args.page} of {args.origin}")
-
-
-@command(ORIGIN, PRIORITY, name="set-head", example="$ queue set-head acme")
-def set_head(session: Session, args: Namespace) -> bool:
-    """Service a queue next.
-
-    Exit code 1 if the queue has nothing ready.
-    """
-    with session.queue() as queue:
-        is_head = bool(queue.admin.force_set_head(args.origin, priority=args.priority))
-        near = "" if is_head else meant(queue, args.origin)
-    session.out.answer(
-        {"origin": args.origin, "is_head": is_head},
-        f"{args.origin} is next" if is_head else f"{args.origin} has nothing ready: it cannot be next{near}",
-    )
-    return is_head
-
-
 @command(
     ORIGIN,
     option("--share N", "earn N times as much as other origins", positive),
     option("--least TIME/SIZE", "get at least this of each block", weight),
     option("--most TIME/SIZE", "get at most this of each block", weight),
-    option("--ordered", "process its messages one after the other", default=None),
-    option("--relaxed", "process its messages in parallel", action="store_false", dest="ordered", default=None),
-    option("--unset NAME", "use the ring's setting for NAME; may be repeated", choices=_SETTINGS, action="append"),
-    option("--defaults", "use the ring's settings for all"),
+    ORDERED,
+    option("--unset NAME", "use the ring's setting for NAME, or for all", choices=(*_SETTINGS, "all"), action="append"),
     name="set",
     example="$ queue set acme --share 4 --most 300000/500000000\n$ queue set acme --unset most",
 )
@@ -212,30 +180,43 @@ def set_origin(session: Session, args: Namespace) -> None:
     Omitted settings stay. In a ring with paths, share, least and most are those of the whole group of this name.
     """
     settings = {name: getattr(args, name) for name in _SETTINGS}
-    unset = _SETTINGS if args.defaults else args.unset or ()
-    is_any = any(value is not None for value in settings.values())
-    if args.defaults and (is_any or args.unset):
-        raise UsageError("--defaults unsets every setting: use it alone")
-    if not is_any and not unset:
-        raise UsageError("no setting: expected --share, --least, --most, --ordered, --relaxed, --unset or --defaults")
+    unset = set(_SETTINGS if "all" in (args.unset or ()) else args.unset or ())
+    given = {name for name, value in settings.items() if value is not None}
+    if not given and not unset:
+        raise UsageError("no setting: expected --share, --least, --most, --ordered or --unset")
+    if both := unset & given:
+        raise UsageError(f"{min(both)} is both set and unset: specify one of them")
     with session.queue() as queue:
-        changed = queue.admin.set_origin(args.origin, **settings, unset=unset)
+        changed = queue.admin.set_origin(args.origin, **settings, unset=sorted(unset))
     session.out.answer({"origin": args.origin, "changed": changes_of(changed)}, f"{args.origin}: {in_words(changed)}")
 
 
 @command(ORIGIN, example="$ queue show acme")
 def show(session: Session, args: Namespace) -> None:
-    """Show how an origin is serviced."""
+    """Show what a queue holds, counted exactly, and how it is serviced.
+
+    In a ring with paths, also shows what the origin and all origins below it hold together.
+    """
     with session.queue() as queue:
-        found = queue.inspect.origin_settings(args.origin)
+        held, found = queue.footprint(args.origin), queue.inspect.origin_settings(args.origin)
+        group = queue.footprint(args.origin, below=True) if queue.config.paths else None
+        near = "" if held.count or held.pages or (group and group.count) else meant(queue, args.origin)
     ordered = "one after the other" if found.ordered else "in parallel"
-    pairs = {"origin": args.origin, "share": found.share, "least": found.least, "most": found.most, "messages": ordered}
-    session.out.fields(pairs, {"origin": args.origin, **record(found)})
+    pairs = {"origin": args.origin, "holds": _held(held)} | ({"with all below": _held(group)} if group else {})
+    pairs |= {"share": found.share, "least": found.least, "most": found.most, "processes": ordered}
+    value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
+    session.out.fields(pairs, value)
+    if near:
+        session.out.remark(f"{args.origin} has no messages{near}")
+
+
+def _held(one: Footprint) -> str:
+    return f"{many(one.count, 'message')}, {one.size:,} bytes, {many(one.pages, 'page')} ({one.ready_pages:,} ready)"
 
 
 QUEUE = Group(
     "queue",
-    "show, pause, sweep and configure queues",
-    (footprint, order, show, set_origin, pause, resume, paused, sweep, reap, set_head),
-    example="$ queue footprint\n$ queue pause acme --reason 'their API is down'",
+    "list, show, pause and configure queues",
+    (list_queues, show, set_origin, pause, resume, paused),
+    example="$ queue list\n$ queue pause acme --why 'their API is down'",
 )

@@ -1,14 +1,13 @@
-"""`report`: fairness, the ledger and measured weights."""
+"""`report`: fairness and the ledger."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
-from ..engine.rules.weight import PER, LinearWeigher
 from ..words import many, percent
 from .arguments import count, limit, positive, words
 from .command import Group, command, option
@@ -17,8 +16,6 @@ from .serialisation import as_percent, picked, record
 from .session import Session
 
 if TYPE_CHECKING:
-    from ..engine.queue import MessageQueue
-    from ..engine.queue.blocks.measures import Fit
     from ..engine.queue.values import LedgerBlock
     from ..engine.rules.orders import Entry
 
@@ -149,88 +146,9 @@ _LEDGER: Columns = (
 )
 
 
-#: The largest drift without a warning.
-DRIFT = 0.25
-WHICH = (
-    option("--processor NAME", "only what this processor used", words),
-    option("--origin ORIGIN", "only what this origin used", words),
-)
-NOTHING = "nothing was measured yet; a processor reports what it used: Done(used=Weight(time, size))"
-
-
-@command(*WHICH, example="$ report weights")
-def weights(session: Session, args: Namespace) -> bool:
-    """Compare measured weights with the ring's weigher.
-
-    Exit code 1 if they are more than 25 % apart.
-    """
-    with session.queue() as queue:
-        found, together = read_fits(queue, args.processor, args.origin)
-        weigher = queue.config.weigher
-    fits = {"fits": [fit_fields(one) for one in found], "together": fit_fields(together)}
-    session.out.fields({"the ring's weigher": formula(weigher)}, {"weigher": weigher.to_json(), **fits})
-    if not session.out.as_json:
-        session.out.items([*found, together] if together is not None and len(found) > 1 else found, _FITS, NOTHING)
-    return not warn_of_drift(session, together)
-
-
-class Measured(NamedTuple):
-    """A fit, and by which part messages used more time than the ring's weigher predicts: 0.3 is 30 % more."""
-
-    fit: Fit
-    drift: float | None
-
-
-def read_fits(queue: MessageQueue, processor: str | None, origin: str | None) -> tuple[list[Measured], Measured | None]:
-    """Return the measured weights by processor and origin, and all together."""
-    from ..engine.queue.blocks.measures import together
-
-    def measured(fit: Fit) -> Measured:
-        weigher = queue.config.weigher
-        predicted = weigher.base.time * fit.count + weigher.per_byte.time * fit.sums["length"] / PER
-        return Measured(fit, fit.sums["time"] / predicted - 1 if predicted else None)
-
-    fits = [fit for fit in queue.inspect.fits(processor) if origin in (None, fit.origin)]
-    return list(map(measured, fits)), measured(together(fits)) if fits else None
-
-
-def warn_of_drift(session: Session, one: Measured | None) -> bool:
-    """Warn if the ring's weigher is far from what was measured; return whether it is."""
-    drift = (one and one.drift) or 0.0
-    if abs(drift) > DRIFT:
-        session.out.warn(
-            f"messages used {abs(drift):.0%} {'more' if drift > 0 else 'less'} time than the ring's weigher predicts; "
-            "`airflow-mq ring fit-weigher --store-it` replaces it by the fitted one"
-        )
-    return abs(drift) > DRIFT
-
-
-def fit_fields(one: Measured | None) -> dict[str, object] | None:
-    """Return a measured weight as JSON shows it."""
-    if one is None:
-        return None
-    fit = one.fit
-    return picked(fit, "processor count", origin=fit.origin or None, weigher=fit.weigher.to_json(), drift=one.drift)
-
-
-def formula(weigher: LinearWeigher) -> str:
-    """Return a weigher as a formula."""
-    base, per_byte = weigher.base, weigher.per_byte
-    return f"{base} + {per_byte.time / PER:g} ms · {per_byte.size / PER:g} B per byte"
-
-
-_FITS: Columns = (
-    ("processor", lambda one: one.fit.processor or "-"),
-    ("origin", lambda one: one.fit.origin or "all"),
-    ("messages>", "fit.count"),
-    ("fitted weigher", lambda one: formula(one.fit.weigher)),
-    ("drift>", lambda one: None if one.drift is None else f"{one.drift:+.0%}"),
-)
-
-
 REPORT = Group(
     "report",
-    "report fairness, measured weights and the ledger",
-    (fairness, ledger, weights),
+    "report fairness and the ledger",
+    (fairness, ledger),
     example="$ report fairness",
 )

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
 from argparse import ArgumentTypeError, Namespace
 from dataclasses import fields
-from functools import partial
 
 from ..engine.rules.config import ORDERS, SIZES, TIMES, RingConfig, difference
 from ..engine.rules.nearest import suggestion
-from ..engine.rules.priority import PRIORITIES, REGULAR
 from ..engine.rules.units import size_text, time_text
 from ..engine.rules.weight import Costs, LinearWeigher, Weight
 from ..words import many
-from .arguments import duration, hexadecimal, json_object, limit, positive, setting, size, weight, words
+from .arguments import ORDERED, duration, json_object, positive, setting, weight, words
 from .command import Group, UsageError, command, option
 from .output import shown
-from .report import NOTHING, WHICH, fit_fields, formula, read_fits, warn_of_drift
-from .serialisation import in_words, record
-from .session import Session, at_sigterm
+from .serialisation import formula, in_words
+from .session import Session
 
-#: The units of a ring's times, and their number in a millisecond.
-_UNITS = {"ms": 1, "us": 1000}
-_OFTEN = ("order", "service_weight", "heap_size", "lease", "max_attempts", "backoff", "ordered")
+_OFTEN = ("order", "service_weight", "lease", "max_attempts", "backoff", "ordered")
 _SETTINGS = (
     option(
         "--set NAME=VALUE",
@@ -35,12 +27,10 @@ _SETTINGS = (
     option("--file PATH", "settings in JSON, as `ring show --json` prints them"),
     option("--order", "the order of turns", choices=ORDERS),
     option("--service-weight TIME/SIZE", "the limit of a block, for example 20m/4GiB", weight),
-    option("--heap-size SIZE", "the size of a page, for example 256KiB; it can only grow", size),
     option("--lease AGE", "release a block that is not renewed for AGE, for example 15m", duration),
     option("--max-attempts N", "set a message aside after N attempts", positive),
     option("--backoff AGE", "the time until a message that returned is tried again", duration),
-    option("--ordered", "process an origin's messages one after the other", default=None),
-    option("--relaxed", "process them in parallel", action="store_false", dest="ordered", default=None),
+    ORDERED,
 )
 _NAMES = [item.name for item in fields(RingConfig)]
 
@@ -119,30 +109,6 @@ def change(session: Session, args: Namespace) -> None:
     _done(session, name, config, f"ring {name}: {in_words(done)}")
 
 
-@command(
-    _RING,
-    option("--seed HEX", "the seed of a block that shuffled, as `block show` prints it", hexadecimal),
-    option("--priority", "the priority of the queues (default: regular)", choices=PRIORITIES, default=REGULAR),
-    limit(100),
-    example="$ ring order --seed 00112233445566778899aabbccddeeff",
-)
-def order(session: Session, args: Namespace) -> None:
-    """List the ready origins in the order of their turns, also that of a block with a seed.
-
-    The same seed and the same ready origins always give the same order.
-    """
-    with session.queue(args.name) as queue:
-        names = queue.inspect.ring_order(args.limit, args.priority, args.seed)
-        shuffles = queue.config.order == "shuffle"
-    session.out.value(names)
-    for name in names:
-        session.out.line(name)
-    if not names:
-        session.out.remark("nothing of this priority is ready")
-    elif shuffles and args.seed is None:
-        session.out.remark("each block of this ring draws its own order; give its --seed, which `block show` prints")
-
-
 def _settings(args: Namespace) -> dict[str, object]:
     """Return the settings: of --file, then of --set, then of the options of single settings."""
     found = json_object(args.file) if args.file is not None else {}
@@ -211,7 +177,9 @@ def _written(name: str, value: object) -> str:
 _WITHOUT = {"set_aside_expires": "never", "blob_path": "in the database", "service_weight": "as each call limits it"}
 
 
-@command(option("--cull", "remove stale pages, too, with the set-aside messages on them"), example="$ ring housekeep")
+@command(
+    option("--stale-pages", "also remove old pages, with the set-aside messages on them"), example="$ ring housekeep"
+)
 def housekeep(session: Session, args: Namespace) -> None:
     """Release dead blocks, and delete what the ring no longer keeps.
 
@@ -222,80 +190,19 @@ def housekeep(session: Session, args: Namespace) -> None:
         done = {
             "expired_messages": queue.set_aside.expire(),
             "dead_blocks": queue.admin.housekeep(),
-            "culled_pages": queue.set_aside.cull() if args.cull else 0,
+            "removed_pages": queue.set_aside.cull() if args.stale_pages else 0,
         }
     session.out.answer(
         done,
         f"{many(done['dead_blocks'], 'dead block')} released, "
-        f"{many(done['expired_messages'], 'set-aside message')} expired, {many(done['culled_pages'], 'page')} culled; "
-        "expired events, ledgers, keys and payloads are deleted",
+        f"{many(done['expired_messages'], 'set-aside message')} expired, "
+        f"{many(done['removed_pages'], 'page')} removed; expired events, ledgers, keys and payloads are deleted",
     )
-
-
-@command(*WHICH, option("--store-it", "store the fitted weigher in the ring"), example="$ ring fit-weigher --store-it")
-def fit_weigher(session: Session, args: Namespace) -> bool:
-    """Fit a weigher to measured weights.
-
-    Exit code 1 if nothing was measured yet.
-    """
-    with session.queue() as queue:
-        _, together = read_fits(queue, args.processor, args.origin)
-        if together is not None and args.store_it:
-            queue.admin.change_ring(weigher=together.fit.weigher)
-    session.out.value({"fit": fit_fields(together), "stored": together is not None and args.store_it})
-    if together is None:
-        session.out.remark(NOTHING)
-        return False
-    session.out.remark(f"fitted to {together.fit.count:,} messages: {formula(together.fit.weigher)}")
-    if args.store_it:
-        session.out.remark("stored in the ring")
-    else:
-        warn_of_drift(session, together)
-        session.out.remark("nothing was stored; --store-it does")
-    return True
-
-
-@command(
-    option("--repeats N", "measure each step N times (default: 9)", positive, default=9),
-    option("--unit", "the unit of the ring's times (default: ms)", choices=tuple(_UNITS), default="ms"),
-    option("--apply", "store the measured costs in the ring"),
-    example="$ ring measure-costs\n$ ring measure-costs --json > costs.json",
-)
-def measure_costs(session: Session, args: Namespace) -> None:
-    """Measure what each step of servicing costs here.
-
-    Creates a ring of its own beside the store (a file in its folder, a schema of its database), times its steps, and
-    removes it again; no other ring is touched. Medians are rounded up. Measure on an idle machine; `ring change --file`
-    reads what --json prints. Rejected if a block of the ring could not pay for one message with these costs.
-    """
-    from ..testing import weights
-
-    per_millisecond = _UNITS[args.unit]
-    leave = partial(sys.exit, 128 + signal.SIGTERM)
-    with session.queue() as queue, at_sigterm(leave), session.out.progress("measuring") as tell:
-        found = weights.measure(queue.store.address, args.repeats, tell)
-        costs = weights.costs_of(found, per_millisecond)
-        # Checked whether it is applied or not: what is printed can be used.
-        config = queue.config.changed(costs=costs)
-        if args.apply:
-            queue.admin.change_ring(costs=costs)
-    steps = [record(one, cost=getattr(costs, one.step)) for one in found]
-    settings = {"unit": args.unit, "repeats": args.repeats, "applied": args.apply}
-    session.out.value({**settings, "steps": steps, "config": {"costs": costs.to_json()}})
-    rows = [
-        (one.step, getattr(costs, one.step).time, f"{one.median:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", one.how)
-        for one in found
-    ]
-    session.out.table(("step", f"cost, {args.unit}>", "median, ms>", "a quarter below>", "above>", "measured as"), rows)
-    session.out.remark(f"as a setting: --set 'costs={json.dumps(costs.to_json())}'")
-    session.out.remark("set in the ring" if args.apply else "nothing was changed; --apply sets them in the ring")
-    for warning in config.warnings():
-        session.out.warn(warning)
 
 
 RING = Group(
     "ring",
     "list, create, configure and maintain rings",
-    (list_rings, show, order, create, change, fit_weigher, measure_costs, housekeep),
+    (list_rings, show, create, change, housekeep),
     example="$ ring create night --order rotation\n$ --ring night enqueue acme 'an order'",
 )

@@ -13,7 +13,7 @@ from typing import Any
 from ..engine.rules.blob import Reference
 from ..engine.rules.config import BLOCK_PARTS
 from ..engine.rules.message import Address
-from ..engine.rules.weight import Weight
+from ..engine.rules.weight import PER, LinearWeigher, Weight
 
 
 def to_json(value: object) -> str:
@@ -97,3 +97,9 @@ def _value(value: object) -> str:
 def as_percent(parts: int) -> str:
     """Return a deficit, which is counted in parts of a block, as a percentage."""
     return f"{100 * parts / BLOCK_PARTS:.2f}%"
+
+
+def formula(weigher: LinearWeigher) -> str:
+    """Return a weigher as a formula."""
+    base, per_byte = weigher.base, weigher.per_byte
+    return f"{base} + {per_byte.time / PER:g} ms · {per_byte.size / PER:g} B per byte"

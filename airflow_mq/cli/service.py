@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.weight import ZERO
+from ..loading import load_named
 from .arguments import PROCESSOR, TRACEBACK, positive, weight
-from .command import command, option
-from .processors import load, load_callable, stdout_kept_clean
-from .progress import Tell
+from .command import UsageError, command, option
+from .output import Tell
 from .session import Session, at_sigterm
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 @command(
     PROCESSOR,
-    option("--limit TIME/SIZE", "the limit of a call (default: the ring's)", weight),
+    option("--service-weight TIME/SIZE", "the limit of a call (default: the ring's)", weight),
     option("--batch", "pass whole batches of one origin to the function"),
     option("--drain", "repeat until nothing more can be processed"),
     option("--follow", "repeat whenever messages are sent, until SIGTERM or Ctrl-C"),
@@ -44,10 +47,10 @@ def service(session: Session, args: Namespace) -> bool | None:
     raised: list[str] = []
     processor = _noting(_processor(args.processor, args.batch), raised)
     options: dict[str, Any] = {
-        name: value
-        for name in ("limit", "slice_messages", "slice_seconds")
-        if (value := getattr(args, name)) is not None
+        name: value for name in ("slice_messages", "slice_seconds") if (value := getattr(args, name)) is not None
     }
+    if args.service_weight is not None:
+        options["limit"] = args.service_weight
     calls: int | None
     with session.queue() as queue, session.out.progress("servicing") as told, stdout_kept_clean(session):
         if args.follow:
@@ -62,9 +65,7 @@ def service(session: Session, args: Namespace) -> bool | None:
         back = (
             ", and the tried messages returned to their queues (`airflow-mq message events`)" if total.returned else ""
         )
-        session.out.remark(
-            f"nothing was processed{back}; `airflow-mq queue order` lists the ready queues and why they wait"
-        )
+        session.out.remark(f"nothing was processed{back}; `airflow-mq queue list` lists the queues and why they wait")
     return not _failed(total, raised)
 
 
@@ -121,11 +122,14 @@ def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
 
 def summary(done: Serviced) -> str:
     """Return the numbers of a result in words."""
-    parts = [f"{done.processed:,} processed"]
-    for name in ("failed", "set_aside", "returned", "expired"):
-        if getattr(done, name):
-            parts.append(f"{getattr(done, name):,} {name.replace('_', ' ')}")
-    return ", ".join(parts)
+    others = outcomes(vars(done))
+    return f"{done.processed:,} processed{others and f', {others}'}"
+
+
+def outcomes(counts: Mapping[str, int]) -> str:
+    """Return the numbers of outcomes other than success in words."""
+    names = ("failed", "set_aside", "returned", "expired")
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name in names if (count := counts.get(name, 0)))
 
 
 def _processor(name: str, batch: bool) -> Processor | BatchProcessor:
@@ -137,3 +141,35 @@ def _processor(name: str, batch: bool) -> Processor | BatchProcessor:
         return found
     function = load_callable(name)
     return batch_processor(function) if batch else processor_of(function)
+
+
+def load(name: str) -> object:
+    """Import a processor."""
+    module_name, _, path = name.partition(":")
+    if not (module_name and path):
+        raise UsageError(f"invalid processor {name!r}: expected MODULE:FUNCTION, for example orders:process")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # Last, so that no file of this folder hides an installed module.
+        sys.path.append(os.getcwd())
+    try:
+        return load_named(name)
+    except Exception as error:
+        raise UsageError(f"the processor {name} cannot be loaded: {type(error).__name__}: {error}") from None
+
+
+def load_callable(name: str) -> Callable[..., Any]:
+    """Import a processor that takes single messages or whole batches."""
+    found = load(name)
+    if not callable(found):
+        raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")
+    return found
+
+
+@contextmanager
+def stdout_kept_clean(session: Session) -> Iterator[None]:
+    """Send what processors print to standard error, if the result is JSON."""
+    if session.out.as_json:
+        with redirect_stdout(sys.stderr):
+            yield
+    else:
+        yield

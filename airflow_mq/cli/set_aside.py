@@ -13,8 +13,8 @@ from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, address, age, count, lim
 from .command import Group, UsageError, command, option
 from .near import meant, naming_near
 from .output import Columns
-from .processors import load_callable, stdout_kept_clean
 from .serialisation import address_fields, record
+from .service import load_callable, stdout_kept_clean
 from .session import Session
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def list_set_aside(session: Session, args: Namespace) -> None:
     if not session.out.items(found, _COLUMNS, empty, map(_plain, found)):
         return
     if more:
-        session.out.remark(f"there are more; go on with --after {found[-1].address}")
-    session.out.remark("see one with `airflow-mq message peek`, then `set-aside execute`, `requeue` or `discard` it")
+        session.out.remark(f"there are more: continue with --after {found[-1].address}")
+    session.out.remark("see one with `airflow-mq message list ORIGIN`; then execute, requeue or discard it")
 
 
 def _plain(one: SetAside) -> dict[str, object]:
@@ -80,9 +80,9 @@ _COLUMNS: Columns = (
 @command(
     option("address ADDRESS", "ORIGIN:PAGE:INDEX, as `set-aside list` prints it", address),
     PROCESSOR,
-    option("--limit TIME/SIZE", "the weight it may consume", weight, default=UNLIMITED),
+    option("--service-weight TIME/SIZE", "the weight it may consume", weight, default=UNLIMITED),
     TRACEBACK,
-    example="$ set-aside execute acme:0:3 --processor orders:process --limit 1h/10GB",
+    example="$ set-aside execute acme:0:3 --processor orders:process --service-weight 1h/10GB",
 )
 def execute(session: Session, args: Namespace) -> None:
     """Process one set-aside message now."""
@@ -93,7 +93,7 @@ def execute(session: Session, args: Namespace) -> None:
         session.out.progress("executing"),
         stdout_kept_clean(session),
     ):
-        used = queue.execute_overweight(args.address, processor, args.limit)
+        used = queue.execute_overweight(args.address, processor, args.service_weight)
     session.out.answer({"address": args.address, "weight": used}, f"executed {args.address}; weight {used}")
 
 
@@ -102,7 +102,7 @@ def execute(session: Session, args: Namespace) -> None:
     *_FILTERS,
     option("--all", "all messages but those that were swept"),
     why(),
-    option("--limit TIME/SIZE", "limit of a block, in a ring without one", weight),
+    option("--service-weight TIME/SIZE", "the limit of a block, in a ring without one", weight),
     option("--weigh", "ask the ring's weigher again"),
     option("--forget-attempts", "count attempts from zero (as --error does)"),
     example="$ set-aside requeue --reason size --why 'the limit was raised'\n"
@@ -115,7 +115,7 @@ def requeue(session: Session, args: Namespace) -> bool:
     A message joins the end of its queue and keeps its age. Exit code 1 if any message stays set aside.
     """
     filters = _chosen(args)
-    how = {"limit": args.limit, "weigh": args.weigh, "forget_attempts": args.forget_attempts}
+    how = {"limit": args.service_weight, "weigh": args.weigh, "forget_attempts": args.forget_attempts}
     with session.queue() as queue, naming_near(queue, _origins(args)):
         if args.address:
             result = queue.set_aside.requeue(args.address, args.why, **how)
@@ -172,24 +172,9 @@ def discard(session: Session, args: Namespace) -> None:
     session.out.answer({"discarded": number}, f"discarded {many(number, 'message')}{near}")
 
 
-@command(example="$ set-aside expire")
-def expire(session: Session, args: Namespace) -> None:
-    """Delete the set-aside messages that the ring's policies no longer keep.
-
-    The policies are set_aside_expires and discard_unreadable, both off by default; housekeeping applies them, too.
-    """
-    with session.queue() as queue:
-        number, config = queue.set_aside.expire(), queue.config
-    if config.set_aside_expires is None and not config.discard_unreadable:
-        text = "this ring has no such policy: airflow-mq ring change --set set_aside_expires=2592000"
-    else:
-        text = f"deleted {many(number, 'message')}"
-    session.out.answer({"expired": number}, text)
-
-
 SET_ASIDE = Group(
     "set-aside",
     "list, requeue, execute and discard set-aside messages",
-    (list_set_aside, requeue, execute, discard, expire),
+    (list_set_aside, requeue, execute, discard),
     example="$ set-aside list",
 )

@@ -1,7 +1,7 @@
 """Tables for people: of any width in a pipe, fitted to the width of a terminal.
 
 A table that does not fit loses columns without values, then the year of times, then blanks between columns. Then its
-texts are folded. If too little of them would be left in a line, each row is shown as names and values.
+texts are shortened, the longest first, and headings last. A row is always one line.
 """
 
 from __future__ import annotations
@@ -10,35 +10,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.cells import cell_len
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-#: Texts are folded as long as so much of their width is left.
-_ENOUGH = 0.6
+#: The least width of a shortened text.
+_LEAST = 6
 
 
 @dataclass
 class _Column:
     name: str
-    #: Numbers and times are never folded, nor any word of a heading.
+    #: Numbers and times are never shortened.
     fixed: bool
     right: bool
     cells: list[str]
+    width: int = 0
 
-    @property
-    def widest(self) -> int:
-        return max(map(cell_len, [self.name, *self.cells]))
-
-    @property
-    def least(self) -> int:
-        return max(map(cell_len, [*self.name.split(), *(self.cells if self.fixed else ())]), default=1)
+    def __post_init__(self) -> None:
+        self.width = max(map(cell_len, [self.name, *self.cells]))
 
 
 def layout(
     columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, shown: Callable[[object], str]
-) -> list[Table]:
-    """Return the table, or one of names and values for each row.
+) -> list[Text]:
+    """Return the lines of a table, the headings first.
 
     :param columns: the headings; one that ends in `>` is of numbers.
     :param width: of the terminal; none where nothing needs to fit.
@@ -47,15 +42,19 @@ def layout(
     filled = [(at, name) for at, name in every if any(row[at] is not None for row in rows)] or every
     for chosen, short, gap in ((every, False, 2), (filled, False, 2), (filled, True, 2), (filled, True, 1)):
         found = [_column(name, [row[at] for row in rows], short, shown) for at, name in chosen]
-        if width is None or sum(one.widest for one in found) + gap * (len(found) - 1) <= width:
-            return [_table(found, gap)]
-    assert width is not None
+        excess = 0 if width is None else sum(one.width for one in found) + gap * (len(found) - 1) - width
+        if excess <= 0:
+            break
     texts = [one for one in found if not one.fixed]
-    left = width - sum(one.least for one in found if one.fixed) - (len(found) - 1)
-    if texts and left >= _ENOUGH * sum(one.widest for one in texts):
-        return [_table(found, 1)]
-    full = [_column(name, [row[at] for row in rows], False, shown) for at, name in enumerate(columns)]
-    return [_record(full, place) for place in range(len(rows))]
+    while excess > 0 and (
+        long := [one for one in texts if one.width > max(cell_len(one.name), _LEAST)]
+        or [one for one in texts if one.width > _LEAST]
+    ):
+        max(long, key=lambda one: one.width).width -= 1
+        excess -= 1
+    lines = [Text((" " * gap).join(_cell(one, one.name) for one in found).rstrip(), "bold")]
+    lines += [Text((" " * gap).join(map(_cell, found, cells)).rstrip()) for cells in zip(*(one.cells for one in found))]
+    return lines if width is None else [cut(line, width) for line in lines]
 
 
 def _column(name: str, cells: Sequence[object], short: bool, shown: Callable[[object], str]) -> _Column:
@@ -66,21 +65,22 @@ def _column(name: str, cells: Sequence[object], short: bool, shown: Callable[[ob
     return _Column(heading, times or right, right, [shown(cell) for cell in cells])
 
 
-def _table(columns: Sequence[_Column], gap: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0) if gap == 1 else (0, 1))
-    for one in columns:
-        table.add_column(one.name, justify="right" if one.right else "left", overflow="fold", min_width=one.least)
-    for cells in zip(*(one.cells for one in columns)):
-        table.add_row(*map(Text, cells))
-    return table
+def _cell(column: _Column, text: str) -> str:
+    return " " * (column.width - cell_len(text)) + text if column.right else fitted(text, column.width)
 
 
-def _record(columns: Sequence[_Column], place: int) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for one in columns:
-        table.add_row(Text(one.name), Text(one.cells[place]))
-    if place < len(columns[0].cells) - 1:
-        table.add_row()
-    return table
+def fitted(text: str, width: int) -> str:
+    """Return a text of exactly this width; a longer one loses its middle: tenants and paths differ at the ends."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    front, end = set_cell_size(text, (width - 1) // 2), text[-width:]
+    while cell_len(end) > width - 1 - cell_len(front):
+        end = end[1:]
+    return set_cell_size(f"{front}…{end}", width)
+
+
+def cut(line: Text, width: int) -> Text:
+    """Return a line that is cut at the end, where it is wider than this."""
+    line.no_wrap = True
+    line.truncate(max(width, 1), overflow="ellipsis")
+    return line

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from ..engine.rules.errors import MessageQueueError
 from .arguments import age, limit
 from .block import block_fields
 from .command import command, option
@@ -22,12 +23,11 @@ from .session import Session, at_sigterm, interrupt
 if TYPE_CHECKING:
     from rich.live import Live
 
+    from .screen import Screen
     from .watching import Look, Watcher
 
 #: The pause after a reading, at least, as a multiple of its duration.
 REST = 2.0
-#: Width of a frame without a terminal and without COLUMNS.
-WIDTH = 100
 
 
 def _interval(text: str) -> timedelta:
@@ -49,53 +49,52 @@ def top(session: Session, args: Namespace) -> None:
 
     Reads only. Ends with Ctrl-C. With --json prints a frame a line, without end unless it is --once.
     """
+    from .screen import Screen
     from .watching import Watcher
 
-    watcher = Watcher(session.queue(), args.sort, args.limit)
+    watcher, interval = Watcher(session.queue, args.sort, args.limit), args.interval.total_seconds()
+    is_live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     try:
-        if session.out.as_json:
-            _stream(session, watcher, args)
-        elif args.once or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-            from .frame import Frame
-
-            columns = os.environ.get("COLUMNS", "")
-            width = int(columns) if columns.isascii() and columns.isdecimal() and len(columns) < 5 else WIDTH
-            session.out.draw(Frame(session.where or "", watcher.look()), width)
+        look = watcher.look()
+        if args.once or not (session.out.as_json or is_live):
+            session.out.value(as_plain(look, session.where))
+            session.out.lines(Screen(session.where or "", look).lines(session.out.width()))
+        elif session.out.as_json:
+            for reading in _readings(watcher, interval):
+                session.out.value(
+                    _error(reading) if isinstance(reading, Exception) else as_plain(reading, session.where)
+                )
+                sys.stdout.flush()
         else:
-            _watch(watcher, session.where or "", args.interval.total_seconds())
+            _watch(watcher, Screen(session.where or "", look, interval))
+    except KeyboardInterrupt:
+        pass
     finally:
         watcher.close()
 
 
-def _stream(session: Session, watcher: Watcher, args: Namespace) -> None:
-    """Print a frame per line, and a line with an error while the store does not answer."""
-    from ..engine.rules.errors import MessageQueueError
-
-    with suppress(KeyboardInterrupt):
-        while True:
-            try:
-                session.out.value(as_plain(watcher.look(), session.where))
-            except MessageQueueError as error:
-                if args.once:
-                    raise
-                session.out.value({"error": type(error).__name__, "message": without_passwords(str(error))})
-            sys.stdout.flush()
-            if args.once:
-                return
-            time.sleep(args.interval.total_seconds())
+def _readings(watcher: Watcher, interval: float) -> Iterator[Look | MessageQueueError]:
+    """Yield readings without end, or an error while the store does not answer."""
+    while True:
+        began = time.monotonic()
+        try:
+            yield watcher.look()
+        except MessageQueueError as error:
+            yield error
+        time.sleep(max(interval, REST * (time.monotonic() - began)))
 
 
-def _watch(watcher: Watcher, store: str, interval: float) -> None:
-    """Show frame after frame until Ctrl-C; the last one stays while the store does not answer."""
+def _error(error: MessageQueueError) -> dict[str, object]:
+    return {"error": type(error).__name__, "message": without_passwords(str(error))}
+
+
+def _watch(watcher: Watcher, screen: Screen) -> None:
+    """Show reading after reading until Ctrl-C; the last one stays while the store does not answer."""
     from rich.console import Console
     from rich.live import Live
 
-    from ..engine.rules.errors import MessageQueueError
-    from .frame import Frame
-
-    frame = Frame(store, watcher.look(), interval)
     live = Live(
-        frame,
+        screen,
         console=Console(file=sys.stdout, highlight=False),
         screen=True,
         # The terminal may change its size.
@@ -104,18 +103,16 @@ def _watch(watcher: Watcher, store: str, interval: float) -> None:
         redirect_stderr=False,
     )
     away: datetime | None = None
-    with suppress(KeyboardInterrupt), at_sigterm(interrupt), _screen(live):
-        while True:
-            began = time.monotonic()
-            try:
-                frame.show(watcher.look())
-                away = None
-            except MessageQueueError as error:
+    with at_sigterm(interrupt), _screen(live):
+        for reading in _readings(watcher, screen.interval or 0.0):
+            if isinstance(reading, MessageQueueError):
                 away = away or datetime.now(timezone.utc)
-                text = shown(without_passwords(str(error)))
-                frame.trouble = f"the store does not answer since {away:%H:%M:%S} UTC, trying again: {text}"
+                text = shown(without_passwords(str(reading)))
+                screen.trouble = f"the store does not answer since {away:%H:%M:%S} UTC, trying again: {text}"
+            else:
+                away = None
+                screen.show(reading)
             live.refresh()
-            time.sleep(max(interval, REST * (time.monotonic() - began)))
 
 
 @contextmanager
@@ -163,10 +160,13 @@ def _screen(live: Live) -> Iterator[None]:
 
 def as_plain(look: Look, store: str | None) -> dict[str, object]:
     """Return a frame as JSON: queues, blocks and totals as the commands that list them print them."""
+    usual = look.servicing.usual_interval
+    servers = [record(one, usual_interval=usual(one)) for one in look.servicing.servers]
     return record(
         look,
         blocks=[block_fields(one, look.at) for one in look.blocks],
         backlog=picked(look.backlog, "messages size queues waiting in_flight set_aside delayed age weight blocks"),
-        servicing=picked(look.servicing, "servers holder held_until"),
+        servicing=picked(look.servicing, "holder held_until", servers=servers),
+        queues=[record(state, "ready", why=why) for _, state, why in look.rows()],
         store=store,
     )

@@ -1,10 +1,10 @@
-"""Repeated readings of a ring whose store may go away and come back, for `top` and the demo."""
+"""Readings of a ring whose store may go away and come back, for `status`, `top` and the demo."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,10 +14,11 @@ from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.block import Block
 from ..engine.queue.inspect.queues import Backlog, QueueState
 from ..engine.queue.inspect.servicing import Overdue, Servicing
+from ..engine.queue.values import Paused
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.weight import Weight
-from ..engine.store import open_store
 from ..engine.store.pipelined import within
+from .queue import Row, rows_of
 
 #: Totals are counted again after this multiple of the time that they took: a large ring takes its server seconds.
 REST = 10.0
@@ -41,8 +42,7 @@ class Look:
     in_flight: int
     #: The totals of this reading, or of an earlier one if counting takes long.
     backlog: Backlog
-    #: Number of paused origins.
-    paused: int
+    pauses: Sequence[Paused]
     #: The blocks in progress, then the latest others.
     blocks: Sequence[Block]
     servicing: Servicing
@@ -52,13 +52,17 @@ class Look:
     rate_in: float | None
     rate_out: float | None
 
+    def rows(self) -> list[Row]:
+        """Return the rows of the table of queues."""
+        return rows_of(self.queues, self.servicing, self.pauses, turns=self.sort == "turn")
+
 
 class Watcher:
     """Reads of one ring, with rates between them; it reopens the store after an error."""
 
-    def __init__(self, queue: MessageQueue, sort: str = "turn", limit: int = 60) -> None:
-        self.address, self.ring, self.sort, self.limit = queue.store.address, queue.ring, sort, limit
-        self._queue: MessageQueue | None = queue
+    def __init__(self, reopen: Callable[[], MessageQueue], sort: str = "turn", limit: int = 60) -> None:
+        self.reopen, self.sort, self.limit = reopen, sort, limit
+        self._queue: MessageQueue | None = None
         self._backlog, self._rested_at = Backlog(), float("-inf")
         #: Where to continue to count ended messages.
         self._ended_at: int | None = None
@@ -77,7 +81,7 @@ class Watcher:
         """Read the ring; raise an error of the store, and reopen it at the next call."""
         try:
             with within(30.0):
-                self._queue = self._queue or MessageQueue(open_store(self.address), self.ring)
+                self._queue = self._queue or self.reopen()
                 return self._look(self._queue)
         except MessageQueueError:
             self.close()
@@ -100,7 +104,7 @@ class Watcher:
             queues={"turn": state.queues, "backlog": self._backlog.deepest, "oldest": self._backlog.oldest}[self.sort],
             in_flight=state.in_flight,
             backlog=self._backlog,
-            paused=len(queue.admin.paused()),
+            pauses=queue.admin.paused(),
             blocks=[*running, *(block for block in queue.blocks.list(limit=BLOCKS) if block.id not in ids)],
             servicing=servicing,
             overdue=servicing.of_queues(state.queues),

@@ -187,7 +187,7 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
         queue.enqueue_message("acme", b"canary-5", not_before=-1)
         queue.enqueue_message("late", b"canary-6", not_before=3_600)
     commands = (
-        "queue footprint", "queue order", "queue show acme", "queue paused", "block list", f"block show {block.token}",
+        "queue list", "status", "queue show acme", "queue paused", "block list", f"block show {block.token}",
         "ring list", "ring show", "message events", "set-aside list", "report fairness", "report ledger",
     )  # fmt: skip
     for command in commands:
@@ -197,7 +197,7 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert "canary" not in done.stdout
     refused = subprocess.run(
-        [sys.executable, "-m", "airflow_mq", "--store", user.uri, "message", "peek", "acme"], capture_output=True, text=True,
+        [sys.executable, "-m", "airflow_mq", "--store", user.uri, "message", "list", "acme"], capture_output=True, text=True,
     )  # fmt: skip
     assert (refused.returncode, refused.stdout) == (4, "") and "may not read" in refused.stderr
     with closing(connect(user)) as connection:

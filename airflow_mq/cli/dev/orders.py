@@ -27,8 +27,8 @@ from ...examples import orders
 from ...testing.live import LiveAirflow
 from ...testing.loopback import AirflowFailed, TooLate
 from ...words import many
-from ..frame import blocks, mark_of, queues
 from ..output import Output
+from ..screen import block_lines, queue_lines
 from ..watching import Look, Watcher
 
 #: Components that a block requires. The triggerer, which no task needs at first, starts beside the first block.
@@ -278,11 +278,11 @@ class Progress:
     """Progress of the demo: the ring and the blocks, live, on a terminal; lines elsewhere."""
 
     def __init__(self, console: Console, store: str) -> None:
-        self.console, self.store = console, store
+        self.console = console
         self.began = time.monotonic()
         self.doing = Spinner("dots")
         self._live: Live | None = None
-        self._watcher: Watcher | None = None
+        self._watcher = Watcher(lambda: MessageQueue(store), limit=_QUEUES)
         self._look: Look | None = None
         self._looked_at = float("-inf")
 
@@ -301,8 +301,7 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
-        if self._watcher is not None:
-            self._watcher.close()
+        self._watcher.close()
 
     def tell(self, line: str) -> None:
         """Print the current step."""
@@ -319,9 +318,8 @@ class Progress:
         if look is None or not (look.queues or look.blocks):
             return self.doing
         width, height = self.console.size
-        mark = mark_of(self.console.options)
         rows = max(min(_QUEUES, height - _BLOCKS - 8), 1)
-        lines = [Text(), *queues(look, width, rows, mark), *blocks(look, width, _BLOCKS, mark)]
+        lines = [Text(), *queue_lines(look, width)[: rows + 1], *block_lines(look, width, _BLOCKS)]
         return Group(*lines, Text(), self.doing)
 
     def _see(self) -> Look | None:
@@ -330,8 +328,6 @@ class Progress:
             return self._look
         self._looked_at = time.monotonic()
         with suppress(MessageQueueError):
-            if self._watcher is None:
-                self._watcher = Watcher(MessageQueue(self.store), limit=_QUEUES)
             self._look = self._watcher.look()
         return self._look
 

@@ -60,7 +60,7 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
         for origin in ORIGINS
     ],
     "stuck": lambda queue: [one.sentence for one in queue.inspect.stuck()],
-    "overdue": lambda queue: queue.inspect.overdue(),
+    "overdue": lambda queue: queue.inspect.servicing().of_queues(queue.inspect.ring().queues),
     "finds work": lambda queue: queue.inspect.finds_work(),
     "dry run": lambda queue: taken([queue.inspect.dry_run(seed=SEED)]),
     "forecast": lambda queue: taken(queue.inspect.forecast(4, seed=SEED)),

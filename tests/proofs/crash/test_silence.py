@@ -214,5 +214,5 @@ def test_answer_received_while_the_client_was_stopped_counts(pg_uri: str) -> Non
 def test_command_line_exits_on_a_silent_server(wire: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     wire.fall_silent(b"SELECT")
     with soon():
-        assert main(["--store", wire.uri, "queue", "footprint"]) == 4
+        assert main(["--store", wire.uri, "queue", "list"]) == 4
     assert str(known.NO_REPLY) in capsys.readouterr().err

@@ -21,11 +21,11 @@ def test_a_file_goes_in_is_listed_and_comes_out(mq: Terminal, queue: MessageQueu
     }  # fmt: skip
     assert mq.json("enqueue", "acme", "--blob", str(file), "--key", "k")["repeated"] == 1
     assert "enqueued 2 messages" in mq("enqueue", "birch", "--blob", str(file), "--blob", str(file)).out
-    (peeked,) = mq.json("message", "peek", "acme")
+    (peeked,) = mq.json("message", "list", "acme")
     assert peeked["external"] == name and "payload" not in peeked
     assert (
-        f"external payload: {name}" in mq("message", "peek", "acme").out
-        and f"{len(LARGE):,}" in mq("message", "peek", "acme").out
+        f"external payload: {name}" in mq("message", "list", "acme").out
+        and f"{len(LARGE):,}" in mq("message", "list", "acme").out
     )
     (one,) = mq.json("payload", "list")
     assert (one["hash"], one["size"], one["references"], one["path"]) == (name, len(LARGE), 3, None)

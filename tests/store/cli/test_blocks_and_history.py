@@ -44,7 +44,7 @@ def test_a_block_is_released(mq: Terminal, queue: MessageQueue) -> None:
     block = planned(mq, queue)
 
     assert mq.json("block", "release", block.token)["returned"] >= 1
-    assert mq.json("queue", "footprint", "acme")["count"] == 2
+    assert mq.json("queue", "show", "acme")["count"] == 2
     settled = queue.blocks.plan()
     settle(queue, settled, Weight(1, 1))
     assert "was settled;" in mq("block", "release", settled.token, code=3).err
@@ -147,18 +147,18 @@ def test_the_ledger_counts_queues_that_were_skipped_without_a_visit(mq: Terminal
 
 
 def test_weights_are_fitted_and_stored(mq: Terminal, queue: MessageQueue) -> None:
-    assert "nothing was measured yet" in mq("report", "weights").out
-    assert mq.json("ring", "fit-weigher", code=1) == {"fit": None, "stored": False}
+    assert "nothing was measured yet" in mq("admin", "fit-weigher", code=1).out
+    told = mq.json("admin", "fit-weigher", code=1)
+    assert (told["fits"], told["together"], told["applied"]) == ([], None, False)
     settle(queue, planned(mq, queue), Weight(100, 8))
 
-    said = mq("report", "weights", code=1)
+    said = mq("admin", "fit-weigher", code=1)
     assert "9900% more time" in said.err
-    assert mq.json("report", "weights", code=1)["together"]["count"] == 2
-    fitted = mq.json("ring", "fit-weigher")
-    assert fitted["stored"] is False
-    assert fitted["fit"]["weigher"]["base"] == [100, 8]
-    assert mq.json("report", "weights", "--origin", "beta")["fits"] == []
+    fitted = mq.json("admin", "fit-weigher", code=1)
+    assert (fitted["together"]["count"], fitted["applied"]) == (2, False)
+    assert fitted["together"]["weigher"]["base"] == [100, 8]
+    assert mq.json("admin", "fit-weigher", "--origin", "beta", code=1)["fits"] == []
 
-    assert "stored in the ring" in mq("ring", "fit-weigher", "--store-it").out
-    assert mq.json("ring", "show")["config"]["weigher"] == fitted["fit"]["weigher"]
-    assert mq("report", "weights").err == ""
+    assert "stored the fitted weigher in the ring" in mq("admin", "fit-weigher", "--apply").out
+    assert mq.json("ring", "show")["config"]["weigher"] == fitted["together"]["weigher"]
+    assert mq("admin", "fit-weigher").err == ""

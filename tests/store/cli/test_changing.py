@@ -17,12 +17,14 @@ def test_a_setting_of_an_origin_stays_until_it_is_named(mq: Terminal) -> None:
     assert mq("queue", "set", "acme", "--most", "10/10").out == "acme: most unset → 10 ms · 10 B\n"
     shown = mq.json("queue", "show", "acme")
     assert (shown["share"], shown["most"]) == (3, {"time": 10, "size": 10})
-    assert mq.json("queue", "set", "acme", "--unset", "share", "--relaxed") == {
+    assert mq.json("queue", "set", "acme", "--unset", "share", "--no-ordered") == {
         "origin": "acme",
         "changed": {"share": {"was": 3, "is": 1}, "ordered": {"was": None, "is": False}},
     }
     assert mq("queue", "set", "acme", "--unset", "share").out == "acme: nothing changed\n"
-    assert mq("queue", "set", "acme", "--defaults").out == "acme: most 10 ms · 10 B → unset, ordered false → unset\n"
+    assert (
+        mq("queue", "set", "acme", "--unset", "all").out == "acme: most 10 ms · 10 B → unset, ordered false → unset\n"
+    )
 
 
 @pytest.mark.slow
@@ -31,14 +33,14 @@ def test_a_setting_of_an_origin_stays_until_it_is_named(mq: Terminal) -> None:
     [
         (["queue", "set", "acme"], "no setting"),
         (["queue", "set", "acme", "--share", "2", "--unset", "share"], "both set and unset"),
-        (["queue", "set", "acme", "--defaults", "--share", "2"], "use it alone"),
+        (["queue", "set", "acme", "--unset", "all", "--share", "2"], "both set and unset"),
         (["queue", "set", "acme", "--unset", "shar"], "shar"),
         (["ring", "change", "--unset", "backof"], "did you mean backoff?"),
         (["ring", "change", "--set", "backof=1"], "did you mean backoff?"),
         (["ring", "change", "--set", 'costs={"reap_pag": [1, 0]}'], "did you mean reap_page?"),
         (["ring", "change", "--backoff", "1", "--unset", "backoff"], "both set and unset"),
         (["ring", "change", "--service-weight", "0/1"], "every message would be set aside"),
-        (["footprint"], "did you mean queue footprint?"),
+        (["pause"], "did you mean queue pause?"),
         (["block", "show", "12x"], "expected its number or its token"),
     ],
 )
@@ -106,15 +108,15 @@ def test_an_origin_without_messages_suggests_a_near_one(mq: Terminal) -> None:
     mq("enqueue", "acme/orders", "x")
     assert mq("explain", "acme/order").out == "acme/order has no messages. Did you mean acme/orders?\n"
     assert mq("explain", "zebra").out == "zebra has no messages.\n"
-    assert "no messages here; did you mean acme/orders?" in mq("queue", "footprint", "acme/order").out
-    assert "did you mean acme/orders?" in mq("queue", "footprint", "bcme/orders").out
+    assert "acme/order has no messages; did you mean acme/orders?" in mq("queue", "show", "acme/order").out
+    assert "did you mean acme/orders?" in mq("queue", "list", "--prefix", "bcme/orders").out
     assert "did you mean" not in mq("set-aside", "list", "--origin", "acme/orders").out
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["message", "peek", "acme/order"], 0),
+        (["message", "list", "acme/order"], 0),
         (["message", "events", "--origin", "acme/order"], 0),
         (["message", "next", "acme/order"], 1),
         (["set-aside", "list", "--origin", "acme/order"], 0),
@@ -123,8 +125,8 @@ def test_an_origin_without_messages_suggests_a_near_one(mq: Terminal) -> None:
         (["set-aside", "discard", "--origin", "acme/order", "--why", "x"], 0),
         (["set-aside", "discard", "acme/order:0:0", "--why", "x"], 3),
         (["set-aside", "execute", "acme/order:0:0", "--processor", "builtins:print"], 3),
-        (["queue", "sweep", "acme/order"], 0),
-        (["queue", "set-head", "acme/order"], 1),
+        (["admin", "set-aside-queue", "acme/order"], 0),
+        (["admin", "service-next", "acme/order"], 1),
         (["queue", "pause", "acme/order"], 0),
     ],
 )
@@ -137,7 +139,7 @@ def test_each_command_suggests_an_origin(mq: Terminal, words: list[str], code: i
 @pytest.mark.parametrize(
     ("words", "code", "near"),
     [
-        (["--ring", "nigth", "queue", "footprint"], 3, "'night'"),
+        (["--ring", "nigth", "queue", "list"], 3, "'night'"),
         (["ring", "show", "nigth"], 3, "'night'"),
         (["enqueue", "acme", "x", "--ring", "nigth"], 3, "'night'"),
         (["queue", "set", "acme", "--unset", "shar"], 2, "share"),

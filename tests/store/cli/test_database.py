@@ -32,7 +32,7 @@ def test_the_text_names_the_next_command(empty: Terminal) -> None:
 
 @pytest.mark.empty_store
 def test_nothing_else_makes_tables(empty: Terminal) -> None:
-    said = empty("queue", "footprint", code=4)
+    said = empty("queue", "list", code=4)
 
     assert "airflow-mq store upgrade" in said.err
     assert empty.json("store", "version", code=1)["state"] == "missing"
@@ -41,7 +41,7 @@ def test_nothing_else_makes_tables(empty: Terminal) -> None:
 def test_a_file_that_is_gone_is_no_store_without_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder, lacks in (("", "there is no file"), ("nowhere/", f"there is no directory {tmp_path}/nowhere")):
         at = ["--store", f"sqlite:///{tmp_path}/{folder}store.db"]
-        for what, code in (("queue footprint", 4), ("top", 4), ("doctor", 1), ("store version", 1)):
+        for what, code in (("queue list", 4), ("status", 4), ("top", 4), ("doctor", 1), ("store version", 1)):
             assert main([*at, *what.split()]) == code
             told = capsys.readouterr()
             assert lacks in told.out + told.err and "airflow-mq store upgrade" in told.out + told.err
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_store_is_an_error_in_one_line(tmp_path: Path, capsys:
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, but long enough to look like one" * 100)
 
-    assert main(["--store", f"sqlite:///{path}", "queue", "footprint"]) == 4
+    assert main(["--store", f"sqlite:///{path}", "queue", "list"]) == 4
 
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1

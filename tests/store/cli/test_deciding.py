@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `paused`, `sweep`, `reap`, `head`, `queue set`."""
+"""`queue pause`, `resume`, `paused`, `set`, and the decisions of `admin`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from airflow_mq import MessageQueue
 from tests.store.cli.conftest import Terminal
 
 HERE = "tests.store.cli.answers"
+NOTHING = {"origin": "acme", "count": 0, "size": 0, "pages": 0, "ready_pages": 0, "below": None}
 
 
 def test_pausing_and_resuming(mq: Terminal) -> None:
     mq("enqueue", "acme", "x")
-    mq("queue", "pause", "acme", "--reason", "down\x1b[31m", "--until", "2h")
+    mq("queue", "pause", "acme", "--why", "down\x1b[31m", "--until", "2h")
 
     (row,) = mq.json("queue", "paused")
     assert (row["origin"], row["reason"]) == ("acme", "down\x1b[31m")
@@ -33,16 +34,16 @@ def test_a_pause_ends_at_its_time(mq: Terminal) -> None:
 def test_sweeping_and_reaping(mq: Terminal) -> None:
     mq("enqueue", "acme", "x", "y")
 
-    assert mq.json("queue", "sweep", "acme") == {"origin": "acme", "set_aside": 2}
-    assert "nothing to sweep" in mq("queue", "sweep", "acme").out
+    assert mq.json("admin", "set-aside-queue", "acme") == {"origin": "acme", "set_aside": 2}
+    assert "has no waiting messages" in mq("admin", "set-aside-queue", "acme").out
     assert [one["reason"] for one in mq.json("set-aside", "list")] == ["swept", "swept"]
-    assert mq("queue", "reap", "acme", "0", code=3).err.startswith("error: ")
+    assert mq("admin", "remove-page", "acme", "0", code=3).err.startswith("error: ")
     mq("ring", "change", "--set", "max_stale=0")
     mq("enqueue", "acme", "z")
-    mq("queue", "sweep", "acme")
-    assert "reaped page 0" in mq("queue", "reap", "acme", "0", "--why", "old").out
-    assert mq("queue", "reap", "acme", "0", code=3)
-    assert mq("queue", "reap", "acme", "zero", code=2)
+    mq("admin", "set-aside-queue", "acme")
+    assert "removed page 0" in mq("admin", "remove-page", "acme", "0", "--why", "old").out
+    assert mq("admin", "remove-page", "acme", "0", code=3)
+    assert mq("admin", "remove-page", "acme", "zero", code=2)
     assert mq.json("check") == []
 
 
@@ -50,32 +51,32 @@ def test_the_head_is_forced(mq: Terminal) -> None:
     for origin in ("acme", "beta"):
         mq("enqueue", origin, "x")
 
-    assert mq.json("queue", "set-head", "beta") == {"origin": "beta", "is_head": True}
-    assert [row["origin"] for row in mq.json("queue", "order")] == ["beta", "acme"]
-    assert mq.json("queue", "set-head", "gamma", code=1)["is_head"] is False
-    assert "beta is next" in mq("queue", "set-head", "beta").out
+    assert mq.json("admin", "service-next", "beta") == {"origin": "beta", "is_next": True}
+    assert [row["origin"] for row in mq.json("queue", "list")] == ["beta", "acme"]
+    assert mq.json("admin", "service-next", "gamma", code=1)["is_next"] is False
+    assert "beta is next" in mq("admin", "service-next", "beta").out
 
 
 def test_how_an_origin_is_served(mq: Terminal) -> None:
-    mq("queue", "set", "acme", "--share", "4", "--most", "10/20", "--relaxed")
+    mq("queue", "set", "acme", "--share", "4", "--most", "10/20", "--no-ordered")
     assert mq.json("queue", "show", "acme") == {
-        "origin": "acme",
+        **NOTHING,
         "share": 4,
         "least": None,
         "most": {"time": 10, "size": 20},
         "ordered": False,
     }
     assert "10 ms · 20 B" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
-    mq("queue", "set", "acme", "--defaults")
+    mq("queue", "set", "acme", "--unset", "all")
     assert mq.json("queue", "show", "acme") == {
-        "origin": "acme",
+        **NOTHING,
         "share": 1,
         "least": None,
         "most": None,
         "ordered": True,
     }
     assert "expected --share" in mq("queue", "set", "acme", code=2).err
-    assert "use it alone" in mq("queue", "set", "acme", "--defaults", "--share", "2", code=2).err
+    assert "both set and unset" in mq("queue", "set", "acme", "--unset", "all", "--share", "2", code=2).err
     assert mq("queue", "set", "acme", "--share", "0", code=2)
     assert mq("queue", "set", "acme", "--share", "99999999", code=2)
 
@@ -84,12 +85,12 @@ def test_a_block_at_work_is_in_the_way(mq: Terminal, queue: MessageQueue) -> Non
     mq("enqueue", "acme", "x")
     queue.blocks.plan()
 
-    assert "block" in mq("queue", "sweep", "acme", code=3).err
+    assert "block" in mq("admin", "set-aside-queue", "acme", code=3).err
 
 
 def test_swept_messages_that_a_requeue_leaves_out_are_counted(mq: Terminal) -> None:
     mq("enqueue", "acme", "x", "y")
-    mq("queue", "sweep", "acme")
+    mq("admin", "set-aside-queue", "acme")
 
     left_out = "2 swept messages left out: only a selection of reason 'swept' requeues those."
     told = mq("set-aside", "requeue", "--all", "--why", "again", code=1)

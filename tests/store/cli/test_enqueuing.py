@@ -16,7 +16,7 @@ from tests.store.cli.conftest import Terminal
 
 
 def payloads(mq: Terminal, origin: str = "acme") -> list[str]:
-    return [one["payload"] for one in mq.json("message", "peek", origin)]
+    return [one["payload"] for one in mq.json("message", "list", origin)]
 
 
 def test_messages_from_arguments(mq: Terminal) -> None:
@@ -62,10 +62,10 @@ def test_messages_from_ndjson(mq: Terminal, tmp_path: Path) -> None:
     assert mq.json("enqueue", "acme", "--ndjson", str(path)) == {"count": 3, "size": 8, "repeated": 0}
     assert mq.json("enqueue", "acme", "--ndjson", str(path))["repeated"] == 1
 
-    first = mq.json("message", "peek", "acme")
+    first = mq.json("message", "list", "acme")
     assert [one["payload"] for one in first] == ["one", "two", "one"]
     assert first[1]["headers"] == {"trace": "t1"}
-    assert mq.json("message", "peek", "beta")[0]["payload_base64"] == base64.b64encode(b"\xff\x00").decode()
+    assert mq.json("message", "list", "beta")[0]["payload_base64"] == base64.b64encode(b"\xff\x00").decode()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_bad_line_is_named_and_nothing_is_stored(mq: Terminal, tmp_path: Path,
     said = mq("enqueue", "acme", "--ndjson", str(path), code=2)
 
     assert "line 2: " in said.err and reason in said.err
-    assert mq.json("queue", "footprint", "acme")["count"] == 0
+    assert mq.json("queue", "show", "acme")["count"] == 0
 
 
 def test_a_line_without_any_origin(mq: Terminal, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_weight_headers_delay_and_expiry_travel_along(mq: Terminal, queue: Messa
     mq("enqueue", "acme", "later", "--delay", "2h")
     mq("enqueue", "acme", "much later", "--delay", "2199-01-01T00:00:00Z")
 
-    (one,) = mq.json("message", "peek", "acme")
+    (one,) = mq.json("message", "list", "acme")
     assert one["headers"] == {"a": "1", "b": "2=3"}
     assert one["weight"] == {"time": 7, "size": 9}
 
@@ -147,7 +147,7 @@ def test_an_invalid_command_is_an_error(mq: Terminal, words: list[str], reason: 
 def test_a_message_is_the_very_bytes_that_were_typed(mq: Terminal) -> None:
     subprocess.run([sys.executable, "-m", "airflow_mq", "enqueue", "acme", b"\xff\xfe"], check=True, env=os.environ)
 
-    assert base64.b64decode(mq.json("message", "peek", "acme")[0]["payload_base64"]) == b"\xff\xfe"
+    assert base64.b64decode(mq.json("message", "list", "acme")[0]["payload_base64"]) == b"\xff\xfe"
 
 
 def test_many_messages_at_once(mq: Terminal, tmp_path: Path) -> None:
@@ -155,4 +155,4 @@ def test_many_messages_at_once(mq: Terminal, tmp_path: Path) -> None:
     path.write_text("".join(f"message {number}\n" for number in range(5000)))
 
     assert mq.json("enqueue", "acme", "--lines", "--file", str(path))["count"] == 5000
-    assert mq.json("queue", "footprint", "acme")["count"] == 5000
+    assert mq.json("queue", "show", "acme")["count"] == 5000

@@ -54,14 +54,14 @@ def test_other_conditions(mq: Terminal, small: MessageQueue) -> None:
     def served(*words: str) -> dict[str, int]:
         return {one["origin"]: one["messages"] for one in mq.json("block", "dry-run", *words)["queues"]}
 
-    assert served("--limit", "15/100") == {"acme": 12, "globex": 3}
-    deficit = ["--set", "order=deficit", "--limit", "8/100", "--set", "rounds_per_block=8"]
+    assert served("--service-weight", "15/100") == {"acme": 12, "globex": 3}
+    deficit = ["--set", "order=deficit", "--service-weight", "8/100", "--set", "rounds_per_block=8"]
     change = ["--set", "service_weight=[8, 100]"]
     assert served(*deficit, *change) == {"acme": 4, "globex": 4}
     assert served(*deficit, *change, "--share", "acme=3") == {"acme": 6, "globex": 2}
-    assert mq.json("block", "dry-run", "--order", "shuffle", "--seed", "ab")["seed"] == "ab"
-    assert "--seed" in mq("block", "dry-run", "--order", "shuffle", code=2).err
-    assert "hexadecimal" in mq("block", "dry-run", "--order", "shuffle", "--seed", "x", code=2).err
+    assert mq.json("block", "dry-run", "--set", "order=shuffle", "--seed", "ab")["seed"] == "ab"
+    assert "--seed" in mq("block", "dry-run", "--set", "order=shuffle", code=2).err
+    assert "hexadecimal" in mq("block", "dry-run", "--set", "order=shuffle", "--seed", "x", code=2).err
     assert "ORIGIN=N" in mq("block", "dry-run", "--share", "3", code=2).err
     assert mq("block", "dry-run", "--set", "odd=1", code=2).err.startswith("error: ")
 
@@ -90,9 +90,9 @@ def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     assert mq("explain", "acme:0:3").out == f"{never}acme:0:3 runs in the next block.\n"
     told = mq.json("explain", "acme:0:11")
     assert (told["address"], told["reason"], told["block"]) == ("acme:0:11", "behind", 3)
-    assert mq.json("explain", "acme:0:11", "--limit", "20/20")["block"] == 1
+    assert mq.json("explain", "acme:0:11", "--service-weight", "20/20")["block"] == 1
     assert mq.json("explain", "acme:0:11", "--ahead", "1")["block"] is None
     assert mq.json("explain", "acme:0:11", "--queue")["reason"] == "empty"
-    mq("queue", "pause", "acme", "--reason", "holidays")
+    mq("queue", "pause", "acme", "--why", "holidays")
     paused = mq("explain", "acme").out.splitlines()
     assert paused[0].endswith(": holidays.") and paused[1] == "would help: airflow-mq queue resume acme"

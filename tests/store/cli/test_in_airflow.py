@@ -48,8 +48,8 @@ def test_airflow_lists_the_commands(home: Path) -> None:
     assert "mq " in run(home, "airflow", "--help").stdout
     listed = run(home, "airflow", "mq", "--help").stdout
     assert all(name in listed for name in ("queue", "set-aside", "doctor", "enqueue"))
-    shown = run(home, "airflow", "mq", "queue", "footprint", "--help").stdout
-    assert "--prefix" in shown and "airflow mq queue footprint --prefix acme/" in shown
+    shown = run(home, "airflow", "mq", "queue", "list", "--help").stdout
+    assert "--prefix" in shown and "airflow mq queue list --prefix acme/" in shown
 
 
 def test_every_command_can_be_drawn_by_airflow() -> None:
@@ -69,7 +69,7 @@ def test_the_commands_work_on_a_connection(home: Path) -> None:
     run(home, "airflow", "mq", "enqueue", "--conn-id", "in_database", "acme", "x")
 
     for program in (("airflow", "mq"), ("airflow-mq",)):
-        done = run(home, *program, "queue", "footprint", "acme", "--conn-id", "in_database", "--json")
+        done = run(home, *program, "queue", "show", "acme", "--conn-id", "in_database", "--json")
         assert json.loads(done.stdout)["count"] == 1
 
 
@@ -83,10 +83,10 @@ def test_the_default_connection_is_used_where_none_is_named(home: Path) -> None:
 
 
 def test_what_goes_wrong_is_one_line_and_a_code(home: Path) -> None:
-    done = run(home, "airflow", "mq", "queue", "footprint", "--conn-id", "nowhere", code=4)
+    done = run(home, "airflow", "mq", "queue", "list", "--conn-id", "nowhere", code=4)
     assert "error: Airflow has no connection 'nowhere'" in done.stderr
     secret = {"AIRFLOW_CONN_BAD": f"airflow_mq://user:{CANARY}@127.0.0.1:1/database"}
-    done = run(home, "airflow-mq", "queue", "footprint", "--conn-id", "bad", code=4, **secret)
+    done = run(home, "airflow-mq", "queue", "list", "--conn-id", "bad", code=4, **secret)
     assert CANARY not in done.stdout + done.stderr and "Traceback" not in done.stderr
     run(home, "airflow", "mq", "queue", "resume", "nobody", "--conn-id", "in_database", code=1)
 

@@ -64,11 +64,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["store"], 2),
         (["nothing"], 2),
-        (["queue", "footprint", "--colour"], 2),
-        (["queue", "footprint"], 2),
-        (["queue", "footprint", "--store", "mysql://host/database"], 4),
-        (["queue", "footprint", "--store", "sqlite:///x.db", "--conn-id", "y"], 2),
-        (["queue", "footprint", "--store", "sqlite:///no/such/file.db"], 4),
+        (["queue", "list", "--colour"], 2),
+        (["queue", "list"], 2),
+        (["queue", "list", "--store", "mysql://host/database"], 4),
+        (["queue", "list", "--store", "sqlite:///x.db", "--conn-id", "y"], 2),
+        (["queue", "list", "--store", "sqlite:///no/such/file.db"], 4),
     ],
 )
 def test_errors_are_one_line_and_a_code(
@@ -96,10 +96,10 @@ def test_without_words_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -
     ("words", "told"),
     [
         (["enqueu", "acme", "x"], "there is no command 'enqueu'; did you mean enqueue?"),
-        (["queue", "list"], "there is no command 'list'; expected one of footprint, order, show, "),
+        (["queue", "xyzzy"], "there is no command 'xyzzy'; expected one of list, show, set, "),
         (["set-aside", "lst"], "there is no command 'lst'; did you mean list?"),
-        (["xyzzy"], "there is no command 'xyzzy'; expected one of enqueue, service, top, "),
-        (["--store", "queue.db", "queue", "footprint"], "a store is at sqlite:///"),
+        (["xyzzy"], "there is no command 'xyzzy'; expected one of status, enqueue, service, "),
+        (["--store", "queue.db", "queue", "list"], "a store is at sqlite:///"),
         (["--store", "sqlite:///x.db", "message", "events", "--limit", "-1"], "a whole number, 0 or more"),
         (
             ["--store", "sqlite:///x.db", "payload", "get", "xyz"],
@@ -118,7 +118,7 @@ def test_help_is_folded_and_its_examples_are_not(
     monkeypatch.setenv("COLUMNS", "80")
     main(["block", "dry-run", "--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert "  airflow-mq block dry-run --share acme=3 --order deficit --limit 60000/1000000" in lines
+    assert "  airflow-mq block dry-run --share acme=3 --set order=deficit --service-weight 60000/1000000" in lines
     assert max(len(line) for line in lines if not line.startswith("  airflow-mq ")) <= 80
 
 
@@ -140,7 +140,7 @@ def test_why_a_server_is_not_reached(pg_uri: str, capsys: pytest.CaptureFixture[
             "no host of this name was found; correct the host, or the name server's entry",
     }  # fmt: skip
     for address, told in wrong.items():
-        assert main(["--store", f"postgresql://{address}", "queue", "footprint"]) == 4
+        assert main(["--store", f"postgresql://{address}", "queue", "list"]) == 4
         err = capsys.readouterr().err
         assert f"cannot be reached: {told} (postgresql://" in err and CANARY not in err
 
@@ -150,8 +150,8 @@ def test_what_is_common_may_stand_anywhere(mq: Terminal, monkeypatch: pytest.Mon
     mq("--store", mq.uri, "ring", "create", "night")
     mq("--ring", "night", "enqueue", "--store", mq.uri, "acme", "x")
 
-    assert mq("--json", "--store", mq.uri, "queue", "footprint", "--ring", "night").json[0]["count"] == 1
-    assert mq("queue", "footprint", "--json", "--store", mq.uri).json == []
+    assert mq("--json", "--store", mq.uri, "queue", "list", "--ring", "night").json[0]["messages"] == 1
+    assert mq("queue", "list", "--json", "--store", mq.uri).json == []
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_is_common_may_stand_anywhere(mq: Terminal, monkeypatch: pytest.Mon
     ],
 )
 @pytest.mark.parametrize(
-    "words", [["queue", "footprint"], ["doctor"], ["store", "version"], ["store", "upgrade"], ["check"]]
+    "words", [["queue", "list"], ["doctor"], ["store", "version"], ["store", "upgrade"], ["check"]]
 )
 def test_a_password_is_never_shown(
     uri: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -183,8 +183,8 @@ def test_a_password_in_the_wrong_place_is_not_repeated(mq: Terminal) -> None:
     address = f"postgresql://user:{CANARY}@host/database"
     for words in (
         [address],
-        ["queue", "footprint", "x", address],
-        ["queue", "footprint", f"--stroe={address}"],
+        ["queue", "list", "x", address],
+        ["queue", "list", f"--stroe={address}"],
         ["ring", "show", address],
         ["service", "--processor", address],
         ["enqueue", "acme", "x", "--file", address],
@@ -214,9 +214,9 @@ def test_a_mistake_of_ours_is_one_line_too(mq: Terminal, monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"oh, {CANARY} and {uri}")
 
-    monkeypatch.setattr(MessageQueue, "footprints", broken)
+    monkeypatch.setattr(MessageQueue, "footprint", broken)
     monkeypatch.setattr(sys, "argv", ["airflow-mq", "--store", uri])
-    said = mq("queue", "footprint", code=70)
+    said = mq("queue", "show", "acme", code=70)
 
     assert "RuntimeError: oh, ***" in said.err and CANARY not in said.err
 
@@ -224,17 +224,17 @@ def test_a_mistake_of_ours_is_one_line_too(mq: Terminal, monkeypatch: pytest.Mon
 def test_invalid_text_is_an_error(mq: Terminal) -> None:
     broken = "\udcff"  # how a shell's stray byte arrives
     for words in (
-        ["queue", "pause", "acme", "--reason", broken],
+        ["queue", "pause", "acme", "--why", broken],
         ["queue", "pause", broken],
-        ["queue", "footprint", "--prefix", broken],
+        ["queue", "list", "--prefix", broken],
         ["set-aside", "list", "--origin", broken],
         ["set-aside", "discard", f"{broken}:0:0", "--why", "x"],
         ["message", "events", "--origin", broken],
-        ["--ring", broken, "queue", "footprint"],
+        ["--ring", broken, "queue", "list"],
         ["ring", "create", broken],
         ["enqueue", "acme", "x", "--header", f"a={broken}"],
         ["enqueue", "acme", "x", "--key", broken],
-        ["report", "weights", "--processor", broken],
+        ["admin", "fit-weigher", "--processor", broken],
     ):
         assert mq(*words, code=2).err.startswith("error: ")
 
@@ -243,16 +243,16 @@ def test_words_may_follow_options(mq: Terminal) -> None:
     assert mq("--json", "enqueue", "acme", "--delay", "0", "one", "two").json["count"] == 2
     assert "unknown: --three" in mq("enqueue", "acme", "one", "--three", code=2).err
     assert "ORIGIN:PAGE:INDEX" in mq("set-aside", "discard", "a:0:0", "--why", "x", "b", code=2).err
-    assert "unknown: more" in mq("queue", "sweep", "acme", "more", code=2).err
+    assert "unknown: more" in mq("admin", "set-aside-queue", "acme", "more", code=2).err
     assert "expected seconds from 0 to 1e9" in mq("queue", "pause", "acme", "--until", "999999d", code=2).err
 
 
 @pytest.mark.slow
 def test_it_is_a_program(mq: Terminal, tmp_path: Path) -> None:
     for program in ([sys.executable, "-m", "airflow_mq"], [str(Path(sys.executable).parent / "airflow-mq")]):
-        done = subprocess.run([*program, "queue", "footprint", "--json"], capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run([*program, "queue", "list", "--json"], capture_output=True, text=True, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
-        assert subprocess.run([*program, "message", "peek"], capture_output=True).returncode == 2
+        assert subprocess.run([*program, "message", "history"], capture_output=True).returncode == 2
 
 
 def test_declaring_commands_loads_no_driver_and_no_airflow() -> None:

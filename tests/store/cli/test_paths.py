@@ -16,10 +16,11 @@ def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
     assert "ring change --set paths=true" in mq("queue", "pause", "acme", "--below", code=2).err
     mq("ring", "change", "--set", "paths=true")
 
-    assert mq.json("queue", "footprint", "acme", "--below")["count"] == 4
-    assert mq("queue", "footprint", "--below", code=2).err
+    assert mq.json("queue", "show", "acme")["below"]["count"] == 4
+    assert "with all below" in mq("queue", "show", "acme").out
+    assert [row["origin"] for row in mq.json("queue", "list", "--prefix", "acme/")] == ["acme/mail", "acme/orders"]
     assert "acme/" in mq("explain", "acme", "--below").out
-    assert "paused acme and all below it" in mq("queue", "pause", "acme", "--below", "--reason", "audit").out
+    assert "paused acme and all below it" in mq("queue", "pause", "acme", "--below", "--why", "audit").out
     assert mq.json("queue", "paused")[0]["below"] is True
     assert "yes" in mq("queue", "paused").out
     assert "with all below it, is paused" in mq("explain", "acme", "--below").out

@@ -17,14 +17,12 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
     assert mq.json("enqueue", "acme", "--priority", "high", "three")["count"] == 1
     assert mq.json("enqueue", "acme", "--priority", "high", "--key", "k", "three")["count"] == 1
 
-    assert mq.json("queue", "footprint", "acme")["count"] == 4
-    assert mq.json("queue", "footprint", "acme", "--priority", "high")["count"] == 2
-    assert "needs an origin" in mq("queue", "footprint", "--priority", "high", code=2).err
-    assert [(row["origin"], row["priority"], row["messages"]) for row in mq.json("queue", "order")] == [
+    assert mq.json("queue", "show", "acme")["count"] == 4
+    assert [(row["origin"], row["priority"], row["messages"]) for row in mq.json("queue", "list")] == [
         ("acme", "high", 2), ("acme", "regular", 2),
     ]  # fmt: skip
-    assert mq("queue", "order").out.splitlines()[1].split()[:3] == ["1", "acme", "(high)"]
-    assert [row["address"] for row in mq.json("message", "peek", "acme")] == [
+    assert mq("queue", "list").out.splitlines()[1].split()[:3] == ["1", "acme", "(high)"]
+    assert [row["address"] for row in mq.json("message", "list", "acme")] == [
         "acme:0:0:high",
         "acme:0:1:high",
         "acme:0:0",
@@ -51,22 +49,22 @@ def test_a_high_message_is_shown_as_one_everywhere(mq: Terminal, queue: MessageQ
 def test_a_head_and_a_page_of_a_priority(mq: Terminal, queue: MessageQueue) -> None:
     for origin in ("a", "b"):
         mq("enqueue", origin, "--priority", "high", "x")
-    assert "b is next" in mq("queue", "set-head", "b", "--priority", "high").out
+    assert "b is next" in mq("admin", "service-next", "b", "--priority", "high").out
     assert queue.inspect.ring_order(priority="high") == ["b", "a"]
-    assert mq("queue", "set-head", "b", code=1).code == 1, "it has no regular messages"
+    assert mq("admin", "service-next", "b", code=1).code == 1, "it has no regular messages"
     mq("ring", "change", "--set", "max_stale=0")
     for _ in range(3):
-        mq("queue", "sweep", "a")
+        mq("admin", "set-aside-queue", "a")
         mq("enqueue", "a", "--priority", "high", "x")
-    assert "is not behind the window" in mq("queue", "reap", "a", "0", code=3).err
-    assert "reaped page 0" in mq("queue", "reap", "a", "0", "--priority", "high").out
+    assert "is not behind the window" in mq("admin", "remove-page", "a", "0", code=3).err
+    assert "removed page 0" in mq("admin", "remove-page", "a", "0", "--priority", "high").out
 
 
 def test_lines_of_json_may_name_their_priority(mq: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("\n".join(map(json.dumps, [{"payload": "a", "priority": "high"}, {"payload": "b"}])))
     assert mq.json("enqueue", "acme", "--ndjson", str(path))["count"] == 2
-    assert [row["priority"] for row in mq.json("message", "peek", "acme")] == ["high", "regular"]
+    assert [row["priority"] for row in mq.json("message", "list", "acme")] == ["high", "regular"]
     path.write_text('{"payload": "a", "priority": "urgent"}')
     assert "line 1: invalid priority" in mq("enqueue", "acme", "--ndjson", str(path), code=2).err
 
@@ -92,14 +90,16 @@ def test_an_order_follows_from_the_seed_of_a_block(mq: Terminal, queue: MessageQ
         or seed in mq("block", "show", block.token).out
     )
 
-    told = mq("ring", "order", "--seed", seed).out.split()
+    told = [line.split()[1] for line in mq("queue", "list", "--seed", seed).out.splitlines()[1:]]
 
     assert (
         told
         == [entry.origin for entry in queue.inspect.ledger(block=block.id)[0].entries]
-        == mq.json("ring", "order", "--seed", seed)
+        == [row["origin"] for row in mq.json("queue", "list", "--seed", seed)]
+        == queue.inspect.ring_order(seed=bytes.fromhex(seed))
     )
-    assert mq.json("ring", "order", "--limit", "3") == ["o0", "o1", "o2"]
-    assert "give its --seed" in mq("ring", "order").out
-    assert "nothing of this priority" in mq("ring", "order", "--priority", "high").out
-    assert "hexadecimal" in mq("ring", "order", "--seed", "zz", code=2).err
+    assert [row["origin"] for row in mq.json("queue", "list", "--limit", "3")] == ["o0", "o1", "o2"]
+    assert "give its --seed" in mq("queue", "list").out
+    assert "hexadecimal" in mq("queue", "list", "--seed", "zz", code=2).err
+    assert "1 to 64 bytes" in mq("queue", "list", "--seed", "00" * 65, code=2).err
+    assert "omit --sort" in mq("queue", "list", "--seed", seed, "--sort", "name", code=2).err

@@ -22,7 +22,7 @@ def landing(tmp_path: Path) -> Path:
 
 def test_a_folder(mq: Terminal, landing: Path) -> None:
     words = ("message", "receive-folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
-    assert mq.json(*words, "--most", "1") == {"count": 1, "size": 4, "repeated": 0, "refused": 0}
+    assert mq.json(*words, "--limit", "1") == {"count": 1, "size": 4, "repeated": 0, "refused": 0}
     assert mq(*words).out == "received 1 message of 4 bytes\n"
     assert mq(*words, "--quiet").out == ""
     (landing / "stray.csv").touch()
@@ -35,14 +35,14 @@ def test_a_folder(mq: Terminal, landing: Path) -> None:
 def test_a_weight_and_a_priority(mq: Terminal, landing: Path) -> None:
     words = ("message", "receive-folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
     mq(*words, "--weight", "70/8", "--priority", "high")
-    found = [(one["address"], one["weight"]) for one in mq.json("message", "peek", "acme")]
+    found = [(one["address"], one["weight"]) for one in mq.json("message", "list", "acme")]
     assert found == [(f"acme:0:{item}:high", {"time": 70, "size": 8}) for item in range(2)]
 
 
 def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -> None:
-    how = ("--regex", r"(?P<origin>[a-z]+)/\d\.csv", "--lines", "--delete", "--batch", "3", "--settle", "0")
+    how = ("--regex", r"(?P<origin>[a-z]+)/\d\.csv", "--lines", "--delete", "--slice-messages", "3", "--settle", "0")
     assert mq.json("message", "receive-folder", f"file://{landing}", *how)["count"] == 4
-    assert [one["payload"] for one in mq.json("message", "peek", "acme")] == ["a", "b", "a", "b"]
+    assert [one["payload"] for one in mq.json("message", "list", "acme")] == ["a", "b", "a", "b"]
     assert [path.name for path in landing.rglob("*") if path.is_file()] == []
 
 
@@ -54,7 +54,7 @@ def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -
         (("message", "receive-folder", "/tmp"), "specify exactly one of pattern, regex"),
         (("message", "receive-folder", "no-such-store://bucket", "--pattern", "{origin}"), "an object store needs"),
         (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"), "expected a time such as"),
-        (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--most", "0"), "at least 1"),
+        (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--limit", "0"), "at least 1"),
         (("message", "receive-kafka", "orders"), "no cluster: expected"),
         (("message", "receive-kafka", "orders", "--bootstrap", "127.0.0.1:1"), "group.id"),
         (

@@ -18,7 +18,7 @@ def test_the_first_ring_is_there(mq: Terminal) -> None:
 
 
 def test_a_ring_is_made_with_its_settings(mq: Terminal) -> None:
-    mq("ring", "create", "night", "--order", "rotation", "--service-weight", "1,000/5000", "--relaxed",
+    mq("ring", "create", "night", "--order", "rotation", "--service-weight", "1,000/5000", "--no-ordered",
        "--set", "max_attempts=3", "--set", 'costs={"service_page_item": [1, 0]}')  # fmt: skip
     config = mq.json("ring", "show", "night")["config"]
 
@@ -48,7 +48,7 @@ def test_what_was_shown_can_make_another(mq: Terminal, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused_with_the_reason(mq: Terminal) -> None:
-    assert "heap_size cannot shrink" in mq("ring", "change", "--heap-size", "1000", code=2).err
+    assert "heap_size cannot shrink" in mq("ring", "change", "--set", "heap_size=1000", code=2).err
     assert mq.json("ring", "change", "--set", "max_origins=9")["config"]["max_origins"] == 9
     assert mq.json("ring", "change", "--set", "max_origins=none")["config"]["max_origins"] is None
     assert "unknown setting 'colour'" in mq("ring", "change", "--set", "colour=blue", code=2).err

@@ -24,7 +24,7 @@ def test_messages_are_processed(mq: Terminal) -> None:
 
     assert said.out.splitlines()[:2] == ["processing one", "processing two"]
     assert "2 processed; weight 2 ms · 6 B" in said.out
-    assert mq.json("queue", "footprint", "acme")["count"] == 0
+    assert mq.json("queue", "show", "acme")["count"] == 0
     assert "nothing was processed" in mq("service", "--processor", f"{HERE}:done").out
 
 
@@ -45,8 +45,8 @@ def test_help_states_the_default_slice(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_limit_and_draining(mq: Terminal) -> None:
     mq("enqueue", "acme", *map(str, range(10)))
 
-    assert mq.json("service", "--processor", f"{HERE}:done", "--limit", "3/1000")["processed"] == 3
-    drained = mq.json("service", "--processor", f"{HERE}:done", "--limit", "3/1000", "--drain")
+    assert mq.json("service", "--processor", f"{HERE}:done", "--service-weight", "3/1000")["processed"] == 3
+    drained = mq.json("service", "--processor", f"{HERE}:done", "--service-weight", "3/1000", "--drain")
     assert drained["processed"] == 7
     assert drained["calls"] == 4
 
@@ -76,7 +76,7 @@ def test_a_processor_that_raises_is_reported_in_one_line(mq: Terminal) -> None:
     assert "no such customer" not in said.err
     assert said.err.count("\n") == 1
     assert "ValueError" in json.loads(mq("service", "--processor", f"{HERE}:raises", "--json", code=1).err)["warning"]
-    assert mq.json("queue", "footprint", "acme")["count"] == 1
+    assert mq.json("queue", "show", "acme")["count"] == 1
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_a_wrong_signature_is_refused_before_anything_is_tried(mq: Terminal) -> 
 
     said = mq("service", "--processor", "operator:setitem", code=2)
     assert "expected one parameter" in said.err
-    assert mq.json("queue", "footprint", "acme")["count"] == 1
+    assert mq.json("queue", "show", "acme")["count"] == 1
 
 
 def test_ctrl_c_keeps_what_was_done(mq: Terminal) -> None:
@@ -157,7 +157,7 @@ def test_a_processor_is_found_in_the_folder_one_is_in(mq: Terminal, tmp_path: Pa
 def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_blocks_no_origin(mq: Terminal) -> None:
     mq("enqueue", "acme", "--weight", "70000/1", "heavy")
     mq("enqueue", "acme", "light")
-    limited = ("service", "--processor", "builtins:print", "--limit", "60000/1000000")
+    limited = ("service", "--processor", "builtins:print", "--service-weight", "60000/1000000")
 
     served = mq(*limited)
 
@@ -168,7 +168,7 @@ def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_bloc
     assert "acme waits behind a message that needs 70 s · 1 B of 1 min · 1 MB" in foreseen
     assert (
         "messages in all: 0" in foreseen
-        and "messages in all: 2" in mq("block", "dry-run", "--limit", "600000/1000000").out
+        and "messages in all: 2" in mq("block", "dry-run", "--service-weight", "600000/1000000").out
     )
     assert "limit: needs 70 s · 1 B of 1 min · 1 MB" in mq("report", "ledger").out
     wrong = [one for one in mq.json("doctor", code=1)["findings"] if one["level"] == "wrong"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from datetime import datetime, timezone
 
 import pytest
-from rich.console import Console
+from rich.cells import cell_len
 
 from airflow_mq.cli.output import shown
-from airflow_mq.cli.tables import layout
+from airflow_mq.cli.tables import fitted, layout
 
 NOW = datetime(2026, 11, 21, 20, 30, 35, tzinfo=timezone.utc)
 COLUMNS = ("block>", "at", "queue", "stopped by")
@@ -17,11 +16,7 @@ ROWS = [(12, NOW, "acme/orders", "emptied"), (7, NOW, "quiet", "limit")]
 
 
 def printed(width: int | None, columns: tuple[str, ...] = COLUMNS, rows: list[tuple[object, ...]] = ROWS) -> list[str]:
-    file = io.StringIO()
-    console = Console(file=file, width=width or 1000)
-    for table in layout(columns, rows, width, shown):
-        console.print(table)
-    return [line.rstrip() for line in file.getvalue().splitlines()]
+    return [line.plain for line in layout(columns, rows, width, shown)]
 
 
 def test_what_fits_is_printed_in_full() -> None:
@@ -45,18 +40,28 @@ def test_times_give_way_first_and_then_blanks() -> None:
     assert printed(44)[1] == "   12 11-21 20:30:35 acme/orders emptied"
 
 
-def test_then_texts_are_folded_and_numbers_never() -> None:
-    lines = printed(36)
-    assert all(len(line) <= 36 for line in lines)
-    assert any("11-21 20:30:35" in line for line in lines)
+def test_then_texts_are_shortened_and_numbers_never() -> None:
+    assert printed(40) == [
+        "block at, UTC        queue    stopped by",
+        "   12 11-21 20:30:35 acm…ders emptied",
+        "    7 11-21 20:30:35 quiet    limit",
+    ]
 
 
-def test_what_would_be_unreadable_is_printed_row_by_row() -> None:
-    assert printed(28) == ["block       12", "at          2026-11-21", "            20:30:35 UTC", "queue       acme/orders",
-                           "stopped by  emptied", "", "block       7", "at          2026-11-21",
-                           "            20:30:35 UTC", "queue       quiet", "stopped by  limit"]  # fmt: skip
+@pytest.mark.parametrize("width", [1, 8, 20, 28, 36, 41, 80])
+def test_a_row_is_one_line_of_the_terminal(width: int) -> None:
+    lines = printed(width, rows=[*ROWS, (1, NOW, "漢字" * 30, "x" * 500)])
+
+    assert len(lines) == 4
+    assert all(cell_len(line) <= width for line in lines)
 
 
 @pytest.mark.parametrize("width", [8, 20, 41, 80, None])
 def test_no_rows(width: int | None) -> None:
-    assert len(printed(width, rows=[])) <= 3
+    assert len(printed(width, rows=[])) == 1
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    assert fitted("acme", 6) == "acme  "
+    assert fitted("tenant-17/orders/of-long-ago", 17) == "tenant-1…long-ago"
+    assert [fitted("漢字漢字漢字", width) for width in (1, 2, 5)] == ["…", "… ", "漢…字"]

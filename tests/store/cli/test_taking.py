@@ -13,7 +13,7 @@ def test_a_message_is_taken_and_completed(mq: Terminal, queue: MessageQueue) -> 
     assert "nothing to take" in mq("message", "next", "acme", code=1).out
     assert mq("message", "next", "--json", code=1).json is None
     assert mq.json("message", "complete", taken["token"]) == {"completed": 1}
-    assert mq.json("queue", "footprint", "acme")["count"] == 1
+    assert mq.json("queue", "show", "acme")["count"] == 1
     assert "too late" in mq("message", "complete", taken["token"], code=3).err
     assert "two" in mq("message", "next", "acme").out
 
@@ -31,7 +31,7 @@ def test_a_message_is_handed_on(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "birch", "two")
     tokens = [mq.json("message", "next")["token"] for _ in range(2)]
     assert "handed on: 2 messages" in mq("message", "transfer", *tokens, "--to", "publish", "--to-ring", "later").out
-    assert mq.json("--ring", "later", "queue", "footprint", "publish")["count"] == 2
+    assert mq.json("--ring", "later", "queue", "show", "publish")["count"] == 2
     token = mq.json("--ring", "later", "message", "next")["token"]
     # A token names its ring.
     assert mq.json("message", "transfer", token, "--to", "acme", "--to-ring", "default") == {"handed_on": 1}

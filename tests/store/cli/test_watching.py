@@ -25,7 +25,7 @@ def names(look: Look) -> list[str]:
 
 
 def look_at(queue: MessageQueue, limit: int = 60) -> Look:
-    return Watcher(queue, limit=limit).look()
+    return Watcher(lambda: queue, limit=limit).look()
 
 
 def settle(queue: MessageQueue) -> int:
@@ -95,9 +95,9 @@ def test_look_counts_messages_by_state(queue: MessageQueue, monkeypatch: pytest.
     queue.enqueue_message("heavy", b"x", weight=Weight(5000, 1))
     queue.enqueue_message("quiet", b"x")
     queue.admin.pause("quiet", "a reason")
-    watcher = Watcher(queue)
+    watcher = Watcher(lambda: queue)
     first = watcher.look()
-    assert (first.backlog.queues, first.backlog.waiting, first.paused) == (3, 22, 1)
+    assert (first.backlog.queues, first.backlog.waiting, len(first.pauses)) == (3, 22, 1)
 
     block = queue.blocks.plan()
     planned = watcher.look()
@@ -141,7 +141,7 @@ def test_look_reads_a_bounded_number_of_queues(queue: MessageQueue) -> None:
     for number in range(300):
         queue.enqueue_message(f"o{number:03}", b"x")
     queue.blocks.release(queue.blocks.plan())
-    watcher, asked = Watcher(queue, limit=5), []
+    watcher, asked = Watcher(lambda: queue, limit=5), []
     watcher.look()
     queue.store.probe = asked.append
     look = watcher.look()

@@ -40,7 +40,7 @@ ONLY_READ = {
     r"\b(HASH|TOKEN|ADDRESS|ID)\b": "the reader replaces this word",
     r"postgresql://|s3://": "no server has this name",
     r"^airflow-mq message receive-kafka": "tests/store/adapters has a Kafka",
-    r"^airflow-mq ring measure-costs": "tests/store/cli/test_weights_measured.py runs it, on fewer messages",
+    r"^airflow-mq admin measure-costs": "tests/store/cli/test_weights_measured.py runs it, on fewer messages",
     r"^airflow-mq service .*--follow$": "it runs until a signal ends it; tests/store/cli runs it",
     r"^airflow-mq top( --json.*)?$": "it runs until Ctrl-C ends it; tests/store/terminal runs it",
     r"^airflow-mq store (grant|grants|revoke)\b": "tests/store/test_roles.py runs them on PostgreSQL",

@@ -36,7 +36,7 @@ def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert all(line.startswith("airflow-mq ") for line in lines)
     for line in lines:
         words = shlex.split(line.removeprefix("airflow-mq "))
-        if words[:2] == ["ring", "measure-costs"] or words[0] == "ring":
+        if words[:2] == ["admin", "measure-costs"] or words[0] == "ring":
             continue
         assert main(words) == 0
     assert main(["report", "fairness", "--most-wait", "1", "--most-error", "10%"]) == 0

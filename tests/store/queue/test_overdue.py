@@ -58,7 +58,9 @@ def test_ring_without_any_block(make_queue: Maker) -> None:
     assert queue.inspect.explain_message(address).sentence == (
         "No block has ever serviced this ring. acme:0:0 runs in the next block."
     )
-    assert [overdue.sentence for overdue in queue.inspect.overdue()] == ["No block has ever serviced this ring."]
+    assert [overdue.sentence for overdue in queue.inspect.servicing().of_queues(queue.inspect.ring().queues)] == [
+        "No block has ever serviced this ring."
+    ]
 
 
 def test_dag_that_stopped_planning(make_queue: Maker, clock: Clock) -> None:
@@ -70,14 +72,14 @@ def test_dag_that_stopped_planning(make_queue: Maker, clock: Clock) -> None:
     queue.enqueue_message("acme", b"x")
     clock.advance(290)
     assert sentence(queue) == f"{NEXT.replace('The', 'the')} of {DAG}."
-    assert queue.inspect.overdue() == []
+    assert queue.inspect.servicing().of_queues(queue.inspect.ring().queues) == []
 
     clock.advance(240)
 
     since = f"No block has been planned since {when(server.at)} (9 min; usually every 5 min)."
     assert sentence(queue) == f"{since} Is DAG first_steps paused? {NEXT} of {DAG}."
     assert queue.inspect.explain("acme").remedies == ["airflow dags unpause first_steps"]
-    (overdue,) = queue.inspect.overdue()
+    (overdue,) = queue.inspect.servicing().of_queues(queue.inspect.ring().queues)
     assert overdue.sentence == f"{since} Is DAG first_steps paused?"
     assert overdue.brief == "No block for 9 min; usually every 5 min"
     told = {
@@ -225,4 +227,4 @@ def test_messages_that_wait_for_no_block_are_not_overdue(make_queue: Maker) -> N
     queue.admin.pause("acme", reason="they asked")
 
     assert sentence(queue).startswith("acme is paused")
-    assert queue.inspect.overdue() == []
+    assert queue.inspect.servicing().of_queues(queue.inspect.ring().queues) == []

@@ -54,10 +54,10 @@ def asked(environment: dict[str, str], line: str) -> list[str]:
         ("airflow-mq top --int", ["--interval "]),
         ("airflow-mq top --sort ", ["backlog", "oldest", "turn"]),
         ("airflow-mq --ring ni", ["night "]),
-        ("airflow-mq message peek acme/", ["acme/mail "]),
+        ("airflow-mq message list acme/", ["acme/mail "]),
         ("airflow-mq set-aside discard ", ["acme/mail:0:0 "]),
         ("airflow-mq ring change --set max_att", ["max_attempts="]),
-        ("airflow-mq message peek --store sqlite:///no/such/file ", []),
+        ("airflow-mq message list --store sqlite:///no/such/file ", []),
     ],
 )
 def test_what_is_offered(environment: dict[str, str], line: str, found: list[str]) -> None:

@@ -52,14 +52,14 @@ def test_who_waits_on_a_terminal_sees_how_far_it_is(environment: dict[str, str],
 
 
 def test_what_is_quick_flashes_nothing(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys; from airflow_mq.cli import main, progress\nprogress.AFTER = 600.0\nsys.exit(main(['check']))"
+    code = "import sys; from airflow_mq.cli import main, output\noutput.AFTER = 600.0\nsys.exit(main(['check']))"
     with Emulated([sys.executable, "-c", code], environment) as terminal:
         assert terminal.end() == 0
         assert terminal.raw == b"all is well in ring default\r\n"
 
 
 def test_nothing_of_it_in_a_pipe(environment: dict[str, str]) -> None:
-    code = "import sys; from airflow_mq.cli import main, progress\nprogress.AFTER = 0.0\nsys.exit(main(['check']))"
+    code = "import sys; from airflow_mq.cli import main, output\noutput.AFTER = 0.0\nsys.exit(main(['check']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "all is well in ring default\n", "")
 

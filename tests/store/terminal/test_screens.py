@@ -40,7 +40,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 def _fill(uri: str) -> None:
     upgrade(parse(uri))
-    with MessageQueue(uri) as queue:
+    with MessageQueue(uri, actor="ops") as queue:
         queue.admin.change_ring(service_weight=Weight(40, 2000))
         queue.enqueue_messages("loud", [b"x" * 10] * 100)
         time.sleep(0.05)  # the longest wait follows from the times of sending
@@ -57,9 +57,9 @@ def _fill(uri: str) -> None:
 def timeless(screen: str) -> str:
     """A screen without its clock, its ages, its rates, and where the store is."""
     screen = re.sub(r" +[0-9]+ (s|min)\b", " AGE", screen)
-    screen = re.sub(r"\b[0-9:]{8} UTC", "CLOCK", re.sub(r"sqlite:\S+", "STORE", screen))
+    screen = re.sub(r"\b[0-9:]{8} UTC", "CLOCK", re.sub(r"s(qlite:\S+|…)$", "STORE", screen, flags=re.M))
     screen = re.sub(r"\b(in|out) (-|[0-9.,]+/s)", r"\1 RATE", screen)
-    return re.sub(r"  by \S+|by (?!hand)\S+", "by ACTOR", re.sub(r"(due in AGE)  \S+", r"\1  ACTOR", screen)) + "\n"
+    return screen + "\n"
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -68,7 +68,7 @@ def test_the_screen_of_top(terminal: Any, size: tuple[int, int], environment: di
     kept = FOLDER / f"top-{size[0]}x{size[1]}.txt"
     with terminal(TOP, environment, *size) as top:
         screen = timeless(
-            top.until("waiting", "quiet", *(["out 0.", "1 set aside"] if size[1] > 12 else ["acme/orders"]))
+            top.until("waiting", "quiet", *(["out 0.", "1 set aside", "due in"] if size[1] > 12 else ["acme/orders"]))
         )
         if os.environ.get("SCREENS") == "write":
             kept.parent.mkdir(exist_ok=True)

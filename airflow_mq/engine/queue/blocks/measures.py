@@ -67,7 +67,7 @@ def remember(
     drift = fit(processor, origin, sums).drift
     if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT:
         log.warning(
-            "messages of %s take %.2f times what was predicted; see `airflow-mq ring fit-weigher`",
+            "messages of %s take %.2f times what was predicted; see `airflow-mq admin fit-weigher`",
             quoted(origin),
             drift,
         )

@@ -43,7 +43,7 @@ from .queues import (
     queue_states,
 )
 from .reasons import Explanation
-from .servicing import IsDagPaused, Overdue, Servicing, unknown_pause
+from .servicing import IsDagPaused, Servicing, unknown_pause
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
@@ -326,16 +326,6 @@ class Inspect:
         """
         with self._session.snapshot(stored=True) as (unit, working_set):
             return Servicing.read(unit, self._ring_id, working_set.now, is_dag_paused)
-
-    def overdue(self, most: int = 100) -> list[Overdue]:
-        """Return which plans and services should have come by now for the first ready queues.
-
-        :param most: number of queues, from the head of the ring
-        """
-        check_number(most, "a limit")
-        with self._session.snapshot() as (unit, working_set):
-            states = queue_states(unit, working_set, list(islice(ready_books(working_set), most)), exact=True)
-            return Servicing.read(unit, self._ring_id, working_set.now).of_queues(states)
 
     def dry_run(
         self,

@@ -144,13 +144,13 @@ def queue_states(
     *,
     recent: float = 0.0,
     most: int | None = None,
-    exact: bool = False,
+    exact: bool = True,
 ) -> list[QueueState]:
     """Return the states of books, without empty ones.
 
     :param recent: seconds within which messages count as recent
     :param most: inbox rows of a queue to add up
-    :param exact: return the time of the first waiting message, not of the first message in its page
+    :param exact: return the time of the first waiting message, not of the first message in its page, which may be gone
     """
     most = MOST_ROWS if most is None else most
     ring, now, stored = working_set.ring_id, working_set.now, working_set.stored
@@ -227,7 +227,7 @@ def depths_of(unit: Unit, working_set: StoredSet) -> Iterator[QueueDepth]:
     names = list(working_set.reading.shown())
     shown: dict[str, QueueState | None] = dict.fromkeys(names)
     if names:
-        states = queue_states(unit, working_set, names, most=LATEST)
+        states = queue_states(unit, working_set, names, most=LATEST, exact=False)
         shown |= {book_name(state.origin, state.priority): state for state in states}
     after = ""
     while rows := unit.books.counts(working_set.ring_id, after):
@@ -275,7 +275,7 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0, oldest: int
         _keep_first(deep, deepest, -depth.waiting, depth.name)
         _keep_first(old, oldest, sent, depth.name)
     weight = _weight(config, messages, size)
-    reading = partial(queue_states, unit, working_set, most=LATEST, exact=True)
+    reading = partial(queue_states, unit, working_set, most=LATEST)
     return Backlog(
         messages,
         size,

@@ -9,12 +9,13 @@ from itertools import pairwise
 from statistics import median
 
 from ....words import span, when
+from ...rules.book import SKIPS
 from ...rules.config import DAY
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ..servers import Server, server_of, servers_of
-from ..values import moment
+from ..values import Paused, moment
 from .queues import QueueState
 
 #: Returns whether the DAG of a server is paused; None if that is unknown.
@@ -89,10 +90,6 @@ class Servicing:
         """Whether a service in place holds the ring now; one that died holds it until its lease is over."""
         return self.held_until is not None and self.held_until > self.now
 
-    def is_unserved(self, origin: str) -> bool:
-        """Return whether the ring is serviced, and no server takes this origin."""
-        return bool(self.servers) and not any(server.takes(origin) for server in self.servers)
-
     def overdue(self, origin: str, sent: datetime | None) -> Overdue | None:
         """Return the plan or service that a waiting message should have met by now; None if none is overdue.
 
@@ -100,11 +97,12 @@ class Servicing:
 
         :param sent: time at which the message was sent; None if that is unknown
         """
-        takers = sorted((server for server in self.servers if server.takes(origin)), key=_at, reverse=True)
+        takers = [server for server in self.servers if server.takes(origin)]
         if not takers:
             # The servers of other origins are named by the reason `unserved`.
             return None if self.servers or self.is_held else self._never(sent)
-        latest, awake = takers[0], [server for server in takers if not self._has_paused_dag(server)]
+        latest = max(takers, key=lambda server: server.at)
+        awake = [server for server in takers if not self._has_paused_dag(server)]
         if latest not in awake and not any(self._age(server) < self._patience(server) for server in awake):
             return self._since(origin, latest)
         if self.is_held or any(server.takes(origin) for server in self.live):
@@ -126,6 +124,28 @@ class Servicing:
                 by_sentence[overdue.sentence] = overdue
         return list(by_sentence.values())
 
+    def why(self, state: QueueState, pause: Paused | None) -> str:
+        """Return in a few words why a queue waits, whose origin may have a pause; `Inspect.explain` is exact."""
+        brief = SKIPS.get(state.skipped, "")
+        if state.paused:
+            reason = f": {pause.reason}" if pause is not None and pause.reason else ""
+            return f"{brief}{reason}" if pause is not None else f"{brief} together with its group"
+        if state.wakes_at is not None:
+            return f"{brief}; next attempt after {when(state.wakes_at)}"
+        if not state.ready:
+            return "All messages are set aside" if state.set_aside else "All messages are in flight"
+        if brief:
+            return brief
+        if self.servers and not any(server.takes(state.origin) for server in self.servers):
+            return "No DAG that services this ring takes this origin"
+        overdue = self.overdue(state.origin, state.oldest)
+        return "Waiting for its turn" if overdue is None else overdue.brief
+
+    def usual_interval(self, server: Server) -> float | None:
+        """Return the usual seconds between the runs of a server; None until it has two."""
+        intervals = self._intervals(server)
+        return median(intervals) if intervals else None
+
     def _never(self, sent: datetime | None) -> Overdue:
         is_new = sent is not None and (self.now - sent).total_seconds() < _UNKNOWN_INTERVAL
         sentence = _FORGOTTEN if self.ever else _NEVER
@@ -142,16 +162,16 @@ class Servicing:
         return [gap for gap in gaps if gap > 1.0]
 
     def _patience(self, server: Server) -> float:
-        intervals = self._intervals(server)
-        return max(_PATIENCE * median(intervals), _LEAST_PATIENCE) if intervals else _UNKNOWN_INTERVAL
+        interval = self.usual_interval(server)
+        return _UNKNOWN_INTERVAL if interval is None else max(_PATIENCE * interval, _LEAST_PATIENCE)
 
     def _has_paused_dag(self, server: Server) -> bool:
         return server.dag_id is not None and self.is_dag_paused(server) is True
 
     def _since(self, origin: str, latest: Server) -> Overdue:
         """Return that no plan or service came since the latest one, with what to look at."""
-        intervals = self._intervals(latest)
-        usual = f"; usually every {span(median(intervals))}" if intervals else ""
+        interval = self.usual_interval(latest)
+        usual = "" if interval is None else f"; usually every {span(interval)}"
         since = f"since {when(latest.at)} ({span(self._age(latest))}{usual})"
         whose = "" if all(server.takes(origin) for server in self.servers) else f" that takes {origin}"
         brief = f"No block for {span(self._age(latest))}{usual}"
@@ -168,10 +188,6 @@ class Servicing:
         remedy = f"the runs of DAG {dag}" if state is False else f"airflow dags unpause {dag}"
         brief = look.removesuffix(".") if state else brief
         return Overdue(f"No block{whose} has been planned {since}. {look}", remedy, brief=brief)
-
-
-def _at(server: Server) -> datetime:
-    return server.at
 
 
 def _latest_plans(unit: Unit, ring: int) -> list[Server]:
