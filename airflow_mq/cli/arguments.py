@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address
 from ..engine.rules.priority import PRIORITIES, REGULAR
-from ..engine.rules.units import byte_count, check_seconds
+from ..engine.rules.units import check_seconds
 from ..engine.rules.weight import Weight
 from .command import Option, UsageError, option
 
@@ -51,14 +51,6 @@ def duration(text: str) -> float:
     """Read a length of time in seconds: `90`, `90s`, `15m`, `1.5h`, `1d`."""
     try:
         return check_seconds(text, "a duration", bare=True)
-    except InvalidInput as error:
-        raise ArgumentTypeError(str(error)) from None
-
-
-def size(text: str) -> int:
-    """Read a size in bytes: `65536`, `64KiB`, `100MB`."""
-    try:
-        return positive(str(byte_count(text, bare=True)))
     except InvalidInput as error:
         raise ArgumentTypeError(str(error)) from None
 

@@ -135,7 +135,7 @@ class Screen:
 
     def _title(self) -> str:
         """Return where the ring is, its settings, and the time of the reading."""
-        look, limit = self.look, "as each call limits it" if self.look.limit is None else shown(self.look.limit)
+        look, limit = self.look, "as each call limits it" if self.look.limit is None else self.look.limit
         is_old = self.trouble or time.monotonic() - self._seen > _OLD + (self.interval or 0.0)
         at = f"{'as of' if is_old else 'at'} {look.at:%H:%M:%S} UTC"
         return f"airflow-mq top  {at}  ring {look.ring}  order {look.order}  limit {limit}  {shown(self.store)}"
