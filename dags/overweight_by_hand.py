@@ -22,8 +22,13 @@ FORM = {
         description="Its address, ORIGIN:PAGE:INDEX; `airflow-mq set-aside list` prints it.",
         pattern="^.+:[0-9]+:[0-9]+(:high)?$",
     ),
-    "time_limit": Param(600_000, type="integer", minimum=0, title="Time limit", description="In milliseconds."),
-    "size_limit": Param(1 << 30, type="integer", minimum=0, title="Size limit", description="In bytes."),
+    "limit": Param(
+        "10m/1GiB",
+        type="string",
+        title="Limit",
+        description="The most that it may cost, TIME/SIZE: for example 90s/512MiB or 1.5h/4GiB.",
+        pattern="^[0-9][0-9.]* ?[a-z]*/[0-9][0-9.]* ?[a-zA-Z]*$",
+    ),
     "processor": Param(
         "",
         type="string",
@@ -48,7 +53,7 @@ with DAG("overweight_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=
         mq_conn_id="{{ params.connection }}",
         ring="{{ params.ring }}",
         address="{{ params.address }}",
-        limit="[{{ params.time_limit }}, {{ params.size_limit }}]",
+        limit="{{ params.limit }}",
         processors=RULES,
         processor="{{ params.processor }}",
     )

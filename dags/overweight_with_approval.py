@@ -15,12 +15,8 @@ from processing_rules import RULES
 from airflow_mq.operators.forms import refuse_unknown_params
 from airflow_mq.operators.set_aside import ExecuteOverweightOperator
 
-LIMITS = {
-    "time_limit": Param(600_000, type="integer", minimum=0, title="Time limit, in milliseconds"),
-    "size_limit": Param(1 << 30, type="integer", minimum=0, title="Size limit, in bytes"),
-}
+LIMIT = Param("10m/1GiB", type="string", title="Limit of its cost, TIME/SIZE, for example 1.5h/4GiB")
 FORM = {"address": Param(type="string", title="Message, as ORIGIN:PAGE:INDEX", pattern="^.+:[0-9]+:[0-9]+(:high)?$")}
-GRANTED = "ti.xcom_pull(task_ids='approve')['params_input']"
 
 
 @dag(schedule=None, params=FORM, doc_md=__doc__, tags=["airflow_mq"])
@@ -44,13 +40,13 @@ def overweight_with_approval() -> None:
         task_id="approve",
         subject="Execute {{ params.address }}?",
         body=described,  # type: ignore[arg-type]
-        params=LIMITS,
+        params={"limit": LIMIT},
         response_timeout=timedelta(days=7),
     )
     execute = ExecuteOverweightOperator(
         task_id="execute",
         address="{{ params.address }}",
-        limit=f"[{{{{ {GRANTED}['time_limit'] }}}}, {{{{ {GRANTED}['size_limit'] }}}}]",
+        limit="{{ ti.xcom_pull(task_ids='approve')['params_input']['limit'] }}",
         processors=RULES,
     )
     described >> approve >> execute

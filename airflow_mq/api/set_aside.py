@@ -186,9 +186,9 @@ def execute(conn_id: str, ring: str, body: ExecuteRequest, user: Writer) -> Exec
     address = body.address
     with opened(conn_id, ring) as queue:
         message = _waiting(queue, address)
-    conf: dict[str, str | int] = {"address": str(address), "connection": conn_id, "ring": ring}
+    conf = {"address": str(address), "connection": conn_id, "ring": ring}
     if message.weight is not None:
-        conf |= {"time_limit": message.weight.time, "size_limit": message.weight.size}
+        conf["limit"] = message.weight.typed
     run_id = _triggered(dag_id, conf, user.name, body.note)
     return Executing(dag_id=dag_id, run_id=run_id, url=run_url(dag_id, run_id), paused=is_dag_paused(dag_id) is True)
 
@@ -204,7 +204,7 @@ def _waiting(queue: MessageQueue, address: rules.Address) -> SetAside:
     )
 
 
-def _triggered(dag_id: str, conf: dict[str, str | int], user: str, note: str) -> str:
+def _triggered(dag_id: str, conf: dict[str, str], user: str, note: str) -> str:
     """Trigger a run by Airflow's own function, which validates the DAG's params and records the user."""
     noted = {"note": note} if note and "note" in signature(trigger_dag).parameters else {}
     try:

@@ -50,7 +50,8 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
     `ProcessMessagesOperator`.
 
     :param address: address of the message, `ORIGIN:PAGE:INDEX` (templated)
-    :param limit: what it may cost, `[time, size]`; unlimited if left out, refused if it renders to nothing (templated)
+    :param limit: what it may cost, such as `1.5h/4GiB` or `[time, size]`; unlimited if left out, refused if it renders
+        to nothing (templated)
     :param processors: the rules that route origins to processors
     :param processor: name of the processor; the one that takes the message's origin if left out (templated)
     """

@@ -16,7 +16,7 @@ from airflow_mq.testing.scratch import assert_sound
 from tests.live.conftest import World
 
 HEAVY = Weight(700_000, 10)
-ENOUGH = {"time_limit": 800_000, "size_limit": 1_000}
+ENOUGH = {"limit": "800s/1kB"}
 NUMBERS = count(1_000)
 
 
@@ -60,7 +60,7 @@ def test_a_message_is_executed_by_hand(world: World) -> None:
     ("said", "told"),
     [
         ({"adress": "x"}, "unknown param 'adress'"),
-        ({"time_limit": 1}, "it weighs 700 s · 10 B; raise the limit"),
+        ({"limit": "1ms/1kB"}, "it weighs 700 s · 10 B; raise the limit"),
     ],
     ids=["a key that the form has not", "too little weight"],
 )
@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(world: World, said: dict[
     assert world.processed("default")[number] == 0
 
 
-@pytest.mark.parametrize("said", [{}, {"address": "nothing"}, {"address": "a:0:0", "time_limit": -1},
+@pytest.mark.parametrize("said", [{}, {"address": "nothing"}, {"address": "a:0:0", "limit": "-1/1"},
                                   {"address": "a:0:0", "processor": "os:system"}])  # fmt: skip
 def test_what_the_form_would_not_send_is_refused_by_the_api(world: World, said: dict[str, object]) -> None:
     with pytest.raises(Refused) as refusal:

@@ -222,7 +222,7 @@ class DemoRun:
     def _execute_by_hand(self) -> None:
         """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
         for kept in self.summary.set_aside:
-            conf = {"address": kept["address"], **by_hand_limit(kept["weight"])}
+            conf = {"address": kept["address"], "limit": Weight(*kept["weight"]).typed}
             self.tell(f"A person executes {kept['address']} by hand, within {Weight(*kept['weight'])}")
             run = self.airflow.trigger("overweight_by_hand", conf)
             if self._follow("overweight_by_hand", run, "By hand:") != "success":
@@ -263,11 +263,6 @@ class DemoRun:
 
     def _lap(self, what: str) -> None:
         self.summary.seconds[what] = round(time.monotonic() - self.began, 1)
-
-
-def by_hand_limit(weight: list[int]) -> dict[str, int]:
-    """Return the limit that a person enters in the form: the weight of the message."""
-    return {"time_limit": weight[0], "size_limit": weight[1]}
 
 
 def _part(used: int, limit: int) -> str:
@@ -364,9 +359,8 @@ def show(out: Output, summary: Summary) -> None:
         out.remark("A person executed it by hand, with the DAG overweight_by_hand.")
     elif summary.set_aside:
         kept = summary.set_aside[0]
-        limit = ", ".join(f"{name} {value}" for name, value in by_hand_limit(kept["weight"]).items())
         out.remark("To execute it, trigger the DAG overweight_by_hand in the UI with")
-        out.remark(f"  address {kept['address']}, {limit}")
+        out.remark(f"  address {kept['address']}, limit {Weight(*kept['weight']).typed}")
     if summary.ok:
         out.remark("All is right: the data set holds what was dropped, to the cent.")
     for problem in summary.problems:

@@ -395,8 +395,8 @@ DAG = """
 from airflow.sdk import DAG, Param
 from airflow.providers.standard.operators.empty import EmptyOperator
 
-FORM = {"address": Param(type="string", pattern="^.+:[0-9]+:[0-9]+$"), "time_limit": Param(1, type="integer"),
-        "size_limit": Param(1, type="integer"), "connection": Param("c", type="string"), "ring": Param("", type="string")}
+FORM = {"address": Param(type="string", pattern="^.+:[0-9]+:[0-9]+$"), "limit": Param("1ms/1B", type="string"),
+        "connection": Param("c", type="string"), "ring": Param("", type="string")}
 with DAG("page_by_hand", schedule=None, params=FORM):
     EmptyOperator(task_id="execute")
 """
@@ -418,7 +418,7 @@ def test_execution_runs_as_the_signed_in_user(
     run = page.client.get(f"/api/v2/dags/page_by_hand/dagRuns/{data['run_id']}", headers=headers).json()
     assert run["triggering_user_name"] == "op" and run["run_type"] == "manual"
     assert run["conf"] == {
-        "address": row["address"], "connection": "mq_page", "ring": ring.ring, "time_limit": 5_000, "size_limit": 1,
+        "address": row["address"], "connection": "mq_page", "ring": ring.ring, "limit": "5s/1B",
     }  # fmt: skip
     assert ring.set_aside.list() != []
 
