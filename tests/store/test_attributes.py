@@ -7,10 +7,10 @@ import pytest
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.message import PLAIN, Attributes, Posted
 from airflow_mq.engine.rules.outcome import Done, check_outcome
-from airflow_mq.engine.rules.page import NO_NOTE, Note, Rows, Slices
+from airflow_mq.engine.rules.page import NO_NOTE, Note, Rows
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.engine.store import codec
-from airflow_mq.engine.store.attributes import StoredAttributes, attributes_of, notes_of, pack_attributes
+from airflow_mq.engine.store.attributes import StoredAttributes, notes_of, pack_attributes
 
 #: A value of each.
 WHOLE = Attributes(weight=Weight(3, 0), expires=17, headers={"a": "ä"}, attempts=2, arrived=5)
@@ -25,9 +25,6 @@ def test_the_examples_set_each_attribute() -> None:
 def test_each_attribute_is_stored(attributes: Attributes) -> None:
     packed = pack_attributes(attributes)
     assert (StoredAttributes(packed).of(0) if packed else PLAIN) == attributes
-    assert attributes_of(Slices([7], [0], [1]), {7: StoredAttributes(packed or b"{}")}) == (
-        {} if attributes == PLAIN else {0: attributes}
-    )
 
 
 @pytest.mark.parametrize("attributes", [*EACH, PLAIN, WHOLE])

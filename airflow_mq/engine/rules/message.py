@@ -132,7 +132,8 @@ class Attributes(NamedTuple):
             return PLAIN
         weight = None if self.weight is None else Weight.of(self.weight)
         headers = check_headers(self.headers, most_headers, carried) if self.headers or carried else PLAIN.headers
-        return self._replace(weight=weight, headers=headers)
+        # `_replace` takes twice as long.
+        return Attributes(weight, self.expires, headers, *self[3:])
 
     def over(self, others: Attributes) -> Attributes:
         """Return these attributes, and of those that are not set here the others."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, repeat
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -46,10 +46,6 @@ class Slices:
 
     def __getitem__(self, at: slice) -> Slices:
         return Slices(self.row_ids[at], self.starts[at], self.counts[at])
-
-    def rows_by_item(self) -> Iterator[int]:
-        """Iterate over the inbox rows in which the items arrived, a row for each item."""
-        return chain.from_iterable(map(repeat, self.row_ids, self.counts))
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Iterate over the inbox row of each item, and its index there."""

@@ -6,30 +6,39 @@ Attributes under `all` are those of all messages of the row, unless a message ha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from ..rules.blob import Reference
 from ..rules.message import Attributes
-from ..rules.page import Note, Slices
+from ..rules.page import Note
 from . import codec
 
 
 class StoredAttributes:
-    """The attributes of the messages of an inbox row."""
-
-    __slots__ = ("_all", "_common", "_each", "blobs")
+    """The attributes of the messages of an inbox row, which are read when they are asked for."""
 
     def __init__(self, stored: bytes) -> None:
-        plain = codec.read_json(stored)
-        self._all, self._each = plain.get("all", {}), plain.get("each", {})
-        self._common = Attributes.of(self._all)
-        #: External payloads, as text, by place.
-        self.blobs: Mapping[str, str] = plain.get("blobs", {})
+        self._stored = stored
+
+    @cached_property
+    def _plain(self) -> Any:
+        return codec.read_json(self._stored)
+
+    @cached_property
+    def _common(self) -> Attributes:
+        return Attributes.of(self._plain.get("all", {}))
+
+    @property
+    def blobs(self) -> dict[str, str]:
+        """External payloads, as text, by place."""
+        blobs: dict[str, str] = self._plain.get("blobs", {})
+        return blobs
 
     def of(self, place: int) -> Attributes:
         """Return the attributes of one message."""
-        own = self._each.get(str(place))
-        return Attributes.of({**self._all, **own}) if own else self._common
+        own = self._plain.get("each", {}).get(str(place))
+        return Attributes.of({**self._plain.get("all", {}), **own}) if own else self._common
 
     def blob(self, place: int) -> tuple[str, int] | None:
         """Return the hash and the size of the external payload of one message, if it has one."""
@@ -84,10 +93,3 @@ def notes_of(attributes: bytes, items: int) -> dict[int, Note]:
         if any(note):
             notes[place] = note
     return notes
-
-
-def attributes_of(slices: Slices, rows: Mapping[int, StoredAttributes]) -> dict[int, Attributes]:
-    """Return the attributes of each item of a page that has any, from those of its inbox rows by id."""
-    places = enumerate(slices.places()) if rows else ()
-    found = {item: rows[row_id].of(place) for item, (row_id, place) in places if row_id in rows}
-    return {item: attributes for item, attributes in found.items() if any(attributes)}

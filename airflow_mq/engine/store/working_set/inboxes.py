@@ -11,6 +11,7 @@ from typing import cast
 from ...rules.message import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
+from ..attributes import StoredAttributes
 from ..inbox import HeapRow
 from ..rows import PlainRow, rows_of, split_heap
 from .books import BookLoader
@@ -32,7 +33,7 @@ class PayloadCache:
         self.payloads: dict[int, bytes | Sequence[bytes]] = {}
         #: Times of sending, and attributes that are not empty, of the rows whose facts were read.
         self.sent_at: dict[int, int | None] = {}
-        self.attributes: dict[int, bytes] = {}
+        self.attributes: dict[int, StoredAttributes] = {}
         #: Bytes that were fetched since the last save, and before it since all rows were forgotten.
         self.fetched, self._fetched_before = 0, 0
 
@@ -67,7 +68,7 @@ class PayloadCache:
     def keep_facts(self, ids: Sequence[int], times: Sequence[int | None], attributes: Sequence[bytes]) -> None:
         """Keep the times of sending and the attributes of rows."""
         self.sent_at.update(zip(ids, times))
-        self.attributes.update((id_, own) for id_, own in zip(ids, attributes) if own)
+        self.attributes.update((id_, StoredAttributes(own)) for id_, own in zip(ids, attributes) if own)
 
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""

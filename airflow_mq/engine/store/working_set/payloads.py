@@ -6,17 +6,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import cast
 
 from ...rules.blob import Reference
 from ...rules.changes import POSTED
 from ...rules.errors import StoreCorrupt
-from ...rules.message import PLAIN, Posted
-from ...rules.page import Facts, Note, Page, Slices
+from ...rules.message import PLAIN, Attributes, Posted
+from ...rules.page import Facts, Page, Slices
 from ...rules.priority import told
 from .. import codec
-from ..attributes import StoredAttributes, attributes_of, pack_attributes
+from ..attributes import StoredAttributes, pack_attributes
 from .budget import MOST_BYTES
 from .inboxes import InboxLoader
 from .pages import PageLoader
@@ -39,7 +39,7 @@ class PayloadLoader:
         self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
         self.with_payloads, self.without_payloads = with_payloads, without_payloads
         #: Attributes of the rows of messages that this operation enqueued.
-        self._posted: dict[int, bytes] = {}
+        self._posted: dict[int, StoredAttributes] = {}
         self._facts: dict[Key, tuple[range, Facts]] = {}
         #: Number of fetches that brought rows of each queue, and the largest that a visit to a queue needed.
         self._fetches: Counter[str] = Counter()
@@ -163,15 +163,11 @@ class PayloadLoader:
 
     def facts_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Callable[[], Facts]]:
         """Read facts about messages of many pages; return for each page a function that returns them."""
-        parts = [page.slices_of(items.start, items.stop) for _, page, items in wanted]
-        self._learn((origin, own) for (origin, _, _), own in zip(wanted, parts))
+        self._learn((origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted)
         sent, attributes = self.cache.sent_at, self.cache.attributes
         if self._posted:
             attributes = attributes | self._posted
-        return [
-            cache(partial(_facts_of, page.slices, own.row_ids, page.notes, sent, attributes))
-            for (_, page, _), own in zip(wanted, parts)
-        ]
+        return [cache(partial(_facts_of, page, items, sent, attributes)) for _, page, items in wanted]
 
     def _learn(self, parts: Iterable[tuple[str, Slices]]) -> None:
         """Read the facts of the rows of stretches of pages that are not known."""
@@ -187,7 +183,7 @@ class PayloadLoader:
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Keep the attributes of a message that this operation enqueued."""
         if posted.attributes is not PLAIN:
-            self._posted[id_] = pack_attributes(posted.attributes)
+            self._posted[id_] = StoredAttributes(pack_attributes(posted.attributes))
 
     def begin_again(self) -> None:
         """Go on after a save: all rows are stored now."""
@@ -207,14 +203,17 @@ def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
 
 
 def _facts_of(
-    slices: Slices, row_ids: Iterable[int], notes: Mapping[int, Note], sent: Mapping[int, int | None],
-    attributes: Mapping[int, bytes],
-) -> Facts:  # fmt: skip
-    """Return facts about the messages of some rows of a page, from the times and attributes of rows by id."""
-    times = {item: at for item, at in enumerate(map(sent.get, slices.rows_by_item())) if at is not None}
+    page: Page, items: range, sent: Mapping[int, int | None], attributes: Mapping[int, StoredAttributes]
+) -> Facts:
+    """Return facts about messages of a page, from the times and attributes of rows by id."""
+    times, found = dict[int, int](), dict[int, Attributes]()
     with codec.reading("the attributes of messages"):
-        known = {id_: StoredAttributes(attributes[id_]) for id_ in attributes.keys() & row_ids}
-        return Facts(notes, times, attributes_of(slices, known))
+        for item, (row_id, place) in zip(items, islice(page.slices.places(), items.start, items.stop)):
+            if (at := sent.get(row_id)) is not None:
+                times[item] = at
+            if row_id in attributes and (own := attributes[row_id].of(place)) is not PLAIN:
+                found[item] = own
+    return Facts(page.notes, times, found)
 
 
 def _unresolved(page: Page, stop: int | None = None) -> Slices:
