@@ -51,9 +51,7 @@ def status(session: Session, args: Namespace) -> bool:
     session.out.line("")
     print_findings(session, findings)
     session.out.line(
-        f"{many(len(wrong), 'thing')} for a person to decide"
-        if wrong
-        else "nothing of what was looked at needs a person"
+        f"{many(len(wrong), 'thing')} for a person to decide" if wrong else "nothing that was looked at needs a person"
     )
     session.out.remark("not looked at:")
     for what in skipped:

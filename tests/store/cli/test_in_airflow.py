@@ -94,7 +94,7 @@ def test_what_goes_wrong_is_one_line_and_a_code(home: Path) -> None:
 def test_without_airflow_a_connection_cannot_be_used(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['airflow'] = None; from airflow_mq.cli import main;"
-        "sys.exit(main(['queue', 'footprint', '--conn-id', 'x']))"
+        "sys.exit(main(['queue', 'list', '--conn-id', 'x']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
 

@@ -23,7 +23,7 @@ def test_an_empty_ring_names_the_first_step(mq: Terminal) -> None:
     told = mq("status").out
     assert "0 messages (0 B) in 0 queues" in told and "airflow-mq enqueue acme" in told
     assert "nothing yet: start a DAG with block(), or airflow-mq service" in told
-    assert "nothing of what was looked at needs a person" in told
+    assert "nothing that was looked at needs a person" in told
     found = mq.json("status")
     assert (found["ok"], found["findings"], found["queues"]) == (True, [], [])
 
