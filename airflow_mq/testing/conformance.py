@@ -264,7 +264,7 @@ def observe(queue: MessageQueue) -> dict[str, object]:
     books: dict[str, object] = {}
     with queue.session.snapshot() as (unit, working_set):
         origins = list(all_origins(unit, queue.session.ring_id))
-        working_set.loader.look_at(origins)
+        working_set.loader.inboxes.look_at(origins)
         for origin in origins:
             book = working_set.book(origin)
             while working_set.pull(book):

@@ -192,7 +192,7 @@ class Admin:
             config = working_set.config.changed(**changes)
             if config.heap_size != working_set.config.heap_size:
                 # Messages sent before lie in pages of the old size, cut or not.
-                working_set.loader.cut_everything()
+                working_set.loader.inboxes.cut_everything()
             if config.paths != working_set.config.paths:
                 unit.rings.held_config(self.ring_id)
                 paused = unit.origins.paused_groups(self.ring_id, working_set.now)

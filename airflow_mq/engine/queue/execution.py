@@ -51,7 +51,7 @@ def _execute(
         with lease.reading() as unit:
             working_set = session.working_set(unit, locked, LoadOptions(skip_in_flight=False))
             if session.listeners:
-                working_set.loader.cut_everything()
+                working_set.loader.inboxes.cut_everything()
             book, page = rules.find_set_aside(working_set, address)
             refuse_claimed_by_hand(unit, session.ring_id, address)
             outcome = _run(session, working_set, processor, address, page, meter)

@@ -64,7 +64,7 @@ class Hold:
             options = LoadOptions(skip_in_flight=False)
             working_set = session.working_set(ring.unit, ring.locked, options, planning=planning)
             if session.listeners:
-                working_set.loader.cut_everything()
+                working_set.loader.inboxes.cut_everything()
             yield ring.unit, working_set
             working_set.save()
         if wait:

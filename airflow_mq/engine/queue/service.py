@@ -156,7 +156,7 @@ class Service:
         working_set = self.working_set = self.session.working_set(unit, locked, options)
         self.cache = working_set.loader.payloads.cache
         if self.session.listeners:
-            working_set.loader.cut_everything()
+            working_set.loader.inboxes.cut_everything()
         if self.patterns is not None or self.left_out:
             working_set.only(self.patterns, None, but=self.left_out)
 

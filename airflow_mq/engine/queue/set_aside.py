@@ -260,7 +260,7 @@ class SetAsides:
             limit, scales = limit_of(working_set.config, limit), Scales(working_set)
             keys = dict.fromkeys((message.address.book, message.address.page) for message in messages)
             working_set.loader.load_books([name for name, _ in keys])
-            working_set.loader.load_pages(keys)
+            working_set.loader.pages.fetch(keys)
             found = []
             for message in messages:
                 address, page = message.address, working_set.page(message.address.book, message.address.page)
@@ -340,7 +340,7 @@ class SetAsides:
         chosen = _chosen(addresses)
         _check_why(why)
         with self.session.hold.transaction() as (unit, working_set):
-            working_set.loader.load_pages((address.book, address.page) for address in chosen)
+            working_set.loader.pages.fetch((address.book, address.page) for address in chosen)
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
                 rules.discard(working_set, address, decided(why, self.session.actor))
@@ -468,7 +468,7 @@ def _prefetch(working_set: StoredSet, addresses: Sequence[Address]) -> None:
     """Load what decisions about these messages need, in a few statements."""
     keys, pages = list(dict.fromkeys((address.book, address.page) for address in addresses)), working_set.pages
     loader = working_set.loader
-    loader.load_pages(keys)
+    loader.pages.fetch(keys)
     loader.payloads.fetch(((origin, page) for origin, at in keys if (page := pages.get((origin, at)))))
     loader.pages.arrivals(
         address

@@ -276,7 +276,7 @@ class Blocks:
         while begin < len(runs):
             window = runs[begin : begin + MOST_RUNS]
             with self.session.snapshot(names=list({origin for origin, _ in window})) as (_, working_set):
-                working_set.loader.load_pages([(origin, run.page) for origin, run in window])
+                working_set.loader.pages.fetch([(origin, run.page) for origin, run in window])
                 wanted: list[PageRuns] = []
                 size = 0
                 for origin, run in window:

@@ -266,7 +266,7 @@ class Loads:
         """Return the bytes that the next run loads in addition to those before it."""
         if not self._ahead:
             ahead = list(islice(self._keys, 1_024))
-            self.working_set.loader.load_pages(ahead)
+            self.working_set.loader.pages.fetch(ahead)
             self._ahead = len(ahead)
         self._ahead -= 1
         key, own = (claim.origin, run.page), self.answers.get(claim.origin)

@@ -226,7 +226,7 @@ class _Reader:
     def _pages(self, working_set: StoredSet, name: str) -> Iterator[tuple[int, Page]]:
         """Return all pages of a queue, with those of messages that lie in no stored page yet."""
         book = working_set.book(name)
-        working_set.loader.load_all_pages(name)
+        working_set.loader.pages.load_all(name)
         working_set.pull_all(book)
         yield from ((index, page) for (_, index), page in sorted(working_set.pages.items()) if page is not None)
 

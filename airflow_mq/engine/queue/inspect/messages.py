@@ -75,7 +75,7 @@ def page_at(working_set: StoredSet, address: Address) -> Page | None:
 def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit: int) -> Iterator[Peeked]:
     """Yield the first unprocessed messages of a book, or of one of its pages."""
     book = working_set.book(name)
-    working_set.loader.look_far(name)
+    working_set.loader.pages.look_far(name)
     while working_set.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
         pass
     claimed, reported = in_flight(unit, working_set, name)
@@ -104,7 +104,7 @@ def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: i
     """Yield the first waiting messages of origins, neighbours of a page together; fetch payloads in groups."""
     books = {origin: books_asked(working_set, origin) for origin in origins}
     names = list(chain.from_iterable(books.values()))
-    working_set.loader.look_at(names)
+    working_set.loader.inboxes.look_at(names)
     claimed = claimed_by(working_set, names)
 
     def all_runs() -> Iterator[PageRuns]:
@@ -124,7 +124,7 @@ def _waiting_runs(
 ) -> Iterator[PageRuns]:
     """Yield the ranges of the first waiting messages of a book, page by page."""
     book = working_set.book(name)
-    working_set.loader.look_far(name)
+    working_set.loader.pages.look_far(name)
     while working_set.pull(book) and book.message_count < 4 * limit:
         pass
     for index in range(book.begin, book.end):
@@ -168,7 +168,7 @@ def headers_of(
     places = [(at, claim.origin, run) for claim in block.claims for at, run in enumerate(claim.runs) if run.count]
     # One page of every queue, before a second one of any.
     runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:256]]
-    working_set.loader.load_pages([(name, run.page) for name, run in runs])
+    working_set.loader.pages.fetch([(name, run.page) for name, run in runs])
     found: list[MessageHeaders] = []
     for name, run in runs:
         page = working_set.pages.get((name, run.page))

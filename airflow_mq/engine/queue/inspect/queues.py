@@ -209,7 +209,7 @@ def _age(sent: int | None, now: int) -> float | None:
 def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, int]:
     """Return the time of the first waiting message of each book that has pages."""
     books = [book for book in map(working_set.book, names) if book.is_ready]
-    working_set.loader.load_pages((book.origin, book.begin) for book in books)
+    working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
     firsts = {book.origin: [row_id] for book in books if (row_id := first_row_id(working_set, book)) is not None}
     return {row.origin: row.sent_at for row in unit.inbox.facts(working_set.ring_id, firsts)}
 
@@ -363,7 +363,7 @@ def _footprints_below(
 
 
 def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> list[tuple[str, Footprint]]:
-    working_set.loader.look_at(names)
+    working_set.loader.inboxes.look_at(names)
     reports: dict[str, list[bytes]] = {}
     for name, data in unit.blocks.reports_on(working_set.ring_id, names):
         reports.setdefault(name, []).append(data)
@@ -384,7 +384,7 @@ def _without(working_set: StoredSet, name: str, footprint: Footprint, items: set
     """Return a footprint without reported messages, which are gone for every reader."""
     if not items:
         return footprint
-    working_set.loader.load_pages((name, page) for page, _ in items)
+    working_set.loader.pages.fetch((name, page) for page, _ in items)
     sizes = [
         page.held_of(item) for index, item in items if (page := working_set.page(name, index)) and _is_there(page, item)
     ]

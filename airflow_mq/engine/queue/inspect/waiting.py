@@ -34,7 +34,7 @@ class Waiting:
         :param blocks: ids of the blocks of the ledger, oldest first
         """
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
-        self._is_group_paused = working_set.loader.is_group_paused
+        self._is_group_paused = working_set.loader.groups.is_group_paused
         self._scales = Scales(working_set)
         #: Most queues look like others.
         self._by_lengths = lru_cache(4096)(self._asked_by_lengths)

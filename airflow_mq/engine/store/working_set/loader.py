@@ -53,14 +53,6 @@ class StoreLoader:
         self.payloads = PayloadLoader(
             self.pages, self.inboxes, with_payloads=options.with_payloads, without_payloads=options.without_payloads
         )
-        # What readings ask for.
-        self.load_pages, self.load_all_pages, self.read_pages = (
-            self.pages.fetch,
-            self.pages.load_all,
-            self.pages.read_all,
-        )
-        self.look_at, self.look_far = self.inboxes.look_at, self.pages.look_far
-        self.cut_everything, self.is_group_paused = self.inboxes.cut_everything, self.groups.is_group_paused
         # What the rules ask for.
         self.load_books, self.load_page, self.next_rows = self.books.load, self.pages.load, self.inboxes.next_rows
         self.load_groups, self.settings = self.groups.load_groups, self.groups.settings

@@ -82,7 +82,7 @@ def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int) ->
     working_set = session.stored_working_set(unit)
     working_set.book(origin)
     cut = working_set.stored[origin].cut
-    paged = {row_id for _, page in working_set.loader.read_pages(origin) for row_id in page.slices.row_ids}
+    paged = {row_id for _, page in working_set.loader.pages.read_all(origin) for row_id in page.slices.row_ids}
     ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, LATEST)])()), [])
     lost = stranded(ids, cut, paged)
     floor = min([cut.floor, horizon, *lost])

@@ -73,7 +73,7 @@ def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[Attri
     working_set.book(origin)
     cut = working_set.stored[origin].cut
     left: set[Place] = set()
-    for _, page in working_set.loader.read_pages(origin):
+    for _, page in working_set.loader.pages.read_all(origin):
         places = page.slices.places()
         left.update(place for place, mark in zip(places, page.marks) if mark != PROCESSED)
     named = _named(rows)

@@ -63,7 +63,7 @@ def _check_state(unit: Unit, ring: int) -> Iterator[Violation]:
 def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBounds) -> list[Violation]:
     working_set = session.stored_working_set(unit)
     book, known = working_set.book(origin), working_set.stored[origin]
-    pages = dict(working_set.loader.read_pages(origin))
+    pages = dict(working_set.loader.pages.read_all(origin))
     found = list(check_book(book, pages, known.ticket is not None, session.config.heap_size))
     if is_high(origin) and not session.config.high:
         found.append(Violation(f"book {told(origin)}", "the ring has high=False; this queue would never be serviced"))
