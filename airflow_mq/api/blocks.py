@@ -74,13 +74,16 @@ class ForecastShare(Schema):
     messages: int
     set_aside: int
     reason: str
+    #: The weight of its first message, if that is heavier than the block.
+    needs: Weight | None
     share: float
 
 
 class ForecastBlock(Schema):
-    """A block that would be planned next."""
+    """A block that would be planned next; with `server`, by this DAG or program and under its limit."""
 
     number: int
+    server: str | None
     order: str
     limit: Weight
     predicted: Weight
@@ -167,13 +170,5 @@ def _forecast_block(block: forecast.ForecastBlock) -> ForecastBlock:
         block,
         queues=len(taken),
         by_queue=[ForecastShare.of(queue, share=queue.weight.part_of(total)) for queue in taken[:LISTED_AHEAD]],
-        left_out=[ForecastShare.of(queue, share=0.0, reason=_reason(queue, block)) for queue in skipped[:LISTED_AHEAD]],
+        left_out=[ForecastShare.of(queue, share=0.0) for queue in skipped[:LISTED_AHEAD]],
     )
-
-
-def _reason(queue: forecast.ForecastQueue, block: forecast.ForecastBlock) -> str:
-    """Return why a block skips a queue; if its first message is heavier than the block, with the limit."""
-    if queue.needs is None:
-        return queue.reason
-    owner = f", the limit of {block.server}" if block.server is not None else ""
-    return f"{queue.reason}: its first message needs {queue.needs} of {block.limit}{owner}"

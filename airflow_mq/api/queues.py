@@ -15,7 +15,7 @@ from pydantic import AwareDatetime
 
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.inspect.queues import RECENT, QueueState
-from airflow_mq.engine.queue.inspect.servicing import IsDagPaused, Servicing
+from airflow_mq.engine.queue.inspect.servicing import Servicing
 from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
@@ -31,6 +31,8 @@ from .stores import opened
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
 Sort = Literal["origin", "messages", "bytes", "oldest", "received"]
+#: What a queue waits for: nothing but its turn, a person or a time, a block in progress, or one that does not come.
+State = Literal["turn", "paused", "failed", "set aside", "in flight", "overdue", "unserved"]
 #: Seconds that a sorted table waits for the count; then it sorts what is counted so far.
 WAIT = 3.0
 #: The latest blocks whose shares are computed.
@@ -110,6 +112,7 @@ class Queue(Schema):
     received: float | None
     in_rate: float
     out_rate: float
+    state: State
     why: str
 
 
@@ -265,10 +268,22 @@ def _rows(
             received=share and share.received,
             in_rate=(state.recent + (0 if old else messages)) / minutes,
             out_rate=messages / minutes,
+            state=_state(state, servicing),
             why=servicing.why(state, pause),
         )
         rows.append(row)
     return rows
+
+
+def _state(state: QueueState, servicing: Servicing) -> State:
+    """Return what a queue waits for, from bounded reads."""
+    if state.paused or state.skipped == "backoff":
+        return "paused" if state.paused else "failed"
+    if not state.ready or state.skipped:
+        return "set aside" if state.set_aside and not state.ready else "in flight"
+    if servicing.is_unserved(state.origin):
+        return "unserved"
+    return "overdue" if servicing.overdue(state.origin, state.oldest) else "turn"
 
 
 @router.get("/queue")
@@ -284,14 +299,9 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         servicing = opened_queue.inspect.servicing(paused_by(user))
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
-        explained = _explained(opened_queue, origin, priority, servicing.is_dag_paused)
+        found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
+    explained = Explained.of(found, sentence=capitalised(found.sentence, origin, *names_above(origin)))
     return QueueDetail.of(row, explain=explained, pages=pages, settings=settings)
-
-
-def _explained(queue: MessageQueue, origin: str, priority: str, is_dag_paused: IsDagPaused) -> Explained:
-    explanation = queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=is_dag_paused)
-    sentence = capitalised(explanation.sentence, origin, *names_above(origin))
-    return Explained.of(explanation, sentence=sentence)
 
 
 # Pauses.

@@ -44,7 +44,6 @@ class Arc(Schema):
     more: bool
     in_flight: int
     paused: bool
-    is_head: bool
 
 
 class Rest(Schema):
@@ -53,6 +52,24 @@ class Rest(Schema):
     queues: int
     messages: int
     size: int
+
+
+class Served(Schema):
+    """The latest plan or service of the ring, and when the next one is expected: a past time if it is late."""
+
+    ever: bool
+    last: datetime | None
+    server: str | None
+    next: datetime | None
+    #: Whether several DAGs or programs service the ring; a forecast is of one of them.
+    several: bool
+
+
+class Overdue(Schema):
+    """A plan or a service that should have come, and what to run or look at."""
+
+    sentence: str
+    remedy: str
 
 
 class Overview(Schema):
@@ -65,7 +82,6 @@ class Overview(Schema):
     ring: str
     order: str
     limit: Weight | None
-    high: bool
     paths: bool
     now: datetime
     ready: int
@@ -77,12 +93,11 @@ class Overview(Schema):
     set_aside: int
     paused: int
     oldest: datetime | None
-    head: str | None
     arcs: list[Arc]
     rest: Rest
     last_block: Block | None
-    overdue: list[str]
-    version: int
+    served: Served
+    overdue: list[Overdue]
 
 
 class OriginFairness(Schema):
@@ -138,20 +153,20 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         count = counted(conn_id, queue, WAIT)
         paused, set_aside = len(queue.admin.paused()), queue.set_aside.count(10_000)
         latest = queue.blocks.list(limit=1, entries=True)
-        overdue = queue.inspect.servicing(paused_by(user)).of_queues(state.queues)
+        servicing = queue.inspect.servicing(paused_by(user))
     depths = dict(count.depths)
     waiting = [depth for depth in depths.values() if depth.waiting]
-    arcs = [_arc(arc, depths, is_head=place == 0) for place, arc in enumerate(state.queues)]
+    arcs = [_arc(arc, depths) for arc in state.queues]
     drawn_messages, drawn_bytes = sum(arc.messages for arc in arcs), sum(arc.size for arc in arcs)
     messages = max(sum(depth.waiting for depth in waiting), drawn_messages)
     size = max(sum(depth.size - depth.set_aside_size for depth in waiting), drawn_bytes)
     ready = max(len(waiting), len(arcs))
+    last = servicing.plans[0] if servicing.plans else None
     return Overview.of(
         state,
         ring=ring,
         order=config.order,
         limit=config.service_weight,
-        high=config.high,
         paths=config.paths,
         ready=ready,
         queues=max(len(depths), len(arcs)),
@@ -161,25 +176,26 @@ def overview(conn_id: str, ring: str, user: Reader) -> Overview:
         set_aside=set_aside,
         paused=paused,
         oldest=min((arc.oldest for arc in state.queues if arc.oldest), default=None),
-        head=arcs[0].origin if arcs else None,
         arcs=arcs,
         rest=Rest(queues=ready - len(arcs), messages=messages - drawn_messages, size=size - drawn_bytes),
         last_block=block_of(latest[0]) if latest else None,
+        served=Served(
+            ever=servicing.ever,
+            last=last and last.at,
+            server=last and last.title,
+            next=servicing.expected(),
+            several=len(servicing.servers) > 1,
+        ),
         # One for each DAG that some origin waits for.
-        overdue=[found.sentence for found in overdue[:3]],
+        overdue=servicing.of_queues(state.queues)[:3],
     )
 
 
-def _arc(state: QueueState, depths: Mapping[str, QueueDepth], *, is_head: bool) -> Arc:
+def _arc(state: QueueState, depths: Mapping[str, QueueDepth]) -> Arc:
     """Return the drawn part of a queue, without its set-aside messages."""
     depth = depths.get(book_name(state.origin, state.priority))
     aside_size = 0 if depth is None else depth.set_aside_size
-    return Arc.of(
-        state,
-        messages=max(state.messages - state.set_aside, 0),
-        size=max(state.size - aside_size, 0),
-        is_head=is_head,
-    )
+    return Arc.of(state, messages=max(state.messages - state.set_aside, 0), size=max(state.size - aside_size, 0))
 
 
 @router.get("/fairness")

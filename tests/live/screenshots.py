@@ -34,9 +34,9 @@ SHOPS = {
 }
 #: Scheme and width of each view in the documentation.
 PICTURES: dict[tuple[str, int], list[str]] = {
-    ("light", 1280): ["ring", "queues", "next", "set-aside"],
+    ("light", 1280): ["queues", "next", "set-aside", "fairness"],
     ("dark", 1280): ["blocks"],
-    ("dark", 400): ["ring"],
+    ("dark", 400): ["queues"],
     ("light", 400): [],
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from airflow_mq import Weight
 from airflow_mq.testing.scratch import assert_sound
@@ -26,8 +26,8 @@ TENANTS = {
 }  # fmt: skip
 NASTY = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 VIEWS = {
-    "ring": "The ready ring", "queues": "Queues", "blocks": "Blocks over time", "next": "The next blocks",
-    "set-aside": "Set-aside messages", "events": "Events", "check": "Integrity",
+    "queues": "Queues", "blocks": "Blocks over time", "next": "The next blocks", "set-aside": "Set-aside messages",
+    "fairness": "Fairness", "events": "Events", "check": "Integrity",
 }  # fmt: skip
 
 
@@ -73,8 +73,19 @@ def test_every_view(chromium: Browser, world: World, scheme: Any, width: int) ->
             expect(shown.get_by_text("Loading…")).to_have_count(0)
             expect(shown.get_by_role("alert")).to_have_count(0)
             assert shown.evaluate("one => one.scrollWidth <= one.clientWidth"), f"{view} is wider than its place"
+            assert small_targets(seen.page) == [], f"{view} has parts that a finger misses"
             assert seen.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == scheme
             assert_accessible(seen.page, f"{view}, {scheme}, {width}")
+
+
+def small_targets(page: Page) -> list[str]:
+    """Return the links, buttons and fields that are smaller than 24 pixels."""
+    found: list[str] = page.locator(".amq :is(a[href], button, select, input, summary):visible").evaluate_all(
+        """all => all.filter(one => !one.closest("svg, p:not(.row, .answer), .notice"))
+            .filter(one => { const { width, height } = one.getBoundingClientRect(); return width < 24 || height < 24; })
+            .map(one => one.outerHTML)"""
+    )
+    return found
 
 
 def test_it_is_in_the_menu(seen: Seen) -> None:
@@ -84,14 +95,79 @@ def test_it_is_in_the_menu(seen: Seen) -> None:
     expect(seen.page.get_by_role("heading", name="Message queue", level=1)).to_be_visible()
 
 
-def test_the_ring_shows_the_same_as_its_table(seen: Seen) -> None:
-    shown = seen.open("ring")
+def test_the_first_view_shows_why_each_queue_waits(seen: Seen) -> None:
+    seen.page.goto(f"{seen.address}/plugin/airflow-mq#/?conn=airflow_mq_default&ring={RING}")
+    shown = seen.page.locator(".amq")
+    expect(shown.get_by_text(re.compile(r"^Last block \d+ (s|min) ago, next "))).to_be_visible()
+    expect(seen.row("harbour").get_by_text("their supplier sends rubbish")).to_be_visible()
+    expect(seen.row("harbour").locator("td[data-name='Next turn']")).to_have_text("when resumed")
+    expect(seen.row("birch").get_by_text("Waiting for its turn")).to_be_visible()
+    expect(seen.row("birch").locator("td[data-name='Next turn']")).to_have_text(re.compile(r"^(\d\d:\d\d|next block)$"))
+    expect(seen.row("log/old-archive-1").locator("td[data-name='Next turn']")).to_have_text("after a decision")
+
+
+def test_the_answer_comes_first_on_a_phone(seen: Seen) -> None:
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    shown = seen.open("queues")
+    expect(seen.row("dune")).to_be_visible()
+    search = shown.get_by_label("Search queues by their origin")
+    expect(search).not_to_be_visible()
+    first = shown.get_by_role("table", name="Queues").get_by_role("rowheader").first.bounding_box()
+    assert first is not None and first["y"] < 600
+    shown.get_by_text("Search and sort").click()
+    search.fill("acme/")
+    expect(seen.row("dune")).to_have_count(0)
+    expect(seen.row("acme/orders")).to_be_visible()
+    # The next blocks come before the sliders, too.
+    shown = seen.open("next")
+    table = shown.get_by_role("table", name="What the next blocks take").bounding_box()
+    slider = shown.get_by_label(re.compile("^Time limit")).bounding_box()
+    assert table is not None and slider is not None and table["y"] < slider["y"]
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_command_is_copied_as_it_is_shown(seen: Seen, secure: bool) -> None:
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    if not secure:
+        seen.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    shown = seen.open("queue", origin="harbour", priority="regular")
+    command = f"airflow-mq queue resume harbour --conn-id airflow_mq_default --ring {RING}"
+    button = shown.get_by_role("button", name=f"Copy {command}")
+    button.press("Enter")
+    expect(button).to_have_text("✓ Copied")
+    expect(shown.get_by_role("status").filter(has_text="Copied")).to_have_count(1)
+    expect(button).to_be_focused()
+    if secure:
+        assert seen.page.evaluate("navigator.clipboard.readText()") == command
+    else:
+        seen.page.evaluate("document.body.append(Object.assign(document.createElement('textarea'), {id: 'pasted'}))")
+        seen.page.locator("#pasted").focus()
+        seen.page.keyboard.press("Control+V")
+        expect(seen.page.locator("#pasted")).to_have_value(command)
+
+
+def test_a_queue_has_the_same_colour_wherever_it_is_shown(seen: Seen) -> None:
+    colours = set()
+    for view in ("queues", "next", "fairness"):
+        seen.open(view)
+        dot = seen.row("dune").locator(".dot").first
+        expect(dot).to_be_visible()
+        colours.add(dot.evaluate("dot => getComputedStyle(dot).backgroundColor"))
+    shown = seen.open("queues")
+    arc = shown.locator("svg.ring a.arc", has=seen.page.locator("title", has_text=re.compile("^dune:"))).locator("path")
+    colours.add(arc.first.evaluate("arc => getComputedStyle(arc).fill"))
+    assert len(colours) == 1
+
+
+def test_the_ring_shows_the_same_queues_as_the_table(seen: Seen) -> None:
+    shown = seen.open("queues")
     drawn = shown.get_by_role("group", name=re.compile("The ready ring: .* It is the turn of"))
     expect(drawn).to_be_visible()
     titles = drawn.locator("a.arc title").all_text_contents()
     names = shown.get_by_role("rowheader").get_by_role("link").all_text_contents()
     # Queues of which all is set aside are not in the ring.
-    assert [title.partition(":")[0] for title in titles] == names
+    aside = {name for name in names if name.startswith("log/")}
+    assert sorted(title.partition(":")[0] for title in titles) == sorted(name for name in names if name not in aside)
     assert any(title.startswith("harbour:") and title.endswith("paused") for title in titles)
     assert drawn.locator("path.flight").count() > 0
     shown.get_by_role("row", name=re.compile("harbour")).get_by_role("link", name="harbour").press("Enter")
@@ -109,7 +185,10 @@ def test_queues_are_searched_and_sorted(seen: Seen) -> None:
     shown.get_by_label("Search queues by their origin").fill("")
     shown.get_by_label("Sort by").select_option("messages")
     expect(seen.row("loud-mart")).to_be_visible()
-    depths = [int(one.replace(",", "")) for one in shown.locator("td[data-name=Depth]").all_text_contents()]
+    depths = [
+        int(one.split()[0].replace(",", ""))
+        for one in shown.locator("td[data-name=Messages] > span").all_text_contents()
+    ]
     assert depths == sorted(depths, reverse=True)
 
 
@@ -210,7 +289,7 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
         (paused,) = [one for one in queue.admin.paused() if one.origin == "grove"]
     assert (paused.reason, paused.until is None) == ("the auditors are here", False)
-    shown.get_by_role("button", name="Resume").click()
+    shown.get_by_role("button", name="Resume", exact=True).click()
     seen.confirm("Resume")
     expect(shown.get_by_role("button", name="Pause")).to_be_visible()
 
@@ -218,8 +297,8 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
 def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
         queue.admin.pause("ghost", "it sent rubbish")
-    shown = seen.open("ring")
-    shown.get_by_role("listitem").filter(has_text="Paused").get_by_role("link").click()
+    shown = seen.open("queues")
+    shown.get_by_role("listitem").filter(has_text="paused origins").get_by_role("link").click()
     row = shown.get_by_role("listitem").filter(has_text="it sent rubbish")
     row.get_by_role("link", name="ghost").click()
     expect(shown.get_by_role("heading", name="This queue is empty")).to_be_visible()
@@ -319,7 +398,10 @@ def test_many_violations_are_listed_page_by_page(seen: Seen) -> None:
         expect(part.get_by_role("listitem").last).to_have_text(f"page {last}: rule {last} is broken")
         if last < 119:
             forth.click()
-    expect(part.get_by_text("These are the first 120; airflow-mq check lists all.")).to_be_visible()
+    expect(part.get_by_text("These are the first 120 of 5,000.")).to_be_visible()
+    expect(
+        part.get_by_role("button", name=f"Copy airflow-mq check --conn-id airflow_mq_default --ring {RING}")
+    ).to_be_visible()
     expect(forth).to_have_attribute("aria-disabled", "true")
     assert_accessible(seen.page, "violations")
 
@@ -346,7 +428,7 @@ def test_an_old_reading_is_marked_until_it_is_refreshed(chromium: Browser, world
             route.continue_()
 
     with signed_in(chromium, world) as seen:
-        shown = seen.open("ring")
+        shown = seen.open("queues")
         expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
         seen.page.route("**/overview", break_off)
         expect(shown.get_by_text("Stale.")).to_be_visible()
@@ -360,9 +442,17 @@ def test_an_old_reading_is_marked_until_it_is_refreshed(chromium: Browser, world
 
 
 def test_what_is_empty_teaches(seen: Seen) -> None:
-    shown = seen.open("ring", "page-empty")
+    shown = seen.open("queues", "page-empty")
     expect(shown.get_by_role("heading", name="This ring is empty")).to_be_visible()
-    for view, title in (("blocks", "No block yet"), ("set-aside", "Nothing is set aside"), ("events", "No events yet")):
+    expect(shown.get_by_text("No block has run in this ring yet.")).to_be_visible()
+    expect(shown.get_by_role("button", name=re.compile("^Copy airflow-mq enqueue "))).to_be_visible()
+    nothing = ("fairness", "Nothing to compare yet")
+    for view, title in (
+        nothing,
+        ("blocks", "No block yet"),
+        ("set-aside", "Nothing is set aside"),
+        ("events", "No events yet"),
+    ):
         shown = seen.open(view, "page-empty")
         expect(shown.get_by_role("heading", name=title)).to_be_visible()
 
@@ -372,6 +462,20 @@ def test_without_a_connection_it_shows_how_to_make_one(seen: Seen) -> None:
     seen.page.goto(f"{seen.address}/plugin/airflow-mq")
     expect(seen.page.get_by_role("heading", name="No message queue is connected yet")).to_be_visible()
     assert_accessible(seen.page, "no connection")
+
+
+def test_a_store_that_does_not_answer_names_the_remedy(seen: Seen) -> None:
+    sentence = "The file does not exist; correct its path, or create it: `airflow-mq store upgrade`."
+    told: list[dict[str, Any]] = [{"conn_id": "mq", "kind": "sqlite", "rings": [], "error": sentence}]
+    seen.page.route("**/api/v1/stores", lambda route: route.fulfill(json=told))
+    seen.page.goto(f"{seen.address}/plugin/airflow-mq")
+    shown = seen.page.locator(".amq")
+    expect(shown.get_by_role("button", name="Copy airflow-mq store upgrade --conn-id mq")).to_be_visible()
+    assert_accessible(seen.page, "no store")
+    told[0] |= {"error": None}
+    shown.get_by_role("button", name="Try again").click()
+    expect(shown.get_by_role("heading", name="This store has no ring yet")).to_be_visible()
+    expect(shown.get_by_role("button", name="Copy airflow-mq ring create default --conn-id mq")).to_be_visible()
 
 
 def test_it_stands_alone_too(seen: Seen) -> None:

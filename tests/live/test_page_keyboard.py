@@ -45,23 +45,27 @@ def tab(page: Page, times: int = 1, key: str = "Tab") -> list[str]:
 
 
 def test_tab_leads_through_the_page_from_the_top_down(seen: Seen) -> None:
-    shown = seen.open("ring", RING)
+    shown = seen.open("queues", RING, sort="origin")
     expect(shown.get_by_role("heading", name="The ready ring")).to_be_visible()
-    shown.get_by_label("Connection").focus()
-    assert tab(seen.page, 8) == ["Ring", "Ring", "Queues", "Blocks", "Next blocks", "Set aside", "Events", "Check"]
-    tiles = shown.locator(".tiles a").all_text_contents()
-    assert len(tiles) == 5 and tab(seen.page, 5) == tiles
-    assert tab(seen.page, 2) == ["Messages", "Bytes"]
-    # The ring is one stop, however many arcs it has; then its table.
+    expect(shown.get_by_role("table", name="Queues")).to_be_visible()
+    # There is one connection, and so no choice of it.
+    shown.get_by_role("combobox", name="Ring").focus()
+    views = ["Queues", "Blocks", "Next blocks", "Set aside", "Fairness", "Events", "Check"]
+    assert tab(seen.page, len(views)) == views
+    assert tab(seen.page, 2) == ["Block 1 settled", "2 set aside for a decision"]
+    assert tab(seen.page, 3) == ["Search queues by their origin", "Sort by", "CSV"]
+    assert tab(seen.page, 3) == ["Queue", "Waited", "Messages"]
+    assert tab(seen.page, 7) == ["acme", "birch", "cobalt", "heavy-0", "1", "heavy-1", "1"]
+    # The ring is one stop, however many arcs it has.
     assert tab(seen.page)[0].startswith("acme: 40 messages")
-    assert tab(seen.page, 4) == ["Queues in the order of the ring", *QUEUES]
     # Enter works where a click does.
+    shown.get_by_role("table", name="Queues").get_by_role("link", name="cobalt").focus()
     seen.page.keyboard.press("Enter")
     expect(shown.get_by_role("heading", name="cobalt", exact=True)).to_be_visible()
 
 
 def test_arrows_go_around_the_ring(seen: Seen) -> None:
-    shown = seen.open("ring", RING)
+    shown = seen.open("queues", RING)
     shown.locator("svg.ring a.arc").first.focus()
     middle = shown.locator("svg.ring .middle")
     expect(middle).to_contain_text("acme")
@@ -130,7 +134,7 @@ def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World)
     seen.page.keyboard.press("Enter")
     expect(dialog).to_have_count(0)
     expect(shown.get_by_text("by keyboard alone").first).to_be_visible()
-    expect(shown.get_by_role("button", name="Resume")).to_be_focused()
+    expect(shown.get_by_role("button", name="Resume", exact=True)).to_be_focused()
     with world.queue(RING) as queue:
         assert [one.reason for one in queue.admin.paused()] == ["by keyboard alone"]
         queue.admin.resume("birch")

@@ -59,18 +59,18 @@ def test_thousands_are_turned_by_name_and_each_is_listed_once(seen: Seen) -> Non
 
 
 def test_the_loudest_are_first_and_the_figures_are_of_all(seen: Seen) -> None:
-    shown = seen.open("queues", RING)
+    shown = seen.open("queues", RING, sort="messages")
     table = shown.get_by_role("table", name="Queues")
     # All are counted only then, and the order is that of what is counted.
     expect(page_number(shown)).to_have_text("Page 1 · 3,000 in all")
     expect(table.get_by_role("rowheader").first).to_have_text("tenant-07/source-42")
     assert names(shown)[:3] == sorted(LOUD, key=lambda origin: -LOUD[origin])
-    assert table.locator("td[data-name=Depth]").all_text_contents()[:4] == ["300", "200", "100", "1"]
+    depths = [depth.split()[0] for depth in table.locator("td[data-name=Messages] > span").all_text_contents()]
+    assert depths[:4] == ["300", "200", "100", "1"]
     assert_accessible(seen.page, "many queues")
-    overview = seen.open("ring", RING)
-    expect(overview.get_by_text("of 3,000")).to_be_visible()
-    expect(overview.get_by_role("link", name=re.compile("^2,94. more queues$"))).to_be_visible()
-    assert overview.locator("svg.ring a.arc").count() == 61
+    expect(shown.get_by_text("of 3,000 queues wait")).to_be_visible()
+    expect(shown.get_by_text(re.compile(r"The grey arc is 2,94\d more queues\."))).to_be_visible()
+    assert shown.locator("svg.ring a.arc").count() == 61
 
 
 def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, world: World) -> None:
@@ -81,9 +81,11 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     shown = seen.open("set-aside", "page-heavy")
     pages = shown.get_by_role("navigation", name="Pages of set-aside messages").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
-    # A choice by reason is a part of the list: neither the count nor the requeue covers all of it.
+    # A choice by reason is a part of the list: the count is of this part, and the requeue does not cover it.
+    shown.get_by_label("Reason").select_option("attempts")
+    expect(shown.get_by_role("heading", name="No message is set aside for this reason")).to_be_visible()
     shown.get_by_label("Reason").select_option("overweight")
-    expect(pages).to_have_text("Page 1")
+    expect(pages).to_have_text("Page 1 · 60 in all")
     expect(shown.get_by_role("button", name=re.compile("^Requeue all \\d"))).to_have_count(0)
     shown.get_by_label("Reason").select_option("")
     expect(pages).to_have_text("Page 1 · 60 in all")
@@ -180,7 +182,7 @@ def test_no_view_shows_an_invisible_character(seen: Seen, world: World) -> None:
         queue.blocks.settle(block)
         queue.enqueue_messages(origin, [b"{}"] * 3)
         queue.admin.pause(f"{origin}/quiet", "later")
-    for view in ("ring", "queues", "blocks", "next", "set-aside", "events", "check"):
+    for view in ("queues", "blocks", "next", "set-aside", "fairness", "events"):
         shown = seen.open(view, "page-hidden", paused="shown", **({"block": str(block.id)} if view == "blocks" else {}))
         expect(shown.get_by_text(escaped).filter(visible=True).first).to_be_visible()
         assert not {"\u202e", "\u3164"} & set(shown.inner_text() + "".join(labels(shown))), view

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from airflow_mq.cli.parser import parse_line
 
 PAGE = Path(__file__).parents[2] / "airflow_mq" / "page"
 DIST = PAGE / "dist"
@@ -51,6 +54,19 @@ def test_built_page_loads_nothing_from_other_hosts() -> None:
     page = (DIST / "index.html").read_text()
     assert not re.search(r"<style| style=| on\w+=", page)
     assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
+
+
+def test_commands_of_the_page_exist() -> None:
+    text = (PAGE / "src" / "commands.ts").read_text()
+    place = "--conn-id mq_default --ring default"
+    found = re.findall(r"^(?:.*`)?(airflow-mq [a-z].*)`", text.replace("${at(place)}", place), re.MULTILINE)
+    assert len(found) == 5
+    for command in found:
+        words = shlex.split(re.sub(r"\$\{[^}]*\}", "mq_default", command))
+        assert parse_line(words[1:]).command, command
+    # They are all in this table.
+    others = [path for path in (PAGE / "src").rglob("*.tsx") if re.search(r"airflow-mq [a-z]", path.read_text())]
+    assert others == []
 
 
 def test_license_file_lists_bundled_packages() -> None:

@@ -3,26 +3,28 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { get } from "./api";
+import { COMMANDS } from "./commands";
 import { HereContext, type Here } from "./context";
-import { Code, Empty, Failure, Loaded, Notice } from "./parts/notice";
+import { Command, Remedy } from "./parts/command";
+import { Empty, Failure, Loaded, Notice } from "./parts/notice";
 import { usePoll } from "./poll";
 import { go, href, useRoute, type Route } from "./route";
 import type { Me, Store } from "./types";
 import { BlocksView } from "./views/blocks";
 import { CheckView } from "./views/check";
 import { EventsView } from "./views/events";
+import { FairnessView } from "./views/fairness";
 import { NextView } from "./views/next";
 import { QueueView } from "./views/queue";
 import { QueuesView } from "./views/queues";
-import { RingView } from "./views/ring";
 import { SetAsideView } from "./views/set_aside";
 
 const VIEWS: Record<string, string> = {
-  ring: "Ring",
   queues: "Queues",
   blocks: "Blocks",
   next: "Next blocks",
   "set-aside": "Set aside",
+  fairness: "Fairness",
   events: "Events",
   check: "Check",
 };
@@ -31,7 +33,7 @@ export function Page() {
   const stores = usePoll<Store[]>("stores", (signal) => get<Store[]>("stores", {}, signal), null);
   return (
     <div className="amq">
-      <Loaded from={stores}>{(data) => (data.length === 0 ? <NoConnection /> : <WithStores stores={data} />)}</Loaded>
+      <Loaded from={stores}>{(data) => (data.length === 0 ? <NoConnection /> : <WithStores stores={data} refresh={stores.refresh} />)}</Loaded>
     </div>
   );
 }
@@ -43,15 +45,13 @@ function NoConnection() {
         This page shows the stores that connections of type <em>Message queue</em> name. Create one under Admin → Connections, or set it
         in the environment of every Airflow process:
       </p>
-      <Code>{`AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT='{"conn_type": "airflow_mq",
-  "extra": {"driver": "sqlite", "path": "/data/queue.db"}}'
-airflow-mq store upgrade --store sqlite:////data/queue.db`}</Code>
+      <Command>{COMMANDS.connect}</Command>
       <p>In production, set host, schema, login and password of a PostgreSQL database instead. Then reload this page.</p>
     </Empty>
   );
 }
 
-function WithStores({ stores }: { stores: Store[] }) {
+function WithStores({ stores, refresh }: { stores: Store[]; refresh: () => void }) {
   const route = useRoute();
   const store = stores.find((one) => one.conn_id === route.of.conn) ?? stores.find((one) => !one.error) ?? stores[0]!;
   const ring = route.of.ring && store.rings.includes(route.of.ring) ? route.of.ring : (store.rings.find((one) => one === "default") ?? store.rings[0]);
@@ -63,12 +63,15 @@ function WithStores({ stores }: { stores: Store[] }) {
       </header>
       {store.error ? (
         <Notice kind="bad">
-          <strong>{store.conn_id}</strong>: {store.error}
+          <strong>{store.conn_id}</strong>: <Remedy text={store.error} conn={store.conn_id} />
+          <button type="button" onClick={refresh}>
+            Try again
+          </button>
         </Notice>
       ) : ring === undefined ? (
         <Empty title="This store has no ring yet">
           <p>A ring is a set of queues that share one budget. Create one:</p>
-          <Code>{`airflow-mq ring create default`}</Code>
+          <Command>{COMMANDS.createRing(store.conn_id)}</Command>
         </Empty>
       ) : (
         <WithRing key={`${store.conn_id} ${ring}`} conn={store.conn_id} ring={ring} route={route} />
@@ -80,31 +83,33 @@ function WithStores({ stores }: { stores: Store[] }) {
 function Picker({ stores, store, ring, view }: { stores: Store[]; store: Store; ring: string | undefined; view: string }) {
   const shown = view === "queue" ? "queues" : view;
   return (
-    <div className="row">
-      <label className="row">
-        <span className="muted">Connection</span>
-        <select value={store.conn_id} onChange={(event) => go(shown, { conn: event.target.value })}>
-          {stores.map((one) => (
-            <option key={one.conn_id} value={one.conn_id}>
-              {one.conn_id}
-              {one.error ? " (does not answer)" : ""}
+    <div className="row picker">
+      <Choose label="Connection" value={store.conn_id} of={Object.fromEntries(stores.map((one) => [one.conn_id, one.error ? `${one.conn_id} (does not answer)` : one.conn_id]))} onChange={(conn) => go(shown, { conn })} />
+      {ring !== undefined && (
+        <Choose label="Ring" value={ring} of={Object.fromEntries(store.rings.map((one) => [one, one]))} onChange={(ring) => go(shown, { conn: store.conn_id, ring })} />
+      )}
+    </div>
+  );
+}
+
+/** A choice among several, or the name of the only one. */
+function Choose({ label, value, of, onChange }: { label: string; value: string; of: Record<string, string>; onChange: (value: string) => void }) {
+  const names = Object.keys(of);
+  return (
+    <label className="row">
+      <span className="muted">{label}</span>
+      {names.length === 1 ? (
+        <strong>{of[value]}</strong>
+      ) : (
+        <select value={value} onChange={(event) => onChange(event.target.value)}>
+          {names.map((one) => (
+            <option key={one} value={one}>
+              {of[one]}
             </option>
           ))}
         </select>
-      </label>
-      {ring !== undefined && (
-        <label className="row">
-          <span className="muted">Ring</span>
-          <select value={ring} onChange={(event) => go(shown, { conn: store.conn_id, ring: event.target.value })}>
-            {store.rings.map((one) => (
-              <option key={one} value={one}>
-                {one}
-              </option>
-            ))}
-          </select>
-        </label>
       )}
-    </div>
+    </label>
   );
 }
 
@@ -157,8 +162,6 @@ function Tabs({ view, of }: { view: string; of: Record<string, string> }) {
 function View({ route }: { route: Route }) {
   const { origin, priority } = route.of;
   switch (route.view) {
-    case "queues":
-      return <QueuesView />;
     case "queue":
       return <QueueView key={`${priority} ${origin}`} origin={origin ?? ""} priority={priority ?? "regular"} />;
     case "blocks":
@@ -167,11 +170,13 @@ function View({ route }: { route: Route }) {
       return <NextView />;
     case "set-aside":
       return <SetAsideView />;
+    case "fairness":
+      return <FairnessView />;
     case "events":
       return <EventsView />;
     case "check":
       return <CheckView />;
     default:
-      return <RingView />;
+      return <QueuesView />;
   }
 }

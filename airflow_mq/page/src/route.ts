@@ -17,7 +17,7 @@ function watch(changed: () => void): () => void {
 
 export function parse(hash: string): Route {
   const [view = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
-  return { view: view || "ring", of: Object.fromEntries(new URLSearchParams(query)) };
+  return { view: view || "queues", of: Object.fromEntries(new URLSearchParams(query)) };
 }
 
 export const useRoute = (): Route => parse(useSyncExternalStore(watch, read));

@@ -29,8 +29,6 @@ export interface components {
             in_flight: number;
             /** Paused */
             paused: boolean;
-            /** Is Head */
-            is_head: boolean;
         };
         /**
          * Block
@@ -236,11 +234,13 @@ export interface components {
         };
         /**
          * ForecastBlock
-         * @description A block that would be planned next.
+         * @description A block that would be planned next; with `server`, by this DAG or program and under its limit.
          */
         ForecastBlock: {
             /** Number */
             number: number;
+            /** Server */
+            server: string | null;
             /** Order */
             order: string;
             limit: components["schemas"]["Weight"];
@@ -273,6 +273,7 @@ export interface components {
             set_aside: number;
             /** Reason */
             reason: string;
+            needs: components["schemas"]["Weight"] | null;
             /** Share */
             share: number;
         };
@@ -358,6 +359,16 @@ export interface components {
             contended: number;
         };
         /**
+         * Overdue
+         * @description A plan or a service that should have come, and what to run or look at.
+         */
+        Overdue: {
+            /** Sentence */
+            sentence: string;
+            /** Remedy */
+            remedy: string;
+        };
+        /**
          * Overview
          * @description The ring: next queue, waiting queues, totals, and the latest block.
          *
@@ -370,8 +381,6 @@ export interface components {
             /** Order */
             order: string;
             limit: components["schemas"]["Weight"] | null;
-            /** High */
-            high: boolean;
             /** Paths */
             paths: boolean;
             /**
@@ -397,16 +406,13 @@ export interface components {
             paused: number;
             /** Oldest */
             oldest: string | null;
-            /** Head */
-            head: string | null;
             /** Arcs */
             arcs: components["schemas"]["Arc"][];
             rest: components["schemas"]["Rest"];
             last_block: components["schemas"]["Block"] | null;
+            served: components["schemas"]["Served"];
             /** Overdue */
-            overdue: string[];
-            /** Version */
-            version: number;
+            overdue: components["schemas"]["Overdue"][];
         };
         /**
          * Pause
@@ -520,6 +526,11 @@ export interface components {
             in_rate: number;
             /** Out Rate */
             out_rate: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved";
             /** Why */
             why: string;
         };
@@ -560,6 +571,11 @@ export interface components {
             in_rate: number;
             /** Out Rate */
             out_rate: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved";
             /** Why */
             why: string;
             explain: components["schemas"]["Explained"];
@@ -630,6 +646,22 @@ export interface components {
             run_id: string;
             /** Url */
             url: string;
+        };
+        /**
+         * Served
+         * @description The latest plan or service of the ring, and when the next one is expected: a past time if it is late.
+         */
+        Served: {
+            /** Ever */
+            ever: boolean;
+            /** Last */
+            last: string | null;
+            /** Server */
+            server: string | null;
+            /** Next */
+            next: string | null;
+            /** Several */
+            several: boolean;
         };
         /**
          * SetAsideMessage
@@ -777,6 +809,7 @@ export type Me = components['schemas']['Me'];
 export type Message = components['schemas']['Message'];
 export type Messages = components['schemas']['Messages'];
 export type OriginFairness = components['schemas']['OriginFairness'];
+export type Overdue = components['schemas']['Overdue'];
 export type Overview = components['schemas']['Overview'];
 export type Pause = components['schemas']['Pause'];
 export type PauseChange = components['schemas']['PauseChange'];
@@ -790,6 +823,7 @@ export type Queues = components['schemas']['Queues'];
 export type Refusal = components['schemas']['Refusal'];
 export type Rest = components['schemas']['Rest'];
 export type Run = components['schemas']['Run'];
+export type Served = components['schemas']['Served'];
 export type SetAsideMessage = components['schemas']['SetAsideMessage'];
 export type SetAsideMessages = components['schemas']['SetAsideMessages'];
 export type Settings = components['schemas']['Settings'];

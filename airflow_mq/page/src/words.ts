@@ -25,6 +25,9 @@ export function bytes(number: number): string {
 /** Weights count milliseconds; large ones are shown in larger units. */
 export const millis = (number: number) => (number < 10_000 ? `${count(number)} ms` : span(number / 1000));
 export const weight = (one: Weight | null) => (one ? `${millis(one.time)} · ${bytes(one.size)}` : "no limit");
+/** The server is the DAG or program whose block it is, if it is known. */
+export const tooHeavy = (needs: Weight, limit: Weight, server: string | null) =>
+  `Its first message needs ${weight(needs)}, more than a block${server ? ` of ${server}` : ""} carries (${weight(limit)})`;
 export const percent = (part: number | null) => (part === null ? "–" : `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`);
 /** A deviation with its sign. */
 export const off = (part: number | null) => (part === null ? "–" : `${part < 0 ? "−" : part > 0 ? "+" : ""}${percent(Math.abs(part))}`);
@@ -58,22 +61,30 @@ export function span(seconds: number): string {
 export const age = (time: string, now = Date.now()) => span((now - Date.parse(time)) / 1000);
 /** Server text with its times in the user's format. */
 export const localised = (text: string) => text.replaceAll(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, day, time) => clock(`${day}T${time}Z`));
+/** The time of day, with the day if that is another one. */
+export function hour(time: string, now: number): string {
+  const at = new Date(time);
+  const same = at.toDateString() === new Date(now).toDateString();
+  return at.toLocaleString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(!same && { day: "numeric", month: "short" }) });
+}
 export const clock = (time: string) => new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
 
-const KINDS: Record<string, string> = {
-  Processed: "Processed",
-  ProcessingFailed: "Processing failed",
-  SetAside: "Set aside",
-  PageRemoved: "Page removed",
-  Discarded: "Discarded",
-  Requeued: "Requeued",
-  Executed: "Executed",
-  Returned: "Returned",
-  AttemptsExhausted: "Attempts exhausted",
-  Expired: "Expired",
-  Swept: "Swept",
-  Transferred: "Transferred",
+/** Events by their names: words, and the colour of their meaning. */
+const KINDS: Record<string, [string, string]> = {
+  Processed: ["Processed", "good"],
+  ProcessingFailed: ["Processing failed", "bad"],
+  SetAside: ["Set aside", "warn"],
+  PageRemoved: ["Page removed", ""],
+  Discarded: ["Discarded", "bad"],
+  Requeued: ["Requeued", ""],
+  Executed: ["Executed", "good"],
+  Returned: ["Returned", "warn"],
+  AttemptsExhausted: ["Attempts exhausted", "bad"],
+  Expired: ["Expired", "bad"],
+  Swept: ["Swept", "warn"],
+  Transferred: ["Transferred", ""],
 };
 
 export const kinds = Object.keys(KINDS);
-export const kind = (name: string) => KINDS[name] ?? name;
+export const kind = (name: string) => KINDS[name]?.[0] ?? name;
+export const meaning = (name: string) => KINDS[name]?.[1] ?? "";

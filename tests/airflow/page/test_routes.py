@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -16,6 +19,7 @@ from airflow_mq.api.ring import WAITING
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import fill
 from tests.airflow.page.routes import ROUTES
+from tests.proofs.model.clock import SECOND, stopped_clock
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -39,11 +43,6 @@ def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue)
     block = ring.blocks.plan(limit=Weight(1_000, 20))
     data = ask("viewer", "GET", f"{of(ring)}/overview").json()
     assert [one["origin"] for one in data["arcs"]] == ring.inspect.ring_order()
-    assert data["head"] == ring.inspect.ring_order()[0] and [one["is_head"] for one in data["arcs"]] == [
-        True,
-        False,
-        False,
-    ]
     assert (data["waiting_messages"], data["waiting_bytes"], data["queues"], data["exact"]) == (30, 150, 3, True)
     assert data["in_flight"] == block.messages == sum(one["in_flight"] for one in data["arcs"]) > 0
     assert data["paused"] == 1 and [one["origin"] for one in data["arcs"] if one["paused"]] == ["c"]
@@ -61,7 +60,8 @@ def test_overview_before_the_first_plan(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages("acme", [b"12345"] * 2)
     data = ask("viewer", "GET", f"{of(ring)}/overview").json()
     assert (data["waiting_messages"], data["ready"], data["queues"]) == (2, 1, 1)
-    assert data["overdue"] == ["No block has ever serviced this ring."]
+    assert [found["sentence"] for found in data["overdue"]] == ["No block has ever serviced this ring."]
+    assert data["served"] == {"ever": False, "last": None, "server": None, "next": None, "several": False}
     row = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"][0]
     queue = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme").json()
     assert row["why"] == queue["why"] == "No block has ever serviced this ring"
@@ -110,15 +110,66 @@ def test_paused_dag_is_named(ask: Ask, ring: MessageQueue, tmp_path: Path) -> No
 
     data = ask("op", "GET", f"{of(ring)}/overview").json()
 
-    (sentence,) = data["overdue"]
+    (overdue,) = data["overdue"]
+    sentence = overdue["sentence"]
+    assert overdue["remedy"] == "airflow dags unpause page_first_steps"
     assert sentence.startswith("No block has been planned since ") and sentence.endswith(
         "DAG page_first_steps is paused."
     )
     (row,) = ask("op", "GET", f"{of(ring)}/queues").json()["rows"]
     queue = ask("op", "GET", f"{of(ring)}/queue?origin=acme").json()
-    assert row["why"] == "DAG page_first_steps is paused"
+    assert (row["state"], row["why"]) == ("overdue", "DAG page_first_steps is paused")
     assert "DAG page_first_steps is paused. The first message of acme" in queue["explain"]["sentence"]
     assert queue["explain"]["remedies"] == ["airflow dags unpause page_first_steps"]
+
+
+def test_last_and_next_block_of_a_ring(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("acme", b"x")
+    with stopped_clock() as clock:
+        for minutes in (10, 5, 0):
+            clock.now = int((time.time() - 60 * minutes - 30) * SECOND)
+            ring.blocks.settle(ring.blocks.plan(server="DAG 'five' of Airflow 'here', task 'plan'"))
+
+    served = ask("viewer", "GET", f"{of(ring)}/overview").json()["served"]
+
+    last, due = (datetime.fromisoformat(served[name].replace("Z", "+00:00")) for name in ("last", "next"))
+    assert 0 <= (datetime.now(timezone.utc) - last).total_seconds() - 30 < 60
+    assert abs((due - last).total_seconds() - 300) < 1
+    assert (served["ever"], served["server"], served["several"]) == (True, "DAG 'five', task 'plan'", False)
+
+
+def test_state_of_each_queue(ask: Ask, ring: MessageQueue) -> None:
+    ring.admin.change_ring(max_attempts=5, backoff=600.0)
+    ring.enqueue_message("failing", b"x")
+    ring.service_queues(lambda delivery: Yield("down"))
+    aside(ring, "archive")
+    ring.enqueue_message("claimed", b"x")
+    ring.blocks.plan(lease=600)
+    for origin in ("acme", "quiet"):
+        ring.enqueue_message(origin, b"x")
+    ring.admin.pause("quiet")
+
+    rows = ask("viewer", "GET", f"{of(ring)}/queues").json()["rows"]
+
+    assert {row["origin"]: row["state"] for row in rows} == {
+        "acme": "turn", "archive": "set aside", "claimed": "in flight", "failing": "failed", "quiet": "paused",
+    }  # fmt: skip
+
+
+def test_forecast_names_the_weight_of_a_message_that_no_block_carries(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("heavy", b"x", weight=Weight(900, 1))
+    body = {"blocks": 1, "limit": {"time": 500, "size": 500}}
+    (block,) = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
+    (left,) = block["left_out"]
+    assert (left["origin"], left["reason"], left["needs"]) == ("heavy", "limit", {"time": 900, "size": 1})
+
+
+def test_commands_quote_the_names_that_senders_chose(ask: Ask, ring: MessageQueue) -> None:
+    origin = "x'; touch pwned; echo `id`"
+    ring.enqueue_message(origin, b"x")
+    ring.admin.pause(origin)
+    found = ask("viewer", "GET", f"{of(ring)}/queue?origin={quote(origin)}").json()["explain"]["remedies"]
+    assert [shlex.split(remedy) for remedy in found] == [["airflow-mq", "queue", "resume", origin]]
 
 
 def test_the_dag_that_executes_messages_is_named(
@@ -229,7 +280,9 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
         "No DAG that services this ring takes this origin",
         "unserved",
     )
-    assert "needs 70 s · 1 B of 1 min · 1 MiB, the limit of DAG 'orders'" in block["left_out"][0]["reason"]
+    (left,) = (one for one in block["left_out"] if one["origin"] == "acme")
+    assert (left["reason"], left["needs"]) == ("limit", {"time": 70_000, "size": 1})
+    assert (block["limit"], block["server"]) == ({"time": 60_000, "size": 1 << 20}, "DAG 'orders', task 'plan'")
 
 
 def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -61,6 +62,28 @@ def test_ring_without_any_block(make_queue: Maker) -> None:
     assert [overdue.sentence for overdue in queue.inspect.servicing().of_queues(queue.inspect.ring().queues)] == [
         "No block has ever serviced this ring."
     ]
+
+
+def test_next_plan_is_expected_after_the_usual_interval(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue()
+    assert queue.inspect.servicing().expected() is None
+    rewind(clock, 3 * 300 + 10)
+    run_block(queue)
+    assert queue.inspect.servicing().expected() is None, "one plan is no interval"
+    run_blocks(queue, clock, 300)
+    (server,) = queue.inspect.servicing().servers
+    five = server.at + timedelta(minutes=5)
+    assert queue.inspect.servicing().expected() == five
+    assert queue.inspect.servicing(lambda server: True).expected() is None
+
+    # The sooner one of two DAGs counts, and a late one only if no other is due.
+    run_blocks(queue, clock, 60, 3, MAIL)
+    mail = max(server.at for server in queue.inspect.servicing().servers)
+    assert queue.inspect.servicing().expected() == mail + timedelta(minutes=1)
+    clock.advance(90)
+    assert queue.inspect.servicing().expected() == five
+    clock.advance(600)
+    assert queue.inspect.servicing().expected() == max(five, mail + timedelta(minutes=1))
 
 
 def test_dag_that_stopped_planning(make_queue: Maker, clock: Clock) -> None:

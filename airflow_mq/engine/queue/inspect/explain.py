@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
+from shlex import quote
 from typing import Any
 
 from ....words import capitalised, many, when
@@ -218,7 +219,9 @@ class _Question:
         attempts = 0 if address is None or self.page is None else self.page.note(address.index).attempts
         facts |= {"origin": self.origin, "address": address, "subject": self.subject}
         reason, sentence, remedies = CASES[case]
-        helpful = [remedy.format(**facts) for remedy in remedies]
+        # Commands are copied into shells, and senders choose the names of origins.
+        quoted = {name: quote(str(facts[name])) for name in ("origin", "address", "name") if name in facts}
+        helpful = [remedy.format(**(facts | quoted)) for remedy in remedies]
         return Explanation(self.origin, address, reason, sentence.format(**facts), block, helpful, attempts)
 
     def of_queue(self) -> Explanation:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
+from shlex import quote
 from statistics import median
 
 from ....words import span, when
@@ -90,6 +91,10 @@ class Servicing:
         """Whether a service in place holds the ring now; one that died holds it until its lease is over."""
         return self.held_until is not None and self.held_until > self.now
 
+    def is_unserved(self, origin: str) -> bool:
+        """Return whether the ring is serviced, and no server takes this origin."""
+        return bool(self.servers) and not any(server.takes(origin) for server in self.servers)
+
     def overdue(self, origin: str, sent: datetime | None) -> Overdue | None:
         """Return the plan or service that a waiting message should have met by now; None if none is overdue.
 
@@ -136,7 +141,7 @@ class Servicing:
             return "All messages are set aside" if state.set_aside else "All messages are in flight"
         if brief:
             return brief
-        if self.servers and not any(server.takes(state.origin) for server in self.servers):
+        if self.is_unserved(state.origin):
             return "No DAG that services this ring takes this origin"
         overdue = self.overdue(state.origin, state.oldest)
         return "Waiting for its turn" if overdue is None else overdue.brief
@@ -145,6 +150,13 @@ class Servicing:
         """Return the usual seconds between the runs of a server; None until it has two."""
         intervals = self._intervals(server)
         return median(intervals) if intervals else None
+
+    def expected(self) -> datetime | None:
+        """Return when the next plan is due by the usual intervals: a past time if it is late, None if unknown."""
+        awake = (server for server in self.servers if not self._has_paused_dag(server))
+        intervals = ((server, self.usual_interval(server)) for server in awake)
+        times = [server.at + timedelta(seconds=interval) for server, interval in intervals if interval is not None]
+        return min((time for time in times if time > self.now), default=max(times, default=None))
 
     def _never(self, sent: datetime | None) -> Overdue:
         is_new = sent is not None and (self.now - sent).total_seconds() < _UNKNOWN_INTERVAL
@@ -185,7 +197,7 @@ class Servicing:
             False: f"DAG {dag} is not paused: look at its latest runs.",
             None: f"Is DAG {dag} paused?",
         }[state]
-        remedy = f"the runs of DAG {dag}" if state is False else f"airflow dags unpause {dag}"
+        remedy = f"the runs of DAG {dag}" if state is False else f"airflow dags unpause {quote(dag)}"
         brief = look.removesuffix(".") if state else brief
         return Overdue(f"No block{whose} has been planned {since}. {look}", remedy, brief=brief)
 

@@ -102,7 +102,7 @@ function Stack({ bar, by, y }: { bar: Bar; by: Dimension; y: (share: number) => 
   return (
     <>
       {stacked.map((one, index) => (
-        <rect key={index} x={0} width={WIDE} y={y(one.to)} height={Math.max(0, y(one.from) - y(one.to))} style={{ fill: colour(one.origin) }}>
+        <rect key={index} className="part" x={0} width={WIDE} y={y(one.to)} height={Math.max(0, y(one.from) - y(one.to))} style={{ fill: colour(one.origin) }}>
           <title>{`${one.origin ?? "other queues"}: ${percent(one.to - one.from)} of the limit`}</title>
         </rect>
       ))}

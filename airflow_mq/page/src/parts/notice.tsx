@@ -27,17 +27,11 @@ export function Failure({ error }: { error: Error }) {
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="empty">
-      <h3>{title}</h3>
+      <h2>{title}</h2>
       {children}
     </div>
   );
 }
-
-export const Code = ({ children }: { children: string }) => (
-  <pre className="code" tabIndex={0}>
-    <code>{children}</code>
-  </pre>
-);
 
 /** Loaded data, or a loading state, or an error; with a notice if the data is outdated. */
 export function Loaded<T>({ from, children }: { from: Polled<T>; children: (data: T) => ReactNode }) {

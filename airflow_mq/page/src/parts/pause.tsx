@@ -11,12 +11,6 @@ import { Action } from "./notice";
 export const paused = (pause: Pause) =>
   `${pause.actor ? `by ${pause.actor}` : ""}${pause.until ? ` until ${clock(pause.until)}` : ""}: ${pause.reason || "no reason given"}`.trim();
 
-export const PausedBadge = ({ paused: pause }: { paused: Pause }) => (
-  <span className="badge warn" title={`Paused ${paused(pause)}`}>
-    paused
-  </span>
-);
-
 export function PauseButton({ origin, pause, paths, onDone }: { origin: string; pause: Pause | null; paths: boolean; onDone: () => void }) {
   const here = useHere();
   // The dialog of the moment of the click: the state of the origin may change while it is open.

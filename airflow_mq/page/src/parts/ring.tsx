@@ -6,12 +6,10 @@ import type { Arc, Overview } from "../types";
 import { bytes, compact, count, many } from "../words";
 import { colour } from "./colours";
 
-export type Measure = "messages" | "size";
-
 const SIZE = 400;
 const MIDDLE = SIZE / 2;
 const OUTER = 172;
-const INNER = 118;
+const INNER = 126;
 /** Smallest arc, in turns, so that a small queue is visible beside a large one. */
 const LEAST = 0.012;
 
@@ -20,14 +18,14 @@ type Piece = { arc: Arc | null; from: number; to: number; name: string };
 const keyOf = ({ arc }: Piece) => (arc ? `${arc.priority} ${arc.origin}` : "rest");
 
 /** Start and end of each arc, in turns. */
-export function pieces(overview: Overview, by: Measure): Piece[] {
+export function pieces(overview: Overview): Piece[] {
   const parts: { arc: Arc | null; size: number; name: string }[] = overview.arcs.map((arc) => ({
     arc,
-    size: arc[by],
+    size: arc.messages,
     name: arc.origin,
   }));
   const rest = overview.rest;
-  if (rest && rest.queues) parts.push({ arc: null, size: rest[by], name: `${many(rest.queues, "more queue")}` });
+  if (rest.queues) parts.push({ arc: null, size: rest.messages, name: `${many(rest.queues, "more queue")}` });
   const least = Math.min(LEAST, 0.5 / parts.length);
   const total = parts.reduce((sum, one) => sum + one.size, 0) || 1;
   const wanted = parts.map((one) => Math.max(one.size / total, least));
@@ -56,7 +54,7 @@ function band(from: number, to: number, inner: number, outer: number): string {
 }
 
 function about(piece: Piece, overview: Overview): string {
-  if (!piece.arc) return `${piece.name}: ${count(overview.rest!.messages)} messages, ${bytes(overview.rest!.size)}`;
+  if (!piece.arc) return `${piece.name}: ${count(overview.rest.messages)} messages, ${bytes(overview.rest.size)}`;
   const { arc } = piece;
   const parts = [many(arc.messages, "message"), bytes(arc.size)];
   if (arc.priority === "high") parts.push("high priority");
@@ -65,14 +63,14 @@ function about(piece: Piece, overview: Overview): string {
   return `${arc.origin}: ${parts.join(", ")}`;
 }
 
-type Props = { overview: Overview; by: Measure; /** Where an arc leads to, and where the rest does. */ lead: (arc: Arc | null) => string };
+type Props = { overview: Overview; /** Where an arc leads to, and where the rest does. */ lead: (arc: Arc | null) => string };
 
 const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-export function Ring({ overview, by, lead }: Props) {
+export function Ring({ overview, lead }: Props) {
   const [over, setOver] = useState<string | null>(null);
   const [stop, setStop] = useState<string | null>(null);
-  const shown = pieces(overview, by);
+  const shown = pieces(overview);
   // The ring is one tab stop; arrow keys move within it.
   const at = Math.max(0, shown.findIndex((piece) => keyOf(piece) === stop));
   function turn(event: KeyboardEvent<SVGSVGElement>) {
@@ -82,11 +80,12 @@ export function Ring({ overview, by, lead }: Props) {
     event.preventDefault();
     event.currentTarget.querySelectorAll<SVGAElement>("a.arc")[next]?.focus();
   }
-  const head = shown.find((piece) => piece.arc?.is_head);
+  // The first queue from which a block may take something.
+  const head = shown.find(({ arc }) => arc && !arc.paused && arc.messages > arc.in_flight);
   const gap = shown.length > 1 ? 0.0012 : 0;
   const label = `The ready ring: ${many(overview.ready, "queue")} with ${many(overview.waiting_messages, "message")}. ${
-    overview.head ? `It is the turn of ${overview.head}.` : ""
-  } The table beside it lists the same queues.`;
+    head ? `It is the turn of ${head.name}.` : ""
+  } The table lists the same queues.`;
   return (
     <svg className="ring" viewBox={`0 0 ${SIZE} ${SIZE}`} role="group" aria-label={label} onKeyDown={turn}>
       <defs>
@@ -112,7 +111,7 @@ export function Ring({ overview, by, lead }: Props) {
         >
           <title>{about(piece, overview)}</title>
           <path
-            d={band(piece.from + gap, piece.to - gap, INNER, piece.arc?.is_head ? OUTER + 8 : OUTER)}
+            d={band(piece.from + gap, piece.to - gap, INNER, piece === head ? OUTER + 8 : OUTER)}
             style={{ fill: colour(piece.arc?.origin ?? null) }}
           />
           {piece.arc?.paused && <path d={band(piece.from + gap, piece.to - gap, INNER, OUTER)} fill="url(#amq-hatch)" />}
@@ -135,50 +134,37 @@ export function Ring({ overview, by, lead }: Props) {
           <path d={`M${MIDDLE} ${MIDDLE - OUTER - 9}l-9 -15h18z`} />
         </g>
       )}
-      <Middle overview={overview} over={shown.find((piece) => keyOf(piece) === over) ?? null} by={by} />
+      <Middle overview={overview} head={head} over={shown.find((piece) => keyOf(piece) === over) ?? null} />
     </svg>
   );
 }
 
 const flown = (arc: Arc) => Math.min(1, Math.max(0.04, arc.in_flight / Math.max(1, arc.messages)));
 
-function cut(text: string, most = 20): string {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+function cut(text: string, most: number): string {
+  const letters = [...text];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 
-function Middle({ overview, over, by }: { overview: Overview; over: Piece | null; by: Measure }) {
-  const lines = over ? details(over, overview) : general(overview, by);
+function Middle({ overview, head, over }: { overview: Overview; head: Piece | undefined; over: Piece | null }) {
+  const [name, figure, unit] = over ? details(over, overview) : ["next:", head ? cut(head.name, 16) : "–", many(overview.ready, "queue")];
   return (
     <g className="middle" aria-hidden="true">
-      <text x={MIDDLE} y={MIDDLE - 34} className="small">
-        {lines[0]}
+      <text x={MIDDLE} y={MIDDLE - 34}>
+        {name}
       </text>
-      <text x={MIDDLE} y={MIDDLE + 4} className="large">
-        {lines[1]}
+      <text x={MIDDLE} y={MIDDLE + 10} className="large">
+        {figure}
       </text>
-      <text x={MIDDLE} y={MIDDLE + 30}>
-        {lines[2]}
-      </text>
-      <text x={MIDDLE} y={MIDDLE + 54} className="small">
-        {lines[3]}
+      <text x={MIDDLE} y={MIDDLE + 48}>
+        {unit}
       </text>
     </g>
   );
 }
 
-function details(piece: Piece, overview: Overview): string[] {
-  const of = piece.arc ?? overview.rest!;
-  const arc = piece.arc;
-  const state = arc ? (arc.paused ? "paused" : arc.in_flight ? `${compact(arc.in_flight)} in flight` : arc.is_head ? "its turn" : "waits") : "";
-  return [cut(piece.name, 24), compact(of.messages), bytes(of.size), state];
-}
-
-function general(overview: Overview, by: Measure): string[] {
-  const size = by === "size" ? bytes(overview.waiting_bytes) : compact(overview.waiting_messages);
-  return [
-    "waiting",
-    size,
-    many(overview.ready, "queue"),
-    overview.head ? `next: ${cut(overview.head, 22)}` : "",
-  ];
+function details({ arc, name }: Piece, { rest }: Overview): string[] {
+  const { messages } = arc ?? rest;
+  const state = arc?.paused ? "paused" : arc?.in_flight ? `${compact(arc.in_flight)} in flight` : messages === 1 ? "message" : "messages";
+  return [cut(name, 16), compact(messages), state];
 }

@@ -11,6 +11,8 @@ export type Column<T> = {
   sort?: string;
   /** The row's header cell. */
   head?: boolean;
+  /** On a narrow screen, a line of its own. */
+  wide?: boolean;
 };
 
 type Props<T> = {
@@ -51,20 +53,25 @@ export function Table<T>({ caption, columns, rows, id, sorted, onSort, mark }: P
       <tbody role="rowgroup">
         {rows.map((row) => (
           <tr key={id(row)} role="row" className={mark?.(row) ? "marked" : undefined}>
-            {columns.map((column) =>
-              column.head ? (
+            {columns.map((column) => {
+              const cell = column.cell(row);
+              return column.head ? (
                 <th key={column.name} role="rowheader" scope="row">
-                  {column.cell(row)}
+                  {cell}
                 </th>
               ) : (
-                <td key={column.name} role="cell" data-name={column.name} className={column.right ? "right" : undefined}>
-                  <span>{column.cell(row)}</span>
+                <td key={column.name} role="cell" data-name={column.name} className={classes(column, cell)}>
+                  <span>{cell}</span>
                 </td>
-              ),
-            )}
+              );
+            })}
           </tr>
         ))}
       </tbody>
     </table>
   );
 }
+
+/** A narrow screen leaves out zeros. */
+const classes = (column: { right?: boolean; wide?: boolean }, cell: ReactNode) =>
+  [column.right && "right", column.wide && "wide", cell === "0" && "zero"].filter(Boolean).join(" ") || undefined;

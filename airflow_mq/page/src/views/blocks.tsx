@@ -6,6 +6,7 @@ import { below } from "../api";
 import { useHere, useRing } from "../context";
 import { Bars, Choice, Legend, type Bar, type Dimension } from "../parts/bars";
 import { Listing } from "../parts/listing";
+import { Named } from "../parts/named";
 import { Empty, Loaded, Notice } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useWord } from "../route";
@@ -43,6 +44,10 @@ export function BlocksView() {
     </>
   );
 }
+
+/** Colours of states by their meaning. */
+const STATES: Record<string, string> = { planned: "busy", settled: "good", released: "warn" };
+const TASK_STATES: Record<string, string> = { running: "busy", success: "good", failed: "bad", upstream_failed: "bad" };
 
 const bar = (row: Block): Bar => ({ ...row, id: String(row.id), name: String(row.id) });
 
@@ -83,14 +88,14 @@ function BlockTable({ rows, chosen, onPick }: { rows: Block[]; chosen: string | 
         </button>
       ),
     },
-    { name: "State", cell: (row) => <span className={`badge ${row.state}`}>{row.state}</span> },
+    { name: "State", cell: (row) => <span className={`badge ${STATES[row.state] ?? ""}`}>{row.state}</span> },
     { name: "Planned", cell: (row) => <time dateTime={row.planned_at}>{clock(row.planned_at)}</time> },
     { name: "Duration", right: true, cell: took },
     { name: "Messages", right: true, cell: (row) => count(row.messages) },
     { name: "Predicted", right: true, cell: (row) => weight(row.predicted) },
     { name: "Used", right: true, cell: (row) => (row.used ? weight(row.used) : "–") },
     { name: "Limit", right: true, cell: (row) => weight(row.limit) },
-    { name: "Run", cell: (row) => <Run block={row} /> },
+    { name: "Run", wide: true, cell: (row) => <Run block={row} /> },
   ];
   return (
     <Table caption="Blocks" columns={columns} rows={rows} id={(row) => String(row.id)} mark={(row) => chosen === String(row.id)} />
@@ -107,7 +112,7 @@ function Run({ block }: { block: Block }) {
 }
 
 function Chosen({ id, rows }: { id: string; rows: Block[] }) {
-  if (!/^\d{1,15}$/.test(id)) return <p className="muted">Choose a block to see its share of each queue and the logs of its tasks.</p>;
+  if (!/^\d{1,15}$/.test(id)) return <p className="muted">Choose a block to see each queue's share of it, and the logs of its tasks.</p>;
   const block = rows.find((row) => String(row.id) === id);
   return block ? <BlockCard block={block} /> : <Elsewhere id={id} />;
 }
@@ -123,20 +128,15 @@ function Elsewhere({ id }: { id: string }) {
 }
 
 function BlockCard({ block }: { block: Block }) {
-  const here = useHere();
   const columns: Column<BlockShare>[] = [
-    {
-      name: "Queue",
-      head: true,
-      cell: (one) => (one.origin === null ? "other queues" : <a href={here.href("queue", { origin: one.origin })}>{one.origin}</a>),
-    },
+    { name: "Queue", head: true, cell: (one) => <Named origin={one.origin} priority={one.priority} /> },
     { name: "Messages", right: true, cell: (one) => count(one.messages) },
     { name: "Weight", right: true, cell: (one) => weight(one.weight) },
   ];
   return (
     <section className="card" aria-label={`Block ${block.id}`}>
       <h3>
-        Block {count(block.id)} <span className={`badge ${block.state}`}>{block.state}</span>
+        Block {count(block.id)} <span className={`badge ${STATES[block.state] ?? ""}`}>{block.state}</span>
       </h3>
       <p>
         {count(block.result.processed ?? 0)} processed, {count(block.result.failed ?? 0)} failed, {count(block.result.returned ?? 0)} returned,{" "}
@@ -184,7 +184,7 @@ function TaskTable({ block }: { block: Block }) {
         </>
       ),
     },
-    { name: "State", cell: (task) => <span className={`badge task-${task.state}`}>{task.state ?? "waiting"}</span> },
+    { name: "State", cell: (task) => <span className={`badge ${TASK_STATES[task.state ?? ""] ?? ""}`}>{task.state ?? "waiting"}</span> },
     { name: "Duration", right: true, cell: (task) => (task.seconds === null ? "–" : span(task.seconds)) },
     { name: "Logs", cell: (task) => <Logs task={task} /> },
     ...(onSpark ? [{ name: "Spark job", cell: (task: Task) => <SparkJob task={task} /> }] : []),

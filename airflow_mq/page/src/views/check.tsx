@@ -1,20 +1,19 @@
-/** Integrity check and fairness of a ring. */
+/** Integrity check of a ring, and exports. */
 
 import { useState } from "react";
 
-import { useHere, useRing } from "../context";
+import { COMMANDS } from "../commands";
+import { useHere } from "../context";
+import { Command } from "../parts/command";
 import { Sliced } from "../parts/listing";
-import { Action, Empty, Failure, Loaded, Notice } from "../parts/notice";
-import { Table, type Column } from "../parts/table";
-import type { Checked, Fairness, OriginFairness } from "../types";
-import { count, many, off } from "../words";
-import { Share } from "./queues";
+import { Action, Failure, Notice } from "../parts/notice";
+import type { Checked } from "../types";
+import { count, many } from "../words";
 
 export function CheckView() {
   return (
     <>
       <Integrity />
-      <FairnessTable />
       <Exports />
     </>
   );
@@ -47,14 +46,16 @@ function Integrity() {
 }
 
 function Found({ found }: { found: Checked | Error }) {
+  const here = useHere();
   if (found instanceof Error) return <Failure error={found} />;
   if (found.violations.length === 0) return <Notice kind="good">No violations found in {found.took_seconds.toFixed(1)} s.</Notice>;
   return (
     <>
       <Notice kind="bad">
         <strong>{many(found.count, "violation")} found.</strong> Copy the store before you do anything else.
-        <p className="sentence">Read the disaster recovery guide and the output of `airflow-mq check`.</p>
+        <p className="sentence">Then read the disaster recovery guide. The same check in a terminal, which lists all violations:</p>
       </Notice>
+      <Command>{COMMANDS.check(here)}</Command>
       <Sliced rows={found.violations} label="violations">
         {({ rows }) => (
           <ul>
@@ -66,70 +67,7 @@ function Found({ found }: { found: Checked | Error }) {
           </ul>
         )}
       </Sliced>
-      {found.count > found.violations.length && (
-        <p>
-          These are the first {count(found.violations.length)}; <code>airflow-mq check</code> lists all.
-        </p>
-      )}
-    </>
-  );
-}
-
-function FairnessTable() {
-  const fairness = useRing<Fairness>("fairness");
-  const columns: Column<OriginFairness>[] = [
-    { name: "Queue", head: true, cell: (row) => <QueueLink row={row} /> },
-    { name: "Received / promised", right: true, cell: (row) => <Share row={row} /> },
-    { name: "Deviation", right: true, cell: (row) => off(row.error) },
-    { name: "Longest wait", right: true, cell: (row) => many(row.longest_wait, "block") },
-  ];
-  return (
-    <section aria-label="Fairness">
-      <h2>Fairness</h2>
-      <Loaded from={fairness}>
-        {(data) => (
-          <Sliced rows={data.rows} label="shares" by={25} empty={<NothingYet />}>
-            {({ rows }) => (
-              <>
-              <p>
-                Over {many(data.blocks, "block")}
-                {data.jain !== null && (
-                  <>
-                    , Jain’s index is <strong>{data.jain.toFixed(3)}</strong> (1: every queue received its promised share)
-                  </>
-                )}
-                .
-              </p>
-              <Table caption="Shares promised and received" columns={columns} rows={rows} id={(row) => `${row.priority} ${row.origin}`} />
-              {data.queues > data.rows.length && (
-                <p className="muted">
-                  The {count(data.rows.length)} queues with the largest deviation, of {count(data.queues)}.
-                </p>
-              )}
-              {data.partial && (
-                <p className="muted">More queues wait than were compared: the promised shares are upper bounds.</p>
-              )}
-              </>
-            )}
-          </Sliced>
-        )}
-      </Loaded>
-    </section>
-  );
-}
-
-const NothingYet = () => (
-  <Empty title="Nothing to compare yet">
-    <p>After the first settled block, this table shows each queue's promised and received share.</p>
-  </Empty>
-);
-
-function QueueLink({ row }: { row: OriginFairness }) {
-  const here = useHere();
-  return (
-    <>
-      <a href={here.href("queue", { origin: row.origin, priority: row.priority })}>{row.origin}</a>
-      {row.priority === "high" && <span className="badge">high</span>}
+      {found.count > found.violations.length && <p>These are the first {count(found.violations.length)} of {count(found.count)}.</p>}
     </>
   );
 }

@@ -7,7 +7,7 @@ import { Table, type Column } from "../parts/table";
 import { useSettled } from "../poll";
 import { useWord } from "../route";
 import type { Event } from "../types";
-import { clock, count, kind, kinds, weight, where } from "../words";
+import { clock, count, kind, kinds, meaning, weight, where } from "../words";
 
 export function EventsView() {
   const here = useHere();
@@ -60,7 +60,7 @@ function EventTable({ rows }: { rows: Event[] }) {
   const here = useHere();
   const columns: Column<Event>[] = [
     { name: "When", head: true, cell: (row) => row.at && <time dateTime={row.at}>{clock(row.at)}</time> },
-    { name: "Event", cell: (row) => <span className={`badge ${row.name}`}>{kind(row.name)}</span> },
+    { name: "Event", cell: (row) => <span className={`badge ${meaning(row.name)}`}>{kind(row.name)}</span> },
     {
       name: "Message",
       cell: (row) => (
@@ -75,7 +75,7 @@ function EventTable({ rows }: { rows: Event[] }) {
       right: true,
       cell: (row) => (row.block === null ? "–" : <a href={here.href("blocks", { block: String(row.block) })}>{count(row.block)}</a>),
     },
-    { name: "Detail", cell: (row) => <span className="why">{details(row)}</span> },
+    { name: "Detail", wide: true, cell: (row) => <span className="why">{details(row)}</span> },
   ];
   return <Table caption="Events" columns={columns} rows={rows} id={(row) => row.seq} />;
 }

@@ -4,11 +4,12 @@ import { useState } from "react";
 
 import { useHere, useRing } from "../context";
 import { amount, Bars, Choice, Legend, type Dimension } from "../parts/bars";
+import { Named } from "../parts/named";
 import { Empty, Failure, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useLast, usePoll, useSettled } from "../poll";
 import type { ForecastBlock, Overview, Weight } from "../types";
-import { count, many, percent, weight } from "../words";
+import { count, many, percent, tooHeavy, weight } from "../words";
 import { DIMENSIONS, origins } from "./blocks";
 
 const ORDERS = ["deficit", "rotation", "shuffle"];
@@ -39,10 +40,10 @@ function Forecast({ overview }: { overview: Overview }) {
       </div>
       <p className="muted">The blocks that would be planned if no message arrived. Try another limit or other shares: nothing is stored.</p>
       <div className="split uneven">
-        <Controls overview={overview} settings={settings} onChange={setSettings} />
         <div aria-busy={answer.data === null && !answer.error}>
           {answer.error && answer.data === null ? <Failure error={answer.error} /> : last ? <Outcome blocks={last.blocks} by={by} /> : <p className="muted">Planning…</p>}
         </div>
+        <Controls overview={overview} settings={settings} onChange={setSettings} />
       </div>
     </>
   );
@@ -148,7 +149,6 @@ function Slider(props: {
 }
 
 function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
-  const here = useHere();
   const taken = blocks.filter((one) => one.messages > 0);
   if (taken.length === 0)
     return (
@@ -159,11 +159,7 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
     );
   const rows = taken.flatMap((block) => block.by_queue.map((one) => ({ n: block.number, ...one })));
   const columns: Column<(typeof rows)[number]>[] = [
-    {
-      name: "Queue",
-      head: true,
-      cell: (one) => <a href={here.href("queue", { origin: one.origin })}>{one.origin}</a>,
-    },
+    { name: "Queue", head: true, cell: (one) => <Named origin={one.origin} priority={one.priority} /> },
     { name: "Block", right: true, cell: (one) => count(one.n) },
     { name: "Messages", right: true, cell: (one) => count(one.messages) },
     { name: "Weight", right: true, cell: (one) => weight(one.weight) },
@@ -189,6 +185,17 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
   );
 }
 
+/** Reasons for which a block takes nothing of a queue, by their names in the ledger. */
+const LEFT_OUT: Record<string, string> = {
+  emptied: "all its messages are in flight, set aside or expired",
+  limit: "the block is full when its turn comes",
+  spent: "it has not saved enough for its first message yet",
+  yielded: "its processor asked to stop",
+  paused: "paused",
+  "in flight": "its first messages are in flight",
+  backoff: "its last attempt failed; it is tried again later",
+};
+
 function LeftOut({ block }: { block: ForecastBlock }) {
   if (!block.left_out.length) return null;
   return (
@@ -199,7 +206,7 @@ function LeftOut({ block }: { block: ForecastBlock }) {
       <ul>
         {block.left_out.map((one) => (
           <li key={one.origin}>
-            <strong>{one.origin}</strong>: {one.reason}
+            <strong>{one.origin}</strong>: {one.needs ? tooHeavy(one.needs, block.limit, block.server) : (LEFT_OUT[one.reason] ?? one.reason)}
           </li>
         ))}
       </ul>

@@ -4,6 +4,8 @@ import { useState } from "react";
 
 import { ApiError } from "../api";
 import { useHere, useRing } from "../context";
+import { colour } from "../parts/colours";
+import { Remedy } from "../parts/command";
 import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
@@ -32,7 +34,8 @@ function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; 
     <>
       <div className="row between">
         <h2>
-          {origin} {high && <span className="badge">high</span>}
+          <i className="dot" style={{ background: colour(origin) }} />
+          {origin} {high && <span className="badge">high priority</span>}
           {pause && <span className="badge warn">paused</span>}
         </h2>
         <PauseButton origin={origin} pause={pause} paths={overview.data?.paths ?? false} onDone={onDone} />
@@ -92,6 +95,7 @@ function Nothing({ origin }: { origin: string }) {
 }
 
 function Why({ queue }: { queue: QueueDetail }) {
+  const here = useHere();
   const { remedies } = queue.explain;
   return (
     <section className="card" aria-label="Why it is waiting">
@@ -103,7 +107,7 @@ function Why({ queue }: { queue: QueueDetail }) {
           <ul>
             {remedies.map((one) => (
               <li key={one}>
-                <span className="sentence">{one}</span>
+                <Remedy text={one} conn={here.conn} ring={here.ring} />
               </li>
             ))}
           </ul>

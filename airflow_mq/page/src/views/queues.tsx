@@ -1,62 +1,231 @@
-/** All queues: backlog, age, promised and received share, and why each is waiting. */
+/** The first view: why each queue is waiting, since when, and when its turn comes; and the ring as a picture. */
+
+import { useState, useSyncExternalStore, type ReactNode } from "react";
 
 import { useHere, useRing } from "../context";
+import { COMMANDS } from "../commands";
+import { Command } from "../parts/command";
 import { Listing } from "../parts/listing";
-import { Empty } from "../parts/notice";
-import { PauseButton, paused, PausedBadge } from "../parts/pause";
+import { Named } from "../parts/named";
+import { Empty, Loaded } from "../parts/notice";
+import { PauseButton, paused } from "../parts/pause";
+import { Ring } from "../parts/ring";
+import { OverdueNotices, ServedLine, Totals } from "../parts/served";
 import { Table, type Column } from "../parts/table";
-import { useSettled } from "../poll";
+import { useLast, usePoll, useSettled } from "../poll";
 import { useWord } from "../route";
-import type { Pauses, Queue } from "../types";
-import { age, atLeast, bytes, count, localised, many, percent, rate } from "../words";
+import type { Forecast, ForecastBlock, Overview, Pauses, Queue } from "../types";
+import { age, atLeast, bytes, count, hour, localised, many, tooHeavy, weight } from "../words";
 
 export function QueuesView() {
+  const overview = useRing<Overview>("overview");
+  return (
+    <Loaded from={overview}>
+      {(data) => (
+        <>
+          <ServedLine overview={data} />
+          <OverdueNotices overview={data} />
+          {(data.queues > 0 || data.paused > 0) && <Totals overview={data} />}
+          <PausedQueues />
+          {data.queues === 0 ? <EmptyRing /> : <Waiting overview={data} />}
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+function Waiting({ overview }: { overview: Overview }) {
   const here = useHere();
   const [typed, setTyped] = useWord("search");
-  const [sort, setSort] = useWord("sort", "messages");
+  const [sort, setSort] = useWord("sort", "oldest");
   const search = useSettled(typed.trim());
+  const turns = useTurns(overview);
+  return (
+    <div className={overview.arcs.length > 0 ? "split" : undefined}>
+      <section aria-label="Queues">
+        <div className="row between">
+          <h2>Queues</h2>
+          <Filters active={typed !== ""}>
+            <input
+              type="search"
+              aria-label="Search queues by their origin"
+              placeholder="Search origins"
+              value={typed}
+              onChange={(event) => setTyped(event.target.value)}
+            />
+            <label className="row">
+              <span className="muted">Sort by</span>
+              <select value={sort} onChange={(event) => setSort(event.target.value)}>
+                <option value="oldest">longest wait</option>
+                <option value="messages">messages</option>
+                <option value="bytes">bytes</option>
+                <option value="origin">origin</option>
+              </select>
+            </label>
+            <a className="button" href={here.url("export/queues.csv", { search })} download>
+              CSV
+            </a>
+          </Filters>
+        </div>
+        <Listing<Queue> what="queues" label="queues" query={{ search, sort }} limit={50} empty={<None search={search} />}>
+          {(data) => (
+            <>
+              <QueueTable rows={data.rows} sort={sort} onSort={setSort} turns={turns} overview={overview} />
+              {data.counted === false && (
+                <p className="muted" role="status">
+                  Not all queues are counted yet: the order covers the counted queues and updates automatically.
+                </p>
+              )}
+            </>
+          )}
+        </Listing>
+      </section>
+      {overview.arcs.length > 0 && (
+        <section aria-label="The ready ring">
+          <h2>The ready ring</h2>
+          <Ring overview={overview} lead={(arc) => here.href(arc ? "queue" : "queues", arc ? { origin: arc.origin, priority: arc.priority } : {})} />
+          <ul className="legend" aria-hidden="true">
+            <li>▼ next turn</li>
+            <li>
+              <i className="hatched" /> paused
+            </li>
+            <li>
+              <i className="inner" /> in flight
+            </li>
+          </ul>
+          <p className="muted fine">
+            Each arc is a queue, in the order of turns, and as long as its backlog.
+            {overview.rest.queues > 0 && ` The grey arc is ${many(overview.rest.queues, "more queue")}.`} Order: {overview.order}
+            {overview.paths && ", with fair shares along paths"}. Block limit: {weight(overview.limit)}.
+          </p>
+        </section>
+      )}
+    </div>
+  );
+}
+
+const narrow = matchMedia("(max-width: 900px)");
+const watch = (changed: () => void) => {
+  narrow.addEventListener("change", changed);
+  return () => narrow.removeEventListener("change", changed);
+};
+
+/** Filters are folded on a narrow screen, so that the rows come first. */
+function Filters({ active, children }: { active: boolean; children: ReactNode }) {
+  const folded = useSyncExternalStore(watch, () => narrow.matches);
+  const [open, setOpen] = useState(active);
+  if (!folded) return <div className="row">{children}</div>;
+  return (
+    <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Search and sort</summary>
+      <div className="row">{children}</div>
+    </details>
+  );
+}
+
+const BLOCKS_AHEAD = 3;
+/** Rings with more ready queues are not forecast as a whole: that takes seconds. */
+const MOST_FORECAST = 5_000;
+
+const keyOf = (one: { origin: string; priority: string }) => `${one.priority} ${one.origin}`;
+
+type Turns = { of: Map<string, number>; stuck: Map<string, string>; complete: boolean; blocks: number };
+
+/** Number of the next block that would take something of each queue; null while that is unknown. */
+function useTurns(overview: Overview): Turns | null {
+  const here = useHere();
+  // Without a limit, and in an order that is drawn with each block, there is no forecast.
+  const isForeseeable = overview.order !== "shuffle" && (overview.limit !== null || overview.served.last !== null);
+  const asked = isForeseeable && overview.ready > 0 && overview.ready <= MOST_FORECAST;
+  const key = JSON.stringify([here.conn, here.ring, "turns", asked, overview.last_block?.id, overview.last_block?.state]);
+  const load = (signal: AbortSignal) => (asked ? here.post<Forecast>("dry-run", { blocks: BLOCKS_AHEAD }, signal) : Promise.resolve({ blocks: [] }));
+  const blocks = useLast(usePoll<Forecast>(key, load, 60).data)?.blocks;
+  return blocks?.length ? turnsOf(blocks, overview.served.several) : null;
+}
+
+function turnsOf(blocks: ForecastBlock[], several: boolean): Turns {
+  const of = new Map<string, number>();
+  for (const block of [...blocks].reverse()) for (const one of block.by_queue) of.set(keyOf(one), block.number);
+  const stuck = new Map<string, string>();
+  for (const { left_out, limit, server } of blocks.slice(0, 1))
+    for (const one of left_out) if (one.needs) stuck.set(keyOf(one), tooHeavy(one.needs, limit, server));
+  return { of, stuck, complete: !several && blocks.every((one) => one.queues === one.by_queue.length), blocks: blocks.length };
+}
+
+/** Badge of each state, and the colour of its meaning: busy, waits for a person or a time, or broken. */
+const STATES: Record<Queue["state"] | "stuck", [string, string]> = {
+  turn: ["Ready", ""],
+  "in flight": ["In flight", "busy"],
+  paused: ["Paused", "warn"],
+  failed: ["Retries later", "warn"],
+  "set aside": ["Set aside", "warn"],
+  overdue: ["Overdue", "bad"],
+  unserved: ["Not serviced", "bad"],
+  stuck: ["Too heavy", "bad"],
+};
+
+function Why({ row, turns }: { row: Queue; turns: Turns | null }) {
+  const key = keyOf(row);
+  const stuck = row.state === "turn" ? turns?.stuck.get(key) : undefined;
+  // A block takes messages behind those in flight, unless the ring keeps their order.
+  const goesOn = row.state === "in flight" && turns?.of.has(key);
+  const [name, kind] = STATES[stuck ? "stuck" : goesOn ? "turn" : row.state];
+  const words = stuck ?? (goesOn ? "Waiting for its turn" : row.paused ? paused(row.paused) : localised(row.why));
   return (
     <>
-      <div className="row between">
-        <h2>Queues</h2>
-        <div className="row">
-          <input
-            type="search"
-            aria-label="Search queues by their origin"
-            placeholder="Search origins"
-            value={typed}
-            onChange={(event) => setTyped(event.target.value)}
-          />
-          <label className="row">
-            <span className="muted">Sort by</span>
-            <select value={sort} onChange={(event) => setSort(event.target.value)}>
-              <option value="messages">messages</option>
-              <option value="bytes">bytes</option>
-              <option value="oldest">oldest</option>
-              <option value="received">share received</option>
-              <option value="origin">origin</option>
-            </select>
-          </label>
-          <a className="button" href={here.url("export/queues.csv", { search })} download>
-            CSV
-          </a>
-        </div>
-      </div>
-      <PausedQueues />
-      <Listing<Queue> what="queues" label="queues" query={{ search, sort }} limit={50} empty={<None search={search} />}>
-        {(data) => (
-          <>
-            <QueueTable rows={data.rows} sort={sort} onSort={setSort} />
-            {data.counted === false && (
-              <p className="muted" role="status">
-                Not all queues are counted yet: the order covers the counted queues and updates automatically.
-              </p>
-            )}
-          </>
-        )}
-      </Listing>
+      <span className={`badge ${kind}`}>{name}</span> <span className="sentence">{words}</span>
     </>
   );
+}
+
+type TableProps = { rows: Queue[]; sort: string; onSort: (by: string) => void; turns: Turns | null; overview: Overview };
+
+function QueueTable({ rows, sort, onSort, turns, overview }: TableProps) {
+  const here = useHere();
+  const columns: Column<Queue>[] = [
+    {
+      name: "Queue",
+      head: true,
+      sort: "origin",
+      cell: (row) => <Named origin={row.origin} priority={row.priority} />,
+    },
+    {
+      name: "Why it is waiting",
+      wide: true,
+      cell: (row) => <Why row={row} turns={turns} />,
+    },
+    { name: "Waited", right: true, sort: "oldest", cell: (row) => (row.oldest ? age(row.oldest) : "–") },
+    { name: "Next turn", cell: (row) => nextTurn(row, turns, overview) },
+    {
+      name: "Messages",
+      right: true,
+      sort: "messages",
+      cell: (row) => (
+        <>
+          {atLeast(count(row.messages), row.more)}
+          <small className="muted"> {atLeast(bytes(row.size), row.more)}</small>
+        </>
+      ),
+    },
+    { name: "In flight", right: true, cell: (row) => count(row.in_flight) },
+    { name: "Set aside", right: true, cell: (row) => (row.set_aside ? <a href={here.href("set-aside")}>{count(row.set_aside)}</a> : "0") },
+  ];
+  return <Table caption="Queues" columns={columns} rows={rows} id={keyOf} sorted={sort} onSort={onSort} />;
+}
+
+/** When a queue gets its next turn, by the forecast of the next blocks. */
+function nextTurn(row: Queue, turns: Turns | null, { served, now }: Overview): string {
+  // Several DAGs have several schedules, and a late block has no time.
+  const start = Date.parse(served.last ?? "");
+  const next = served.next && !served.several && Date.parse(served.next) > Date.parse(now) ? Date.parse(served.next) : null;
+  if (row.state === "paused") return "when resumed";
+  if (row.state === "set aside") return "after a decision";
+  if (row.state === "unserved" || turns?.stuck.has(keyOf(row))) return "none";
+  if (!turns || row.ready === 0) return "–";
+  const block = turns.of.get(keyOf(row));
+  const time = (number: number) => (next ? hour(new Date(start + number * (next - start)).toISOString(), Date.parse(now)) : null);
+  if (block === undefined) return turns.complete ? `after ${time(turns.blocks) ?? many(turns.blocks, "block")}` : "–";
+  return time(block) ?? ["next block", "second block", "third block"][block - 1]!;
 }
 
 /** All paused origins, with and without waiting messages. */
@@ -64,10 +233,16 @@ function PausedQueues() {
   const here = useHere();
   const [shown, setShown] = useWord("paused");
   const { data, refresh } = useRing<Pauses>("paused");
-  if (!data || data.total === 0) return null;
+  if (!shown || !data) return null;
   return (
-    <details className="card" open={shown !== ""} onToggle={(event) => event.currentTarget.open !== (shown !== "") && setShown(event.currentTarget.open ? "shown" : "")}>
-      <summary>{many(data.total, "origin is", "origins are")} paused</summary>
+    <section className="card" aria-label="Paused origins">
+      <div className="row between">
+        <h2>Paused origins</h2>
+        <button type="button" onClick={() => setShown("")}>
+          Close
+        </button>
+      </div>
+      {data.total === 0 && <p className="muted">No origin is paused.</p>}
       <ul className="paused-list">
         {data.rows.map((pause) => (
           <li key={pause.origin} className="row between">
@@ -79,15 +254,20 @@ function PausedQueues() {
           </li>
         ))}
       </ul>
-      {data.total > data.rows.length && <p className="muted">These are the first {count(data.rows.length)}; <code>airflow-mq queue paused</code> lists all.</p>}
-    </details>
+      {data.total > data.rows.length && (
+        <>
+          <p className="muted">These are the first {count(data.rows.length)} of {count(data.total)}. To list all, run:</p>
+          <Command>{COMMANDS.paused(here)}</Command>
+        </>
+      )}
+    </section>
   );
 }
 
 function None({ search }: { search: string }) {
   return search ? (
     <Empty title={`No origin contains “${search}”`}>
-      <p>The search matches any part of an origin, in upper or lower case.</p>
+      <p>The search matches any part of an origin, in upper or lower case. A queue without messages is not listed.</p>
     </Empty>
   ) : (
     <Empty title="No queues yet">
@@ -96,58 +276,17 @@ function None({ search }: { search: string }) {
   );
 }
 
-function QueueTable({ rows, sort, onSort }: { rows: Queue[]; sort: string; onSort: (by: string) => void }) {
+function EmptyRing() {
   const here = useHere();
-  const columns: Column<Queue>[] = [
-    {
-      name: "Queue",
-      head: true,
-      sort: "origin",
-      cell: (row) => (
-        <>
-          <a href={here.href("queue", { origin: row.origin, priority: row.priority })}>{row.origin}</a>
-          {row.priority === "high" && <span className="badge">high</span>}
-          {row.paused && <PausedBadge paused={row.paused} />}
-        </>
-      ),
-    },
-    { name: "Depth", right: true, sort: "messages", cell: (row) => atLeast(count(row.messages), row.more) },
-    { name: "Bytes", right: true, sort: "bytes", cell: (row) => atLeast(bytes(row.size), row.more) },
-    { name: "Oldest", right: true, sort: "oldest", cell: (row) => (row.oldest ? age(row.oldest) : "–") },
-    { name: "In flight", right: true, cell: (row) => count(row.in_flight) },
-    {
-      name: "Set aside",
-      right: true,
-      cell: (row) => (row.set_aside ? <a href={here.href("set-aside")}>{count(row.set_aside)}</a> : "0"),
-    },
-    { name: "Share received / promised", right: true, sort: "received", cell: (row) => <Share row={row} /> },
-    { name: "In", right: true, cell: (row) => rate(row.in_rate) },
-    { name: "Out", right: true, cell: (row) => rate(row.out_rate) },
-    { name: "Why it is waiting", cell: (row) => <span className="why sentence">{localised(row.why)}</span> },
-  ];
   return (
-    <Table
-      caption="Queues"
-      columns={columns}
-      rows={rows}
-      id={(row) => `${row.priority} ${row.origin}`}
-      sorted={sort}
-      onSort={onSort}
-    />
-  );
-}
+    <Empty title="This ring is empty">
+      <p>No message waits, is in flight or is set aside. To send one from a terminal:</p>
+      <Command>{COMMANDS.enqueue(here)}</Command>
+      <p>In a task:</p>
+      <Command>{`from airflow_mq.hooks import MessageQueueHook
 
-/** Received share as a bar, promised share as a mark on it. */
-export function Share({ row }: { row: { promised: number | null; received: number | null } }) {
-  const full = Math.max(row.promised ?? 0, row.received ?? 0, 0.0001);
-  return (
-    <span className="share">
-      <svg width="60" height="10" aria-hidden="true">
-        <rect className="share-ground" width="60" height="10" rx="2" />
-        <rect className="share-fill" width={(56 * (row.received ?? 0)) / full} height="10" rx="2" />
-        {row.promised !== null && <rect className="share-mark" x={(56 * row.promised) / full} width="2.5" height="10" />}
-      </svg>{" "}
-      {percent(row.received)} / {percent(row.promised)}
-    </span>
+with MessageQueueHook("${here.conn}").queue("${here.ring}") as queue:
+    queue.enqueue_message("acme/orders", b'{"order": 1}')`}</Command>
+    </Empty>
   );
 }

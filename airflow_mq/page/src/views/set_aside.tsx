@@ -159,6 +159,7 @@ function MessageTable(props: {
     { name: "Fits now", cell: (row) => (row.stays ? "no" : "yes") },
     {
       name: "Reason",
+      wide: true,
       cell: (row) => (
         <>
           <span className="why">{REASONS[row.reason] ?? row.reason}</span>
@@ -190,6 +191,7 @@ function MessageTable(props: {
     },
     {
       name: "Decide",
+      wide: true,
       cell: (row) => (
         <span className="row tight">
           <Action primary refusal={execute} label={`Execute ${where(row.address)}`} onClick={() => props.onDecide({ what: "execute", rows: [row] })}>
@@ -205,7 +207,12 @@ function MessageTable(props: {
       ),
     },
   ];
-  return <Table caption="Set-aside messages" columns={columns} rows={props.rows} id={(row) => row.address} mark={(row) => props.chosen.has(row.address)} />;
+  return (
+    <>
+      {execute && <p className="muted fine">{write ? write : `Execute is off. ${execute}`}</p>}
+      <Table caption="Set-aside messages" columns={columns} rows={props.rows} id={(row) => row.address} mark={(row) => props.chosen.has(row.address)} />
+    </>
+  );
 }
 
 function DecisionDialog({ decision, onDone, onClose }: { decision: Decision; onDone: () => void; onClose: () => void }) {

@@ -1,0 +1,28 @@
+/** Every command that the page itself shows, so that a renamed command changes here only. */
+
+type Place = { conn: string; ring: string };
+
+/** Quote an argument for a shell: senders choose the names of origins. */
+const quoted = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
+const at = ({ conn, ring }: Place) => `--conn-id ${quoted(conn)} --ring ${quoted(ring)}`;
+
+export const COMMANDS = {
+  connect: `AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT='{"conn_type": "airflow_mq",
+  "extra": {"driver": "sqlite", "path": "/data/queue.db"}}'
+airflow-mq store upgrade --store sqlite:////data/queue.db`,
+  createRing: (conn: string) => `airflow-mq ring create default --conn-id ${quoted(conn)}`,
+  enqueue: (place: Place) => `airflow-mq enqueue acme/orders '{"order": 1}' ${at(place)}`,
+  paused: (place: Place) => `airflow-mq queue paused ${at(place)}`,
+  check: (place: Place) => `airflow-mq check ${at(place)}`,
+};
+
+/** The text and the command of a remedy that the server suggests: the command is in backticks, or ends the text. */
+export function remedy(text: string, place: Partial<Place>): { text: string; command: string | null } {
+  const found = text.match(/`(airflow-mq [^`]+)`|(airflow(?:-mq| dags) .+)$/);
+  const command = found?.[1] ?? found?.[2];
+  if (!command) return { text, command: null };
+  const { conn, ring } = place;
+  const added = command.startsWith("airflow-mq") ? [conn && `--conn-id ${quoted(conn)}`, ring && `--ring ${quoted(ring)}`] : [];
+  const before = text.replace(found![0], "").replace(/[\s:.]+$/, "");
+  return { text: before && `${before}:`, command: [command, ...added].filter(Boolean).join(" ") };
+}
