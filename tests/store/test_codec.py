@@ -18,6 +18,7 @@ from airflow_mq.engine.rules.claims import Claim, ClaimRun
 from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.rules.events import EventRun, Fate
 from airflow_mq.engine.rules.judging import Decision, Exceeded
+from airflow_mq.engine.rules.message import Attributes, Posted
 from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.outcome import (
     BadFormat,
@@ -127,8 +128,11 @@ OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(
         Done, st.booleans(), st.none() | IDS, st.none() | WEIGHTS,
         st.lists(
-            st.tuples(ORIGINS, st.binary(min_size=1))
-            | st.tuples(ORIGINS, st.binary(min_size=1), st.dictionaries(st.text(), st.text(), min_size=1))
+            st.tuples(
+                ORIGINS,
+                st.binary(min_size=1),
+                st.dictionaries(st.text(), st.text()).map(lambda headers: Attributes(headers=headers)),
+            ).map(lambda sent: Posted(*sent))
         ).map(tuple),
     ),
     st.builds(Overweight, WEIGHTS, st.none() | IDS),

@@ -106,7 +106,7 @@ def test_the_dag_in_the_readme_is_one(imported: Imported) -> None:
 
 @pytest.mark.parametrize("name", ["overweight_by_hand.py", "overweight_with_approval.py"])
 def test_a_form_takes_the_address_of_any_message(name: str) -> None:
-    (pattern,) = re.findall(r'pattern="(.*?)"', (DAGS / name).read_text())
+    (pattern,) = re.findall(r'"address": Param\(.*?pattern="(.*?)"', (DAGS / name).read_text(), re.DOTALL)
     for address in ("acme:0:3", "acme/orders:0:3", "a:b:17:3:high"):
         assert re.search(pattern, str(Address.parse(address)))
     assert not re.search(pattern, "acme:0") and not re.search(pattern, "acme:0:3:low")

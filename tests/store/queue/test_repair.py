@@ -118,13 +118,13 @@ def test_command_shows_the_repair_before_applying_it(queue: MessageQueue, capsys
         queue.blocks.release(block)
     where = ["--store", queue.store.address.uri, "--ring", "small"]
     assert main(["check", *where]) == 1
-    assert main(["check", "--repair", *where]) == 1
+    assert main(["admin", "repair", *where]) == 1
     shown = capsys.readouterr()
     assert "3 stranded messages found; nothing was changed" in shown.out + shown.err
-    assert main(["check", "--yes", *where]) == 2
-    assert main(["check", "--repair", "--yes", *where]) == 0
+    assert main(["check", "--apply", *where]) == 2
+    assert main(["admin", "repair", "--apply", *where]) == 0
     assert main(["check", *where]) == 0
-    assert main(["check", "--repair", *where]) == 0
+    assert main(["admin", "repair", *where]) == 0
     shown = capsys.readouterr()
     assert "3 stranded messages returned to their queues" in shown.out + shown.err
     assert "nothing to repair in ring small" in shown.out + shown.err
