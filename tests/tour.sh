@@ -18,6 +18,7 @@ for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo "order
 run enqueue loud --file "$folder/orders" --lines
 run enqueue quiet 'the only order'
 run enqueue heavy --weight 100/100 'more than any block can pay'
+run status
 run queue list
 run service --processor builtins:print
 run message events --limit 6

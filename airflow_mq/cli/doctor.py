@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import words
 from ..engine.rules.errors import StoreError
+from ..engine.rules.units import time_text
 from ..words import many, span, when
 from .command import command
 from .session import Session, store_now
@@ -189,8 +190,7 @@ def _settings(queue: MessageQueue) -> Iterator[Finding]:
     elif config.service_weight is not None and config.service_weight.time > config.lease * 1000:
         yield Finding(
             NOTE,
-            f"a block may cost {config.service_weight.time:,}, which as milliseconds is more than its lease of "
-            f"{config.lease:g} seconds",
+            f"a block may take {time_text(config.service_weight.time)}, longer than its lease of {config.lease:g} s",
             "renew blocks while they work, or make the lease longer",
         )
 

@@ -130,6 +130,7 @@ def parse_line(words: Sequence[str]) -> argparse.Namespace:
     if args.version:
         args.run = _print_version
         return args
+    parser = getattr(args, "parser", parser)
     if command is not None and command.rest:
         unread = _late_words(parser, args, command, unread)
     if unread:
@@ -175,7 +176,7 @@ def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> N
             about += f"\n\n{entry.about}" if entry.about else ""
             inner = subparsers.add_parser(entry.name, help=entry.help, description=about, epilog=epilog)
             _add_options(inner, [*entry.options, *hidden(COMMON)])
-            inner.set_defaults(run=entry.run, command=entry)
+            inner.set_defaults(run=entry.run, command=entry, parser=inner)
 
 
 def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:

@@ -206,8 +206,8 @@ def show(session: Session, args: Namespace) -> None:
     pairs |= {"share": found.share, "least": found.least, "most": found.most, "processes": ordered}
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
     session.out.fields(pairs, value)
-    if near:
-        session.out.remark(f"{args.origin} has no messages{near}")
+    how = f"{args.origin} has no messages{near}" if near else f"why it waits: airflow-mq explain {args.origin}"
+    session.out.remark(how)
 
 
 def _held(one: Footprint) -> str:

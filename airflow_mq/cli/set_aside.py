@@ -50,7 +50,7 @@ def list_set_aside(session: Session, args: Namespace) -> None:
         return
     if more:
         session.out.remark(f"there are more: continue with --after {found[-1].address}")
-    session.out.remark("see one with `airflow-mq message list ORIGIN`; then execute, requeue or discard it")
+    session.out.remark("see one with `airflow-mq message history ADDRESS`; then execute, requeue or discard it")
 
 
 def _plain(one: SetAside) -> dict[str, object]:
