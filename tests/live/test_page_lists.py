@@ -81,12 +81,16 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     shown = seen.open("set-aside", "page-heavy")
     pages = shown.get_by_role("navigation", name="Pages of set-aside messages").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
-    # A choice by reason is a part of the list: the count is of this part, and the requeue does not cover it.
+    # A choice by reason is a part of the list: the count and the requeue are of this part.
     shown.get_by_label("Reason").select_option("attempts")
     expect(shown.get_by_role("heading", name="No message is set aside for this reason")).to_be_visible()
     shown.get_by_label("Reason").select_option("overweight")
     expect(pages).to_have_text("Page 1 · 60 in all")
-    expect(shown.get_by_role("button", name=re.compile("^Requeue all \\d"))).to_have_count(0)
+    shown.get_by_role("button", name="Requeue all 60").click()
+    with seen.page.expect_request("**/set-aside/requeue") as asked:
+        seen.confirm("Requeue", reason="which of them fit?")
+    assert asked.value.post_data_json == {"reason": "overweight", "why": "which of them fit?"}
+    expect(shown.get_by_text(re.compile(r"0 messages requeued\. 60 stay set aside"))).to_be_visible()
     shown.get_by_label("Reason").select_option("")
     expect(pages).to_have_text("Page 1 · 60 in all")
     shown.get_by_role("checkbox", name="All on this page").check()

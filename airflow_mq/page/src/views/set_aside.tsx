@@ -23,8 +23,11 @@ const REASONS: Record<string, string> = {
   swept: "swept out of its queue",
 };
 
+/** All that the list shows, with what selects them; the total, if it is known. */
+type All = { total: number | null; filters: { reason: string } | { all: true } };
+
 /** A decision about some messages, about all, or about all with the error of the first one. */
-type Decision = { what: "execute" | "requeue" | "requeue by error" | "discard"; rows: SetAsideMessage[]; all?: { total: number | null } };
+type Decision = { what: "execute" | "requeue" | "requeue by error" | "discard"; rows: SetAsideMessage[]; all?: All };
 
 /** Focus target when the focused row is gone. */
 const HEADING = "amq-set-aside";
@@ -53,7 +56,7 @@ export function SetAsideView() {
         </div>
       </div>
       <Listing<SetAsideMessage> what="set-aside" label="set-aside messages" query={{ reason }} limit={50} empty={<None reason={reason} />}>
-        {(data, refresh) => <Choosing rows={data.rows} rest={reason || data.total === data.rows.length ? null : { total: data.total ?? null }} onDone={refresh} />}
+        {(data, refresh) => <Choosing rows={data.rows} rest={data.total === data.rows.length ? null : { total: data.total ?? null, filters: reason ? { reason } : { all: true } }} onDone={refresh} />}
       </Listing>
     </>
   );
@@ -72,7 +75,7 @@ function None({ reason }: { reason: string }) {
   );
 }
 
-type Choosable = { rows: SetAsideMessage[]; /** If the list is unfiltered and has more pages: the total, if it is known. */ rest: Decision["all"] | null; onDone: () => void };
+type Choosable = { rows: SetAsideMessage[]; /** If the list has more pages. */ rest: All | null; onDone: () => void };
 
 function Choosing({ rows, rest, onDone }: Choosable) {
   const here = useHere();
@@ -269,14 +272,14 @@ const refusals = (answer: Decided) =>
 const stays = (rows: SetAsideMessage[]) =>
   rows.some((row) => !row.stays) ? null : `${rows.length === 1 ? "It does not fit now" : "None of them fits now"}: ${rows[0]?.stays}.`;
 
-const everything = ({ total }: { total: number | null }, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
+const everything = ({ total }: All, one = "") => `all${total === null ? "" : ` ${one ? many(total, one) : count(total)}`}`;
 
 function Requeue({ decision, onDone, onClose }: DialogProps) {
   const here = useHere();
   const [why, setWhy] = useState("");
   async function requeue() {
     const answer = await here.post<Decided>("set-aside/requeue", {
-      ...(decision.all ? { all: true } : { addresses: decision.rows.map((row) => row.address) }),
+      ...(decision.all?.filters ?? { addresses: decision.rows.map((row) => row.address) }),
       why: why.trim(),
     });
     here.announce(`${many(answer.done, "message")} requeued.${refusals(answer)}`);
