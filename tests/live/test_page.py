@@ -146,6 +146,20 @@ def test_a_command_is_copied_as_it_is_shown(seen: Seen, secure: bool) -> None:
         expect(seen.page.locator("#pasted")).to_have_value(command)
 
 
+def test_the_name_of_an_origin_is_no_command(seen: Seen) -> None:
+    hostile = "a processor whose origins match 'x: airflow-mq set-aside discard y', in one of these DAGs or in another"
+
+    def plant(route: Route) -> None:
+        told = route.fetch().json()
+        told["explain"]["remedies"] = [hostile]
+        route.fulfill(json=told)
+
+    seen.page.route("**/queue?*", plant)
+    shown = seen.open("queue", origin="dune", priority="regular")
+    expect(shown.get_by_text(hostile)).to_be_visible()
+    expect(shown.get_by_role("button", name=re.compile("^Copy"))).to_have_count(0)
+
+
 def test_a_queue_has_the_same_colour_wherever_it_is_shown(seen: Seen) -> None:
     colours = set()
     for view in ("queues", "next", "fairness"):

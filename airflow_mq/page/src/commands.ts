@@ -16,13 +16,15 @@ airflow-mq store upgrade --store sqlite:////data/queue.db`,
   check: (place: Place) => `airflow-mq check ${at(place)}`,
 };
 
-/** The text and the command of a remedy that the server suggests: the command is in backticks, or ends the text. */
+/**
+ * The text and the command of a remedy that the server suggests: the command is in backticks, or ends the text. Names
+ * that a shell could misread are in quotes, so what follows a quote is no command.
+ */
 export function remedy(text: string, place: Partial<Place>): { text: string; command: string | null } {
-  const found = text.match(/`(airflow-mq [^`]+)`|(airflow(?:-mq| dags) .+)$/);
-  const command = found?.[1] ?? found?.[2];
-  if (!command) return { text, command: null };
+  const [whole, before, marked, last] = text.match(/^([^']*?)(?:`(airflow-mq [^`]+)`|(airflow(?:-mq| dags) .+)$)/) ?? [];
+  if (whole === undefined) return { text, command: null };
+  const command = (marked ?? last)!;
   const { conn, ring } = place;
   const added = command.startsWith("airflow-mq") ? [conn && `--conn-id ${quoted(conn)}`, ring && `--ring ${quoted(ring)}`] : [];
-  const before = text.replace(found![0], "").replace(/[\s:.]+$/, "");
-  return { text: before && `${before}:`, command: [command, ...added].filter(Boolean).join(" ") };
+  return { text: marked ? text.replaceAll("`", "") : before!, command: [command, ...added].filter(Boolean).join(" ") };
 }
