@@ -86,7 +86,7 @@ class Attempt(ABC):
             page.advance()
             if page.index == book.end - 1 and len(page.lengths) - page.first_index < look:
                 # Inbox rows of single messages: cut several, so that they can be taken at once.
-                look = 2 * look if ladder.working_set.pull_some(book, look) else 1
+                look = min(2 * look, MOST_AHEAD) if ladder.working_set.pull_some(book, look) else 1
             if page.is_attempted:
                 # A complete page has no item; in any other, the look behind the last one is paid.
                 is_paid = page.is_complete or ladder.meter.consume(ladder.item_cost)
@@ -249,8 +249,8 @@ class Ladder:
 #: Queues that a walk visits in vain, beyond the number of those that give it messages.
 IN_VAIN = 512
 #: Messages to cut when a page may be the last: enough to continue, without a read of the whole inbox. An attempt
-#: doubles the number as it goes on, until the inbox is empty.
-FEW = 16
+#: doubles the number as it goes on, until the inbox is empty or the number is the larger one.
+FEW, MOST_AHEAD = 16, 1 << 16
 #: Largest length of a processor's reason in an event.
 MOST_WHY = 200
 

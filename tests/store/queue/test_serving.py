@@ -29,7 +29,10 @@ from airflow_mq import (
     Yield,
     batch_processor,
 )
+from airflow_mq.engine.rules.book import Book
 from airflow_mq.engine.rules.errors import Busy, InvalidInput, RecursiveDisallowed
+from airflow_mq.engine.rules.service import MOST_AHEAD
+from airflow_mq.engine.rules.working_set import WorkingSet
 from airflow_mq.engine.store import sqlite
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker, logged_events, serve
@@ -496,3 +499,28 @@ def test_the_time_of_a_send_by_a_processor_does_not_grow_with_those_before(queue
     queue.enqueue_message("acme", b"a")
     assert queue.service_queues(process).processed == 101
     assert len(lists) == 1
+
+
+def test_a_processor_that_sends_to_its_own_queue_ends_with_the_limit(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message sends the next one. The queue never ends, so the look ahead has a bound: databases have one, too."""
+    looks, pull_some = [], WorkingSet.pull_some
+
+    def noted(working_set: WorkingSet, book: Book, count: int) -> bool:
+        looks.append(count)
+        return pull_some(working_set, book, count)
+
+    monkeypatch.setattr(WorkingSet, "pull_some", noted)
+    queue = make_queue(order="rotation")
+    queue.enqueue_message("acme", b"0")
+    with MessageQueue(queue.store.address, queue.session.ring) as other:
+
+        def send_the_next(payload: bytes, origin: str) -> None:
+            other.enqueue_message(origin, b"%d" % (int(payload) + 1))
+
+        served = queue.service_queues(send_the_next, Weight(150, 1 << 20))
+
+    assert served.processed == 150
+    assert [message.payload for message in queue.inspect.peek("acme")] == [b"150"]
+    assert len(looks) > 64 and max(looks) <= MOST_AHEAD
