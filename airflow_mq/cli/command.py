@@ -18,7 +18,7 @@ OK, NO, USAGE, REFUSED, STORE, PROGRAM, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 EXIT_CODES = """\
 exit codes:
   0    done
-  1    negative result, or integrity problem in the store
+  1    negative result, integrity problem in the store, or a person is needed
   2    invalid command line
   3    rejected by the queue; nothing was changed
   4    store unavailable
