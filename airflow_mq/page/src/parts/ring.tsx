@@ -63,11 +63,11 @@ function about(piece: Piece, overview: Overview): string {
   return `${arc.origin}: ${parts.join(", ")}`;
 }
 
-type Props = { overview: Overview; /** Where an arc leads to, and where the rest does. */ lead: (arc: Arc | null) => string };
+type Props = { overview: Overview; /** Whether the next block takes something of a queue. */ isNext: (arc: Arc) => boolean; /** Where an arc leads to, and where the rest does. */ lead: (arc: Arc | null) => string };
 
 const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-export function Ring({ overview, lead }: Props) {
+export function Ring({ overview, isNext, lead }: Props) {
   const [over, setOver] = useState<string | null>(null);
   const [stop, setStop] = useState<string | null>(null);
   const shown = pieces(overview);
@@ -80,8 +80,7 @@ export function Ring({ overview, lead }: Props) {
     event.preventDefault();
     event.currentTarget.querySelectorAll<SVGAElement>("a.arc")[next]?.focus();
   }
-  // The first queue from which a block may take something.
-  const head = shown.find(({ arc }) => arc && !arc.paused && arc.messages > arc.in_flight);
+  const head = shown.find(({ arc }) => arc && isNext(arc));
   const gap = shown.length > 1 ? 0.0012 : 0;
   const label = `The ready ring: ${many(overview.ready, "queue")} with ${many(overview.waiting_messages, "message")}. ${
     head ? `It is the turn of ${head.name}.` : ""

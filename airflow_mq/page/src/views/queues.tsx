@@ -83,7 +83,11 @@ function Waiting({ overview }: { overview: Overview }) {
       {overview.arcs.length > 0 && (
         <section aria-label="The ready ring">
           <h2>The ready ring</h2>
-          <Ring overview={overview} lead={(arc) => here.href(arc ? "queue" : "queues", arc ? { origin: arc.origin, priority: arc.priority } : {})} />
+          <Ring
+            overview={overview}
+            isNext={(arc) => (turns ? turns.of.get(keyOf(arc)) === 1 : !arc.paused && arc.messages > arc.in_flight)}
+            lead={(arc) => here.href(arc ? "queue" : "queues", arc ? { origin: arc.origin, priority: arc.priority } : {})}
+          />
           <ul className="legend" aria-hidden="true">
             <li>▼ next turn</li>
             <li>
