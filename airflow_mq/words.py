@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 
@@ -43,6 +43,13 @@ def weight(parts: Sequence[int]) -> str:
     """Return a weight, rounded as on the page: `250 ms · 999 B`, `10 min · 1.1 GB`."""
     time, length = parts
     return f"{f'{time:,} ms' if time < 10_000 else span(time / 1_000)} · {size(length)}"
+
+
+def outcomes(counts: Mapping[str, object], *, processed: bool = True) -> str:
+    """Return the numbers of outcomes, of those other than success only where there are some."""
+    others = (name for name in ("failed", "set_aside", "returned", "expired") if counts.get(name))
+    names = [*["processed"] * processed, *others]
+    return ", ".join(f"{counts.get(name, 0):,} {name.replace('_', ' ')}" for name in names)
 
 
 def capitalised(sentence: str, *names: str) -> str:

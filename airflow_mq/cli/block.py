@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.config import RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
+from ..words import outcomes
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, limit, positive, setting, words
 from .command import Group, command, option
 from .near import near_origin
 from .output import Columns
 from .queue import HOW_TO_BEGIN
 from .serialisation import as_percent, record
-from .service import summary
 from .session import Session, store_now
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def release(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         block = queue.blocks.get(args.token)
         done = queue.blocks.release(block)
-    session.out.answer({"block": block.id, **vars(done)}, f"released block {block.id}: {summary(done)}")
+    session.out.answer({"block": block.id, **vars(done)}, f"released block {block.id}: {outcomes(vars(done))}")
 
 
 @command(

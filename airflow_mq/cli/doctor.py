@@ -32,6 +32,8 @@ OK, NOTE, WRONG = "ok", "note", "wrong"
 SKEW, MUCH_SKEW = 2.0, 30.0
 #: The largest number of ready queues that are read.
 LOOKED_AT = 100
+#: Attempts of a first message without an outcome, from which on a person should look.
+FAILING = 3
 MIB = 1 << 20
 #: The largest size of SQLite's write-ahead log. Without a long reader, SQLite starts it anew at about 4 MiB.
 LARGE_LOG = 64 * MIB
@@ -235,6 +237,17 @@ def _servers(queue: MessageQueue) -> Iterator[Finding]:
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
     for told in queue.inspect.stuck(LOOKED_AT) if servers else ():
         yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
+
+
+def _failing(queue: MessageQueue) -> Iterator[Finding]:
+    """Yield the queues whose first message fails again and again."""
+    for state in queue.inspect.ring(LOOKED_AT).queues:
+        if state.attempts:
+            yield Finding(
+                WRONG if state.attempts >= FAILING else NOTE,
+                f"the first message of {state.name} was tried {many(state.attempts, 'time')} without success",
+                f"airflow-mq --ring {queue.ring} explain {shlex.quote(state.origin)}",
+            )
 
 
 def _hold(queue: MessageQueue) -> Iterator[Finding]:
@@ -443,6 +456,7 @@ _RING: tuple[tuple[str, Callable[[MessageQueue], Iterable[Finding]], str], ...] 
     ("ring {}", _settings, "its settings go together"),
     ("blocks of {}", _blocks, "none is past its deadline"),
     ("servers of {}", _servers, ""),
+    ("messages of {}", _failing, ""),
     ("hold on {}", _hold, ""),
 )
 _SQLITE: tuple[tuple[str, Callable[[Store[Any], Unit], Iterable[Finding]], str], ...] = (

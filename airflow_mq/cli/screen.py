@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from .. import words
-from ..words import many, span
+from ..words import many, outcomes, span
 from .output import Columns, cells, shown
 from .queue import HOW_TO_BEGIN, QUEUES
-from .service import outcomes
 from .tables import cut, layout
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def block_lines(look: Look, width: int | None, most: int) -> list[Text]:
         ("state", lambda one: "by hand" if one.by_hand else one.state_at(look.at)),
         "messages>",
         ("used of its limit>", _used),
-        ("result", lambda one: outcomes(one.result) or None),
+        ("result", lambda one: outcomes(one.result, processed=False) or None),
         "by",
         ("when", lambda one: _when(one, look.at)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.weight import ZERO
 from ..loading import load_named
+from ..words import outcomes
 from .arguments import PROCESSOR, TRACEBACK, positive, weight
 from .command import UsageError, command, option
 from .output import Tell
@@ -60,7 +61,7 @@ def service(session: Session, args: Namespace) -> bool | None:
     counted = {} if calls is None else {"calls": calls}
     session.out.value({**asdict(total), "weight": total.weight, **counted})
     if total.moved:
-        session.out.remark(f"{summary(total)}; weight {total.weight}")
+        session.out.remark(f"{outcomes(vars(total))}; weight {total.weight}")
     else:
         back = (
             ", and the tried messages returned to their queues (`airflow-mq message events`)" if total.returned else ""
@@ -117,19 +118,7 @@ def _follow(queue: MessageQueue, processor: Processor | BatchProcessor, options:
 
 
 def _progress(told: Tell, before: Serviced, now: Serviced) -> None:
-    told(summary(before.plus(now)))
-
-
-def summary(done: Serviced) -> str:
-    """Return the numbers of a result in words."""
-    others = outcomes(vars(done))
-    return f"{done.processed:,} processed{others and f', {others}'}"
-
-
-def outcomes(counts: Mapping[str, int]) -> str:
-    """Return the numbers of outcomes other than success in words."""
-    names = ("failed", "set_aside", "returned", "expired")
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name in names if (count := counts.get(name, 0)))
+    told(outcomes(vars(before.plus(now))))
 
 
 def _processor(name: str, batch: bool) -> Processor | BatchProcessor:

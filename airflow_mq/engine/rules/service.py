@@ -255,6 +255,11 @@ FEW, MOST_AHEAD = 16, 1 << 16
 MOST_WHY = 200
 
 
+def shortened(why: str) -> str:
+    """Return a reason as an event keeps it; one that is too long ends in an ellipsis."""
+    return why if len(why) <= MOST_WHY else f"{why[: MOST_WHY - 1]}…"
+
+
 def apply_outcome(
     working_set: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
@@ -331,7 +336,7 @@ def put_aside(
     id_, size = id_ or working_set.id_of(book.origin, page, item), page.extent(item)
     why = in_words(reason, weight, limit, size)
     if error:
-        why = with_error(why, page.note(item).attempts, error[:MOST_WHY])
+        why = with_error(why, page.note(item).attempts, shortened(error))
     fate = Fate.ATTEMPTS_EXHAUSTED if reason == ATTEMPTS else Fate.SET_ASIDE
     working_set.emit(fate, book.origin, page.index, item, id_, detail=why)
     page.marks[item] = ASIDE
@@ -370,7 +375,7 @@ def return_message(
     due = working_set.now + wait
     if working_set.puts_off(book):
         last = working_set.page(book.origin, book.end - 1)
-        detail = with_wait(why[:MOST_WHY], wait, book.end - 1, len(last.lengths) - 1 if last else 0)
+        detail = with_wait(shortened(why), wait, book.end - 1, len(last.lengths) - 1 if last else 0)
         working_set.emit(
             Fate.RETURNED, book.origin, page.index, item, working_set.id_of(book.origin, page, item), detail=detail
         )
@@ -388,4 +393,4 @@ def return_message(
 def record_returned(working_set: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried without an outcome and requeued."""
     id_ = working_set.id_of(book.origin, page, item)
-    working_set.emit(Fate.RETURNED, book.origin, page.index, item, id_, detail=why[:MOST_WHY])
+    working_set.emit(Fate.RETURNED, book.origin, page.index, item, id_, detail=shortened(why))

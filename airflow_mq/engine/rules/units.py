@@ -53,7 +53,10 @@ def seconds(value: object, bare: bool = False) -> object:
 
 def check_seconds(value: object, what: str, bare: bool = False) -> float:
     """Return a caller's duration in seconds, or raise `InvalidInput`."""
-    found = seconds(value, bare)
+    try:
+        found = seconds(value, bare)
+    except InvalidInput as error:
+        raise InvalidInput(f"invalid {what}: {error}") from None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1e9:
         raise InvalidInput(
             f"invalid value {shown(value)!r} for {what}: expected seconds from 0 to 1e9, or a duration such as 15m"

@@ -13,6 +13,7 @@ from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
 from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.xcoms import refuse_ended
+from airflow_mq.words import many, outcomes, weight
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -62,8 +63,17 @@ class Servicing(Observed):
 
         with self.processing_here():
             serviced = queue.service_queues(observed, limit, server=server_name(context))
-        observer.serviced(serviced, limit_of(queue.config, limit))
-        self.log.info("%s", serviced)
+        most = limit_of(queue.config, limit)
+        observer.serviced(serviced, most)
+        self.log.info(
+            "Serviced %s: %s; weight %s of %s.",
+            many(serviced.origins, "queue"), outcomes(vars(serviced)), weight(serviced.weight), weight(most),
+        )  # fmt: skip
+        if serviced.returned:
+            self.log.warning(
+                "%s returned without an outcome, and will be tried again: `airflow-mq message events --name Returned` "
+                "and `airflow-mq status` show why.", many(serviced.returned, "message")
+            )  # fmt: skip
         return serviced
 
     def process_here(

@@ -13,7 +13,7 @@ from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators.base import QueueOperator, key_of, server_name
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
 from airflow_mq.processors import AnyProcessors, Processors
-from airflow_mq.words import many, weight
+from airflow_mq.words import many, outcomes, weight
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -226,16 +226,8 @@ def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
 def readable(summary: Summary) -> str:
     """Return the summary of a settled block as text."""
     share = 100 * Weight(*summary["used"]).part_of(Weight(*summary["limit"]))
-    words = {
-        "processed": summary["processed"],
-        "failed for good": summary["failed"],
-        "set aside": summary["set_aside"],
-        "returned": summary["returned"],
-        "expired": summary["expired"],
-    }
-    counts = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)
     return (
-        f"Block {summary['block']} of ring {summary['ring']!r} is settled: {counts or 'nothing'}; "
+        f"Block {summary['block']} of ring {summary['ring']!r} is settled: {outcomes(summary)}; "
         f"planned {many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
         f"weight {weight(summary['used'])} of {weight(summary['limit'])} ({share:.0f} %)."
     )

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_mq import Costs, Done, LinearWeigher, Message, MessageQueue, Weight, Yield
 from airflow_mq.engine.queue.inspect import fairness as reports
-from airflow_mq.engine.queue.inspect.waiting import Waiting, first_row_id
+from airflow_mq.engine.queue.inspect.waiting import Waiting, first_waiting
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, together
 from airflow_mq.engine.rules.orders import parts_of
@@ -159,9 +159,9 @@ def asked_by_queue(waiting: Waiting) -> dict[str, Asks]:
     working_set, found = waiting.working_set, {}
     for name in (*working_set.high, *working_set.ring):
         book = working_set.book(name)
-        row_id = None if book.skipped else first_row_id(working_set, book)
-        if row_id is not None:
-            found[name] = Asks(waiting._since(row_id))
+        first = None if book.skipped else first_waiting(working_set, book)
+        if first is not None:
+            found[name] = Asks(waiting._since(first[0]))
     return found
 
 

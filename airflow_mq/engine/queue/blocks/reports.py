@@ -12,7 +12,7 @@ from ...rules.message import ID_BYTES, check_number, check_origin
 from ...rules.outcome import DONE, Begun, Mark, NotBegun, SendBounds, check_outcome, send_bounds
 from ...rules.patterns import OPEN, Permit
 from ...rules.priority import REGULAR, book_name, check_priority
-from ...rules.service import MOST_WHY
+from ...rules.service import shortened
 from ...rules.settle import Answers, Ranges
 from ...store import codec
 from ..values import Report
@@ -61,7 +61,7 @@ def ids_fit(report: Report) -> bool:
 def _checked_mark(mark: Mark) -> Mark:
     if isinstance(mark, Begun):
         return mark
-    return NotBegun(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")[:MOST_WHY])
+    return NotBegun(shortened(str(mark.error).encode("utf-8", "replace").decode().replace("\0", " ")))
 
 
 def answers_of(rows: Iterable[bytes]) -> dict[str, Answers]:

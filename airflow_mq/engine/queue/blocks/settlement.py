@@ -22,7 +22,7 @@ from ...rules.errors import (
     TokenRefused,
     UnknownBlock,
 )
-from ...rules.service import MOST_WHY
+from ...rules.service import shortened
 from ...rules.settle import Settlement
 from ...rules.weight import Weight
 from ...store import codec
@@ -296,7 +296,7 @@ class BlockSettler:
             unit.lock(self.ring_id)
             row = unit.blocks.by_token(self.ring_id, bytes(end.token))
             if any(other.block == end.block for other in unit.blocks.ends(self.ring_id)):
-                unit.blocks.set_apart(self.ring_id, end, problem[:MOST_WHY])
+                unit.blocks.set_apart(self.ring_id, end, shortened(problem))
         log.error(
             "the end of block %d of ring %r is recorded and cannot be applied: %s; its messages stay in flight, and "
             "other queues go on", 0 if row is None else row.number, self.session.ring, problem,

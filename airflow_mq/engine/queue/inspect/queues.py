@@ -27,7 +27,7 @@ from ..session import RingSession
 from ..values import microseconds, moment
 from .messages import claimed_by
 from .order import books_asked, origins_from
-from .waiting import first_row_id
+from .waiting import first_waiting
 
 #: Inbox rows of a queue that a bounded reading adds up.
 MOST_ROWS = 1_000
@@ -59,6 +59,8 @@ class QueueState:
     share: int = 1
     #: Messages sent within the last `recent` seconds that are still stored; 0 unless requested.
     recent: int = 0
+    #: Attempts of the first waiting message, none of which gave an outcome; 0 where the reading is not exact.
+    attempts: int = 0
 
     @property
     def name(self) -> str:
@@ -150,7 +152,8 @@ def queue_states(
 
     :param recent: seconds within which messages count as recent
     :param most: inbox rows of a queue to add up
-    :param exact: return the time of the first waiting message, not of the first message in its page, which may be gone
+    :param exact: read the first waiting message: its time, not that of the first message in its page, which may be
+        gone, and its attempts
     """
     most = MOST_ROWS if most is None else most
     ring, now, stored = working_set.ring_id, working_set.now, working_set.stored
@@ -160,7 +163,7 @@ def queue_states(
     rows = unit.books.depths(ring, requests, most=most, latest=MOST_ROWS if recent else 0, since=since)
     claims = working_set.reading.claims_of(names)
     in_flight = _sums((row.origin, row.claim.messages) for row in claims)
-    first = _first_sent(unit, working_set, names) if exact else {}
+    first = _first_waiting(unit, working_set, names) if exact else {}
     cut_items, cut_sizes = _counted_twice(unit, ring, {name: sorted(stored[name].cut.ahead) for name in names})
     states = []
     for name, rows_read, items, size, oldest, new, set_aside in rows:
@@ -168,7 +171,7 @@ def queue_states(
         messages = row.messages + items - cut_items.get(name, 0) + shift.uncut
         if messages <= 0:
             continue
-        sent = first.get(name, oldest)
+        sent, attempts = first.get(name, (oldest, 0))
         states.append(
             QueueState(
                 origin_of(name),
@@ -184,6 +187,7 @@ def queue_states(
                 wakes_at=moment(row.wake_at) if book.skipped == BACKOFF else None,
                 share=book.settings.share,
                 recent=new,
+                attempts=attempts,
             )
         )
     return states
@@ -206,12 +210,13 @@ def _age(sent: int | None, now: int) -> float | None:
     return None if sent is None else max(now - sent, 0) / 1_000_000
 
 
-def _first_sent(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, int]:
-    """Return the time of the first waiting message of each book that has pages."""
+def _first_waiting(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return when the first waiting message of each book that has pages was sent, and how often it was tried."""
     books = [book for book in map(working_set.book, names) if book.is_ready]
     working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
-    firsts = {book.origin: [row_id] for book in books if (row_id := first_row_id(working_set, book)) is not None}
-    return {row.origin: row.sent_at for row in unit.inbox.facts(working_set.ring_id, firsts)}
+    firsts = {book.origin: first for book in books if (first := first_waiting(working_set, book)) is not None}
+    rows = unit.inbox.facts(working_set.ring_id, {name: [row_id] for name, (row_id, _) in firsts.items()})
+    return {row.origin: (row.sent_at, firsts[row.origin][1]) for row in rows}
 
 
 def live_blocks(unit: Unit, ring: int) -> list[Block]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from shlex import quote
 from statistics import median
 
-from ....words import span, when
+from ....words import many, span, when
 from ...rules.book import SKIPS
 from ...rules.config import DAY
 from ...store import codec
@@ -144,7 +144,10 @@ class Servicing:
         if self.is_unserved(state.origin):
             return "No DAG that services this ring takes this origin"
         overdue = self.overdue(state.origin, state.oldest)
-        return "Waiting for its turn" if overdue is None else overdue.brief
+        if overdue is not None:
+            return overdue.brief
+        tried = f"Its first message was tried {many(state.attempts, 'time')} without success"
+        return tried if state.attempts else "Waiting for its turn"
 
     def usual_interval(self, server: Server) -> float | None:
         """Return the usual seconds between the runs of a server; None until it has two."""

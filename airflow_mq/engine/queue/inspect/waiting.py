@@ -64,9 +64,9 @@ class Waiting:
                 # Some of its rows are in processed pages; only the working set knows the first that is not.
                 book = self.working_set.book(first.at.origin)
                 self.working_set.pull(book)
-                row_id = None if book.skipped else first_row_id(self.working_set, book)
-                if row_id is not None:
-                    found[book.origin] = Asks(self._since(row_id))
+                own = None if book.skipped else first_waiting(self.working_set, book)
+                if own is not None:
+                    found[book.origin] = Asks(self._since(own[0]))
             elif not first.asleep:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
@@ -137,8 +137,8 @@ class Waiting:
         return sum(self.parts(weigh(length)) for length in lengths[0 if marks else start :])
 
 
-def first_row_id(working_set: StoredSet, book: Book) -> int | None:
-    """Return the inbox row of the first waiting message."""
+def first_waiting(working_set: StoredSet, book: Book) -> tuple[int, int] | None:
+    """Return the inbox row of the first waiting message, and the number of its attempts."""
     for index in range(book.begin, book.end):
         page = working_set.page(book.origin, index)
         if page is None or page.is_attempted:
@@ -146,6 +146,6 @@ def first_row_id(working_set: StoredSet, book: Book) -> int | None:
         place = page.first_index
         for part in page.slices:
             if place < part.items:
-                return part.row_id
+                return part.row_id, page.note(page.first_index).attempts
             place -= part.items
     return None
