@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, Yield
 from airflow_mq.cli import doctor
 from airflow_mq.engine.store import grant, parse
 from tests.proofs.model.clock import SECOND, stopped_clock
@@ -298,6 +298,23 @@ def test_a_dag_that_stopped_planning(mq: Terminal, queue: MessageQueue) -> None:
 
     assert len(found) == 1 and "usually every 5 min). Is DAG first_steps paused?" in found[0]["what"]
     assert found[0]["do"] == "airflow dags unpause first_steps"
+
+
+def test_a_message_that_fails_in_every_block(mq: Terminal, queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"x")
+
+    def failing(code: int = 0) -> list[tuple[str, str]]:
+        findings = mq.json("status", code=code)["findings"]
+        return [(one["level"], one["what"]) for one in findings if one["check"] == "messages of default"]
+
+    assert failing() == []
+    for times in (1, 2, 3):
+        queue.service_queues(lambda delivery: Yield("their API is down"))
+        what = f"the first message of acme was tried {times} time{'s' * (times > 1)} without success"
+        assert failing(int(times == 3)) == [("wrong" if times == 3 else "note", what)]
+        assert f"Its first message was tried {times} time" in mq("queue", "list").out
+    (found,) = [one for one in bad(mq) if one["check"] == "messages of default"]
+    assert "the last error: their API is down" in mq(*found["do"].split()[1:]).out
 
 
 def test_a_ring_that_nothing_services(mq: Terminal) -> None:

@@ -128,3 +128,11 @@ def test_undecodable_payload_is_logged_without_its_text(queue: MessageQueue, cap
     assert "'acme:0:0' does not decode (BadFormat): ValueError\n" in caplog.text
     assert "'acme:0:1' does not decode (BadFormat): Undecodable: only digits are read" in caplog.text
     assert CANARY not in caplog.text
+
+
+def test_a_long_reason_ends_in_an_ellipsis(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", PAYLOAD)
+    queue.service_queues(lambda delivery: Yield("their API is down, " * 50))
+
+    (why,) = set(reasons(queue))
+    assert len(why) == 200 and why.startswith("their API is down, their") and why.endswith("…")
