@@ -103,11 +103,11 @@ def test_the_result_of_many_queues_is_bounded(sqlite_queue: MessageQueue, run: R
 
 
 def test_the_dag_of_the_page(run: Run) -> None:
-    """The DAG in docs/fairness.md, as it stands there."""
-    page = (Path(__file__).parents[2] / "docs" / "fairness.md").read_text()
+    """The DAG in docs/how-it-works.md."""
+    page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text()
     (dag,) = (part for part in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "airflow.sdk" in part)
     names: dict[str, Any] = {}
-    exec(compile(dag.replace(":\n    Check", " as dag:\n    Check"), "fairness.md", "exec"), names)  # noqa: S102
+    exec(compile(dag.replace(":\n    Check", " as dag:\n    Check"), "how-it-works.md", "exec"), names)  # noqa: S102
     (task,) = names["dag"].tasks
     assert (task.task_id, task.most_wait, task.blocks) == ("check", 5, 200)
 

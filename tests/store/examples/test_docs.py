@@ -30,9 +30,9 @@ PAGES = sorted(
     [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docker/README.md"]
 )
 #: Pages whose Python runs in a separate test, which also checks the results.
-TESTED_ELSEWHERE = {"transactions.md", "fairness.md", "paths.md", "payloads.md", "set-aside.md"}
+TESTED_ELSEWHERE = {"transactions.md", "how-it-works.md", "priorities.md", "payloads.md", "set-aside.md"}
 #: Pages whose commands run in a separate test, between steps that they need.
-COMMANDS_ELSEWHERE = {"fairness.md", "paths.md", "payloads.md", "several-databases.md"}
+COMMANDS_ELSEWHERE = {"how-it-works.md", "priorities.md", "payloads.md", "several-databases.md"}
 #: Pages about a queue in which messages wait already: an operator who copies their commands must not enqueue any.
 ABOUT_A_QUEUE = {"runbook.md", "faq.md", "operations.md"}
 #: Commands of airflow-mq that the parser reads and no test runs here, with the reason.

@@ -66,7 +66,7 @@ def test_every_variable_that_the_package_reads_is_documented() -> None:
 
 
 def test_exit_codes_are_those_of_the_help() -> None:
-    told = {row[0]: row[1] for row in table(DOCS / "terminal.md", "code")}
+    told = {row[0]: row[1] for row in table(DOCS / "why-it-waits.md", "code")}
     helped = dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
 
     assert told.keys() == helped.keys()

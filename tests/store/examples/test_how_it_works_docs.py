@@ -1,4 +1,4 @@
-"""The examples of docs/fairness.md."""
+"""The examples of docs/how-it-works.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from airflow_mq.cli import main
 from airflow_mq.engine.store import parse, upgrade
 
-PAGE = Path(__file__).parents[3] / "docs" / "fairness.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-it-works.md"
 
 
 def parts(kind: str) -> list[str]:
