@@ -1,4 +1,4 @@
-"""A tenant moves to another database by the steps of docs/several-databases.md, with the page's own commands."""
+"""A tenant moves to another database by the steps of docs/operations.md, with the page's own commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.airflow.conftest import connection_of
 from tests.airflow.stage import Airflow
 from tests.store.examples.test_docs import ROOT, commands, examples
 
-PAGE = ROOT / "docs" / "several-databases.md"
+PAGE = ROOT / "docs" / "operations.md"
 LIMIT = Weight(1_000, 1 << 20)
 
 
@@ -61,7 +61,8 @@ def test_a_tenant_moves_by_the_steps_of_the_page(
     databases: dict[str, str], send: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    steps = [one for example in examples(PAGE) if example.kind == "console" for one in commands(example.text)]
+    consoles = [example.text for example in examples(PAGE) if example.kind == "console" and "--conn-id" in example.text]
+    steps = [step for text in consoles for step in commands(text)]
     (pause, _), (drained, empty), (resume, _) = steps
 
     def run(command: str) -> str:

@@ -23,7 +23,7 @@ PERMITTED = {("spark/child.py", "UnpicklingError")}
 LOADING = {"loading.py"}
 #: Others that import by a name which is no constant: their own submodules.
 OWN_MODULES = {"__init__.py"}
-LICENCES = ROOT / "docs" / "licences.md"
+LICENCES = ROOT / "docs" / "compatibility.md"
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

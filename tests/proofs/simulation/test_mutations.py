@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -28,6 +29,15 @@ def test_a_planted_bug_applies_to_the_sources(mutation: Mutation) -> None:
 def test_planted_bugs_are_many_and_have_names_of_their_own() -> None:
     assert len(MUTATIONS) >= 20
     assert len({one.name for one in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_the_table_of_results_lists_every_planted_bug() -> None:
+    """`python -m tests.proofs.simulation.mutations` prints its rows."""
+    table = (PACKAGE.parent / "lab" / "results" / "planted-bugs.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+?) \|(?: (SQLite|PostgreSQL) \|| \| `(.+)` \|)", table, re.MULTILINE)
+    stores = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+
+    assert rows == [(one.name, "" if one.test else stores[one.store], one.test) for one in MUTATIONS]
 
 
 @pytest.mark.slow

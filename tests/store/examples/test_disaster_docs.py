@@ -1,4 +1,4 @@
-"""The dump and restore of docs/how-to/disaster.md: a dump while a block runs is restored, and the queue continues."""
+"""The dump and restore of docs/how-to/upgrade.md: a dump while a block runs is restored, and the queue continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.engine.store import parse, upgrade
 from tests.postgres_server import Server
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "disaster.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "upgrade.md"
 
 
 @pytest.mark.postgres
@@ -25,7 +25,7 @@ def test_a_dump_is_restored(postgres_server: Server) -> None:
             queue.payloads.enqueue("birch", b"x" * 200_000)
             queue.blocks.plan(lease=0.001)
             postgres_server.run("pg_dump", *(word.replace("$AIRFLOW_MQ_STORE", lost) for word in shlex.split(line)))
-        postgres_server.run("pg_restore", f"--dbname={restored}", "queue.dump")
+        postgres_server.run("pg_restore", f"--dbname={restored}", "backup.dump")
         with MessageQueue(restored) as queue:
             assert queue.check() == []
             block = queue.blocks.plan()

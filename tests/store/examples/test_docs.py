@@ -32,13 +32,14 @@ PAGES = sorted(
 #: Pages whose Python runs in a separate test, which also checks the results.
 TESTED_ELSEWHERE = {"transactions.md", "how-it-works.md", "priorities.md", "payloads.md", "set-aside.md"}
 #: Pages whose commands run in a separate test, between steps that they need.
-COMMANDS_ELSEWHERE = {"how-it-works.md", "priorities.md", "payloads.md", "several-databases.md"}
+COMMANDS_ELSEWHERE = {"how-it-works.md", "priorities.md", "payloads.md"}
 #: Pages about a queue in which messages wait already: an operator who copies their commands must not enqueue any.
 ABOUT_A_QUEUE = {"runbook.md", "faq.md", "operations.md"}
 #: Commands of airflow-mq that the parser reads and no test runs here, with the reason.
 ONLY_READ = {
     r"\b(HASH|TOKEN|ADDRESS|ID)\b": "the reader replaces this word",
     r"postgresql://|s3://": "no server has this name",
+    r"--conn-id mq_(one|two)": "tests/airflow/test_several_databases.py runs them, in two databases",
     r"^airflow-mq message receive-kafka": "tests/store/adapters has a Kafka",
     r"^airflow-mq admin measure-costs": "tests/store/cli/test_weights_measured.py runs it, on fewer messages",
     r"^airflow-mq service .*--follow$": "it runs until a signal ends it; tests/store/cli runs it",

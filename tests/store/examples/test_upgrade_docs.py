@@ -1,4 +1,4 @@
-"""The backup, the offline SQL and the way back of docs/how-to/upgrade.md, between this version and a next one."""
+"""Commands of docs/how-to/upgrade.md: backup, offline SQL and restore, between this version and a next one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.empty_store
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "upgrade.md"
 BACK_UP, BACK_UP_FILE, OFFLINE, GO_BACK, GO_BACK_FILE = re.findall(
-    r"^```sh\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    r"^ *```sh\n(.*?)^ *```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
 )
 
 
