@@ -31,9 +31,9 @@ from airflow_mq.engine.rules.errors import (
 from airflow_mq.engine.store import codec, parse
 
 pytestmark = pytest.mark.postgres
-PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+PAGE = Path(__file__).parents[2] / "docs" / "sending.md"
 
-#: The SQLSTATE of each error that a sender can cause, as docs/sql.md lists them.
+#: The SQLSTATE of each error that a sender can cause, as docs/sending.md lists them.
 STATES: dict[str, type[MessageQueueError]] = {
     "MQ100": InvalidOrigin,
     "MQ101": EmptyMessage,

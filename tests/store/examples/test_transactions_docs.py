@@ -1,8 +1,7 @@
-"""The examples of docs/transactions.md, and the same with SQLAlchemy, psycopg, and the hook of Airflow."""
+"""Commands in a transaction, as docs/sending.md has them, with SQLAlchemy, psycopg, and the hook of Airflow."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,21 +14,6 @@ from airflow_mq import MessageQueue
 from airflow_mq.engine.queue.sending.commands import Commands
 from airflow_mq.engine.store import parse, upgrade
 from tests.store.queue.callers import STYLES, calling
-
-PAGE = Path(__file__).parents[3] / "docs" / "transactions.md"
-
-
-def test_the_page_runs(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'store.db'}"
-    upgrade(parse(store))
-    known: dict[str, Any] = {"STORE": store, "__name__": "transactions.md"}
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert len(examples) == 3
-    for example in examples:
-        exec(compile(example, "transactions.md", "exec"), known)  # noqa: S102 - our own page
-    known["business"].close()
-    assert known["queue"].check() == []
-    known["queue"].close()
 
 
 def place_order(commands: Commands, connection: Any, number: int, fails: bool = False) -> None:

@@ -20,7 +20,7 @@ __all__ = ["owner", "roles"]
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 HERE = Path(__file__).parent
-DOCS = HERE.parents[2] / "docs" / "sql.md"
+DOCS = HERE.parents[2] / "docs" / "sending.md"
 DRIVER = "org/postgresql/postgresql/42.7.7/postgresql-42.7.7.jar"
 DRIVER_CHECKSUM = "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460"
 
