@@ -34,6 +34,8 @@ SKEW, MUCH_SKEW = 2.0, 30.0
 LOOKED_AT = 100
 #: Attempts of a first message without an outcome, from which on a person should look.
 FAILING = 3
+#: The largest number of queues that a finding names.
+_NAMED = 5
 MIB = 1 << 20
 #: The largest size of SQLite's write-ahead log. Without a long reader, SQLite starts it anew at about 4 MiB.
 LARGE_LOG = 64 * MIB
@@ -214,7 +216,8 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
             yield Finding(
                 WRONG,
                 f"{named} is {span((now - block.deadline).total_seconds())} past its deadline; its queues wait for it",
-                f"airflow-mq --ring {queue.ring} block release {block.token} (planning the next block does it, too)",
+                f"airflow-mq --ring {queue.ring} block release {block.token}; or start a run of the block DAG, because "
+                "each plan releases such blocks",
             )
     for number, error in queue.blocks.unapplied():
         yield Finding(
@@ -240,14 +243,26 @@ def _servers(queue: MessageQueue) -> Iterator[Finding]:
 
 
 def _failing(queue: MessageQueue) -> Iterator[Finding]:
-    """Yield the queues whose first message fails again and again."""
-    for state in queue.inspect.ring(LOOKED_AT).queues:
-        if state.attempts:
-            yield Finding(
-                WRONG if state.attempts >= FAILING else NOTE,
-                f"the first message of {state.name} was tried {many(state.attempts, 'time')} without success",
-                f"airflow-mq --ring {queue.ring} explain {shlex.quote(state.origin)}",
-            )
+    """Yield the queues whose first message fails again and again: one finding for all that need the same."""
+    failing = [state for state in queue.inspect.ring(LOOKED_AT).queues if state.attempts]
+    paused = [state for state in failing if state.paused]
+    often = [state for state in failing if state.attempts >= FAILING and not state.paused]
+    seldom = [state for state in failing if state.attempts < FAILING and not state.paused]
+    for level, states in ((WRONG, often), (NOTE, seldom), (NOTE, paused)):
+        if not states:
+            continue
+        times = many(max(state.attempts for state in states), "time")
+        is_paused = "; paused" if states is paused else ""
+        if len(states) == 1:
+            what = f"the first message of {states[0].name} was tried {times} without success{is_paused}"
+            do = f"airflow-mq --ring {queue.ring} explain {shlex.quote(states[0].origin)}"
+        else:
+            names = ", ".join(state.name for state in states[:_NAMED])
+            more = f" and {len(states) - _NAMED} more" if len(states) > _NAMED else ""
+            what = f"the first messages of {len(states)} queues were tried without success, up to {times}{is_paused}"
+            what += f": {names}{more}"
+            do = f"airflow-mq --ring {queue.ring} message events --name Returned --latest --limit 20"
+        yield Finding(level, what, do)
 
 
 def _hold(queue: MessageQueue) -> Iterator[Finding]:

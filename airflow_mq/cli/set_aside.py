@@ -42,15 +42,16 @@ _FILTERS = [
 def list_set_aside(session: Session, args: Namespace) -> None:
     """List the set-aside messages, and the limits they were judged by."""
     with session.queue() as queue:
-        found = queue.set_aside.list(after=args.after, limit=args.limit + 1, **_filters(args))
+        found = queue.set_aside.list(after=args.after, limit=args.limit + 1, errors=True, **_filters(args))
         near = "" if found else meant(queue, args.origin)
     more, found = len(found) > args.limit, found[: args.limit]
     empty = f"no message is set aside; messages that can never fit a block, or failed too often, are kept here{near}"
-    if not session.out.items(found, _COLUMNS, empty, map(_plain, found)):
+    columns = [*_COLUMNS, *[("last error", "error")] * any(one.error for one in found)]
+    if not session.out.items(found, columns, empty, map(_plain, found)):
         return
     if more:
         session.out.remark(f"there are more: continue with --after {found[-1].address}")
-    session.out.remark("see one with `airflow-mq message history ADDRESS`; then execute, requeue or discard it")
+    session.out.remark("one message: airflow-mq message history ADDRESS; then requeue, execute or discard it")
 
 
 def _plain(one: SetAside) -> dict[str, object]:
@@ -110,7 +111,7 @@ def execute(session: Session, args: Namespace) -> None:
     rest="address",
 )
 def requeue(session: Session, args: Namespace) -> bool:
-    """Return the set-aside messages that the ring's limits allow by now to their queues.
+    """Requeue set-aside messages that the ring's limits allow now.
 
     A message joins the end of its queue and keeps its age. Exit code 1 if any message stays set aside.
     """
@@ -127,12 +128,12 @@ def requeue(session: Session, args: Namespace) -> bool:
     stayed = [{"address": judged.address, "why": judged.why} for judged in result.stayed]
     session.out.value({"moved": moved, "stayed": stayed, "excluded": result.exclusions()})
     if moved or stayed:
-        rows = [(one.address, "goes on at", str(one.moved)) for one in result.moved]
+        rows = [(one.address, "requeued at", str(one.moved)) for one in result.moved]
         rows += [(one.address, "stays", one.why) for one in result.stayed]
         session.out.table(("address", "verdict", ""), rows)
-    session.out.remark(
-        f"{len(result.moved):,} fit by now and go back into their queues; {len(result.stayed):,} stay{near}"
-    )
+    session.out.remark(f"{len(result.moved):,} requeued; {len(result.stayed):,} still set aside{near}")
+    if any(one.why.startswith("it was tried") for one in result.stayed):
+        session.out.remark("to retry the messages that were tried too often, add --forget-attempts")
     for sentence in result.exclusions():
         session.out.remark(sentence)
     return not (result.stayed or result.swept)

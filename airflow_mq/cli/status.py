@@ -47,7 +47,8 @@ def status(session: Session, args: Namespace) -> bool:
     session.out.line("")
     session.out.lines(queue_lines(replace(look, queues=look.queues[:_SHOWN]), session.out.width()))
     if len(look.queues) > _SHOWN:
-        session.out.remark("more queues: airflow-mq queue list; why one waits: airflow-mq explain ORIGIN")
+        session.out.remark("longest waiting queues: airflow-mq queue list --sort oldest")
+        session.out.remark("why one waits: airflow-mq explain ORIGIN")
     session.out.line("")
     print_findings(session, findings)
     session.out.line(

@@ -94,6 +94,6 @@ def test_swept_messages_that_a_requeue_leaves_out_are_counted(mq: Terminal) -> N
 
     left_out = "2 swept messages left out: only a selection of reason 'swept' requeues those."
     told = mq("set-aside", "requeue", "--all", "--why", "again", code=1)
-    assert "0 fit by now" in told.out + told.err and left_out in told.out + told.err
+    assert "0 requeued; 0 still set aside" in told.out + told.err and left_out in told.out + told.err
     assert mq.json("set-aside", "requeue", "--all", code=1)["excluded"] == [left_out]
     assert mq.json("set-aside", "requeue", "--reason", "swept")["excluded"] == []

@@ -315,6 +315,23 @@ def test_a_message_that_fails_in_every_block(mq: Terminal, queue: MessageQueue) 
         assert f"Its first message was tried {times} time" in mq("queue", "list").out
     (found,) = [one for one in bad(mq) if one["check"] == "messages of default"]
     assert "the last error: their API is down" in mq(*found["do"].split()[1:]).out
+    queue.admin.pause("acme")
+    assert failing() == [("note", f"{what}; paused")]
+
+
+def test_queues_that_fail_together_are_one_finding(mq: Terminal, queue: MessageQueue) -> None:
+    for number in range(7):
+        queue.enqueue_message(f"o{number}", b"x")
+    for _ in range(3):
+        queue.service_queues(lambda delivery: Yield("their API is down"))
+    queue.admin.pause("o6")
+
+    (found,) = [one for one in bad(mq) if one["check"] == "messages of default"]
+    names = "o0, o1, o2, o3, o4 and 1 more"
+    assert found["what"] == f"the first messages of 6 queues were tried without success, up to 3 times: {names}"
+    assert mq(*found["do"].split()[1:]).out.count("their API is down") == 20
+    (paused,) = [one for one in mq.json("status", code=1)["findings"] if one["level"] == "note"]
+    assert paused["what"] == "the first message of o6 was tried 3 times without success; paused"
 
 
 def test_a_ring_that_nothing_services(mq: Terminal) -> None:

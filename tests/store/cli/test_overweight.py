@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_mq import MessageQueue, Yield
 from airflow_mq.engine.rules.message import message_id
 from tests.store.cli.conftest import Terminal
 
@@ -75,10 +76,26 @@ def test_they_are_requeued(mq: Terminal, aside: list[str]) -> None:
     assert mq.json("set-aside", "requeue", aside[0], "--weigh", "--why", "weighed again")["moved"] == [
         {"address": aside[0], "moved": "acme:1:0"}
     ]
-    assert "2 fit by now" in mq("set-aside", "requeue", "--all", "--weigh").out
+    assert "2 requeued; 0 still set aside" in mq("set-aside", "requeue", "--all", "--weigh").out
     assert mq.json("queue", "show", "acme")["count"] == 3
     assert mq.json("set-aside", "list") == []
     assert mq.json("check") == []
+
+
+def test_messages_that_were_tried_too_often(mq: Terminal) -> None:
+    """The list shows the last error, and a requeue that leaves them aside names the option that requeues them."""
+    mq("ring", "change", "--max-attempts", "1")
+    mq("enqueue", "acme", "one")
+    with MessageQueue(mq.uri) as queue:
+        queue.service_queues(lambda delivery: Yield("KeyError: 'amount'"))
+
+    lines = mq("set-aside", "list").out.splitlines()
+    assert lines[0].endswith("last error") and "KeyError: 'amount'" in lines[1]
+    assert mq.json("set-aside", "list")[0]["error"] == "KeyError: 'amount'"
+    stays = mq("set-aside", "requeue", "acme:0:0", code=1)
+    assert "0 requeued; 1 still set aside" in stays.out + stays.err and "--forget-attempts" in stays.out + stays.err
+    moved = mq("set-aside", "requeue", "acme:0:0", "--forget-attempts")
+    assert "requeued at" in moved.out and "--forget-attempts" not in moved.out + moved.err
 
 
 def test_they_go_by_filter_and_by_policy(mq: Terminal, aside: list[str]) -> None:
