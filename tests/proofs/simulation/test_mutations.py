@@ -34,7 +34,7 @@ def test_planted_bugs_are_many_and_have_names_of_their_own() -> None:
 def test_the_table_of_results_lists_every_planted_bug() -> None:
     """`python -m tests.proofs.simulation.mutations` prints its rows."""
     table = (PACKAGE.parent / "lab" / "results" / "planted-bugs.md").read_text("utf-8")
-    rows = re.findall(r"^\| (.+?) \|(?: (SQLite|PostgreSQL) \|| \| `(.+)` \|)", table, re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \|(?: (SQLite|PostgreSQL) \|| +\| `(.+)` \|)", table, re.MULTILINE)
     stores = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
     assert rows == [(one.name, "" if one.test else stores[one.store], one.test) for one in MUTATIONS]
