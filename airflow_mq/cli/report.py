@@ -101,17 +101,17 @@ def _summary(found: Fairness) -> str:
 @command(
     option("--block N", "only this block", count),
     limit(10, "blocks"),
-    option("--below ORIGIN", "what this origin and all below it received, by block", words),
-    example="$ report ledger --limit 1\n$ report ledger --below acme",
+    option("--origin ORIGIN", "what this origin, with all below it, received, by block", words),
+    example="$ report ledger --limit 1\n$ report ledger --origin acme",
 )
 def ledger(session: Session, args: Namespace) -> None:
     """Show what blocks offered and granted to each queue, and why they stopped there."""
     with session.queue() as queue:
         found = queue.inspect.ledger(block=args.block, limit=args.limit)
-    if args.below is not None:
-        rows = [(one.block, one.at, *one.below(args.below)) for one in found]
+    if args.origin is not None:
+        rows = [(one.block, one.at, *one.below(args.origin)) for one in found]
         session.out.value([dict(zip(("block", "at", "messages", "granted"), row)) for row in rows])
-        session.out.table(("block>", "at", f"messages of {args.below}>", "granted>"), rows)
+        session.out.table(("block>", "at", f"messages of {args.origin}>", "granted>"), rows)
         return
     entries = [(page, entry) for page in found for entry in page.entries]
     empty = "these blocks offered nothing to any queue" if found else _EMPTY

@@ -28,6 +28,6 @@ def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
     assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 4
 
-    assert [one["messages"] for one in mq.json("report", "ledger", "--below", "acme")] == [4, 0]
-    assert "messages of acme" in mq("report", "ledger", "--below", "acme").out
+    assert [one["messages"] for one in mq.json("report", "ledger", "--origin", "acme")] == [4, 0]
+    assert "messages of acme" in mq("report", "ledger", "--origin", "acme").out
     assert mq.json("check") == []

@@ -11,6 +11,7 @@ from airflow_mq import Message, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.queue.inspect import explain, queues
 from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.store import books, parse, upgrade
+from tests.store.queue.conftest import Maker
 
 
 @pytest.fixture
@@ -187,3 +188,15 @@ def test_a_page_of_queues_goes_on_behind_queues_of_which_only_lent_rows_are_left
             ["y"], ["y", "z"], ["y", "z"], ["y", "z"],
         ]  # fmt: skip
         assert [state.origin for state in queue.inspect.queues(after="y", limit=1)] == ["z"]
+
+
+@pytest.mark.parametrize(("ordered", "skipped"), [(True, "in flight"), (False, "")])
+def test_a_relaxed_queue_is_not_skipped_for_messages_in_flight(make_queue: Maker, ordered: bool, skipped: str) -> None:
+    queue = make_queue(ordered=ordered, service_weight=Weight(5, 1 << 20))
+    queue.enqueue_messages("acme", [b"x"] * 20)
+    assert queue.blocks.plan().messages == 5
+
+    (state,) = queue.inspect.ring(10).queues
+    assert (state.skipped, state.in_flight) == (skipped, 5)
+    taken = queue.inspect.dry_run().queue("acme").messages
+    assert (taken > 0) is (state.skipped == "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 
-from ...rules.book import BACKOFF, PAUSED
+from ...rules.book import BACKOFF, IN_FLIGHT, PAUSED
 from ...rules.config import RingConfig
 from ...rules.groups import SEPARATOR
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
@@ -172,6 +172,9 @@ def queue_states(
         if messages <= 0:
             continue
         sent, attempts = first.get(name, (oldest, 0))
+        # Blocks service a relaxed queue while messages of it are in flight; only a service in place does not.
+        is_free = book.skipped == IN_FLIGHT and not working_set.is_ordered(book)
+        skipped = "" if is_free else book.skipped
         states.append(
             QueueState(
                 origin_of(name),
@@ -183,8 +186,8 @@ def queue_states(
                 set_aside=set_aside + shift.set_aside,
                 oldest=None if sent is None else moment(sent),
                 age=_age(sent, now),
-                skipped=book.skipped,
-                wakes_at=moment(row.wake_at) if book.skipped == BACKOFF else None,
+                skipped=skipped,
+                wakes_at=moment(row.wake_at) if skipped == BACKOFF else None,
                 share=book.settings.share,
                 recent=new,
                 attempts=attempts,
