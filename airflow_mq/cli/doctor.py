@@ -20,7 +20,7 @@ from ..engine.rules.errors import StoreError
 from ..engine.rules.units import time_text
 from ..words import many, span, when
 from .command import command
-from .session import Session, store_now
+from .session import DEFAULT_RING, Session, store_now
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
@@ -136,6 +136,11 @@ def ring_findings(queue: MessageQueue) -> Iterator[Finding]:
         yield from _checked(check.format(queue.ring), look(queue), fine)
 
 
+def of_ring(ring: str) -> str:
+    """Return the option with which a command for people names a ring; nothing for the default one."""
+    return "" if ring == DEFAULT_RING else f" --ring {shlex.quote(ring)}"
+
+
 def _checked(check: str, findings: Iterable[Finding], fine: str) -> list[Finding]:
     """Return the findings of a check; without one, that all is fine, where there are words for that."""
     found = list(findings) or [Finding(OK, fine)] * bool(fine)
@@ -195,7 +200,7 @@ def _settings(queue: MessageQueue) -> Iterator[Finding]:
         yield Finding(
             NOTE,
             f"a block may take {time_text(config.service_weight.time)}, longer than its lease of {config.lease:g} s",
-            "renew blocks while they work, or make the lease longer",
+            "nothing, if DAGs process it, because their jobs renew it; otherwise make the lease longer",
         )
 
 
@@ -216,7 +221,7 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
             yield Finding(
                 WRONG,
                 f"{named} is {span((now - block.deadline).total_seconds())} past its deadline; its queues wait for it",
-                f"airflow-mq --ring {queue.ring} block release {block.token}; or start a run of the block DAG, because "
+                f"airflow-mq block release {block.token}{of_ring(queue.ring)}; or start a run of the block DAG: "
                 "each plan releases such blocks",
             )
     for number, error in queue.blocks.unapplied():
@@ -255,13 +260,13 @@ def _failing(queue: MessageQueue) -> Iterator[Finding]:
         is_paused = "; paused" if states is paused else ""
         if len(states) == 1:
             what = f"the first message of {states[0].name} was tried {times} without success{is_paused}"
-            do = f"airflow-mq --ring {queue.ring} explain {shlex.quote(states[0].origin)}"
+            do = f"airflow-mq explain {shlex.quote(states[0].origin)}{of_ring(queue.ring)}"
         else:
             names = ", ".join(state.name for state in states[:_NAMED])
             more = f" and {len(states) - _NAMED} more" if len(states) > _NAMED else ""
             what = f"the first messages of {len(states)} queues were tried without success, up to {times}{is_paused}"
             what += f": {names}{more}"
-            do = f"airflow-mq --ring {queue.ring} message events --name Returned --latest --limit 20"
+            do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(queue.ring)}"
         yield Finding(level, what, do)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..words import many, when
 from .command import command
-from .doctor import LOOKED_AT, OK, WRONG, Finding, print_findings, ring_findings
-from .session import DEFAULT_RING, Session
+from .doctor import LOOKED_AT, OK, WRONG, Finding, of_ring, print_findings, ring_findings
+from .session import Session
 from .top import as_plain
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def status(session: Session, args: Namespace) -> bool:
 
 
 def _set_aside(look: Look) -> list[Finding]:
-    number, ring = look.backlog.set_aside, "" if look.ring == DEFAULT_RING else f" --ring {look.ring}"
+    number = look.backlog.set_aside
     if not number:
         return []
     what = f"{many(number, 'message')} {'waits' if number == 1 else 'wait'} for a decision"
-    return [Finding(WRONG, what, f"airflow-mq set-aside list{ring}", "set aside")]
+    return [Finding(WRONG, what, f"airflow-mq set-aside list{of_ring(look.ring)}", "set aside")]
 
 
 def _not_looked_at(look: Look) -> list[str]:
