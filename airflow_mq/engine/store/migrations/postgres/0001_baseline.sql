@@ -396,7 +396,7 @@ CREATE TRIGGER one_row BEFORE INSERT ON {s}ring_state FOR EACH ROW EXECUTE FUNCT
 --
 -- A sender needs no right on a table. The functions `send` and `send_many` run with the rights of their caller and insert
 -- into the view `outbox`. Its trigger runs with the rights of its owner, and checks every value as the Python client
--- does. Errors have their own SQLSTATEs, which docs/sql.md lists.
+-- does. Errors have their own SQLSTATEs, which docs/sending.md lists.
 
 -- Origins and priorities that a role may send with, in one ring.
 CREATE TABLE {s}sender (
