@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+#: Length up to which a text is short.
+_SHORT = 7
+
 
 def many(count: int, noun: str) -> str:
     """Return a count with its noun: `1 message`, `1,234 messages`."""
@@ -39,10 +42,14 @@ def size(count: float) -> str:
     return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
-def weight(parts: Sequence[int]) -> str:
-    """Return a weight, rounded as on the page: `250 ms · 999 B`, `10 min · 1.1 GB`."""
-    time, length = parts
-    return f"{f'{time:,} ms' if time < 10_000 else span(time / 1_000)} · {size(length)}"
+def weight(exact: Sequence[int]) -> str:
+    """Return a weight as short text: exact where that is short (`10 min · 1 GiB`), else rounded (`13 min · 1.2 MB`).
+
+    :param exact: a `Weight`, whose text is exact
+    """
+    time, length = (part if len(part) <= _SHORT else None for part in str(exact).split(" · "))
+    milliseconds, bytes_ = exact
+    return f"{time or span(milliseconds / 1_000)} · {length or size(bytes_)}"
 
 
 def outcomes(counts: Mapping[str, object], *, processed: bool = True) -> str:

@@ -225,9 +225,9 @@ def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
 
 def readable(summary: Summary) -> str:
     """Return the summary of a settled block as text."""
-    share = 100 * Weight(*summary["used"]).part_of(Weight(*summary["limit"]))
+    used, limit = Weight(*summary["used"]), Weight(*summary["limit"])
     return (
         f"Block {summary['block']} of ring {summary['ring']!r} is settled: {outcomes(summary)}; "
         f"planned {many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
-        f"weight {weight(summary['used'])} of {weight(summary['limit'])} ({share:.0f} %)."
+        f"weight {weight(used)} of {weight(limit)} ({100 * used.part_of(limit):.0f} %)."
     )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_mq import words
 from airflow_mq.engine.rules.config import RingConfig
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput, InvalidWeight
 from airflow_mq.engine.rules.units import check_seconds, size_text, time_text
@@ -58,6 +59,17 @@ def test_sizes(size: int, text: str) -> None:
 )  # fmt: skip
 def test_ways_to_write_one_weight(written: object) -> None:
     assert Weight.of(written) == Weight(1_200_000, 4 << 30)
+
+
+@pytest.mark.parametrize(
+    ("weight", "text"),
+    [
+        (Weight(600_000, 1 << 30), "10 min · 1 GiB"), (Weight(754_321, 1_234_567), "13 min · 1.2 MB"),
+        (Weight(0, 0), "0 ms · 0 B"), (Weight(50_000_000, 12_345), "14 h · 12.3 kB"),
+    ],
+)  # fmt: skip
+def test_tables_show_weights_exactly_where_that_is_short(weight: Weight, text: str) -> None:
+    assert words.weight(weight) == text
 
 
 def test_a_duration_below_a_millisecond_costs_one() -> None:
