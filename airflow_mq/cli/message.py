@@ -166,7 +166,8 @@ def history(session: Session, args: Namespace) -> bool:
     else:
         session.out.items(found.steps, _HISTORY, "")
         name = f"message {found.id.hex()}: " if found.id else ""
-        session.out.remark(f"{name}it is {found.state}")
+        ended = found.state == "gone" and found.steps
+        session.out.remark(f"{name}{f'it was {found.steps[-1].what}' if ended else f'it is {found.state}'}")
     return found.state != "unknown"
 
 

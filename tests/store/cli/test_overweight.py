@@ -114,7 +114,7 @@ def test_the_history_of_a_message_is_printed(mq: Terminal, aside: list[str]) -> 
     assert (told["state"], told["end"]["why"]) == ("gone", "a mistake")
     assert mq.json("message", "history", told["id"], "--origin", "acme")["steps"] == told["steps"]
     text = mq("message", "history", aside[1]).out
-    assert "a mistake" in text and "it is gone" in text
+    assert "a mistake" in text and "it was discarded" in text
     assert "nothing is known" in mq("message", "history", "beta:0:0", code=1).out
     mq("enqueue", "acme", "later", "--delay", "1h")
     name = message_id(b"later").hex()
