@@ -50,7 +50,7 @@ def age(text: str) -> timedelta:
 def duration(text: str) -> float:
     """Read a length of time in seconds: `90`, `90s`, `15m`, `1.5h`, `1d`."""
     try:
-        return check_seconds(text, "a duration", bare=True)
+        return check_seconds(text, "duration", bare=True)
     except InvalidInput as error:
         raise ArgumentTypeError(str(error)) from None
 

@@ -129,7 +129,7 @@ def weight_of(value: GivenWeight, name: str) -> Weight | None:
     try:
         return Weight.of(value)
     except InvalidWeight as error:
-        raise AirflowFailException(f"invalid {name}: {error}") from None
+        raise AirflowFailException(str(error).replace("weight", name, 1)) from None
 
 
 def seconds_of(value: object, name: str) -> float | None:

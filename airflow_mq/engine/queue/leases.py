@@ -46,7 +46,7 @@ class View:
     def __init__(self, session: RingSession, origin: str | None, lease: float | None) -> None:
         self._session = session
         self.origin = None if origin is None else check_origin(origin)
-        self._lease = None if lease is None else check_seconds(lease, "a lease")
+        self._lease = None if lease is None else check_seconds(lease, "lease")
 
     def try_next(self) -> ReferenceToken | None:
         """Lease the next message; return None if there is none at the moment."""

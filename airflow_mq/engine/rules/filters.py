@@ -68,4 +68,4 @@ def least_age(chosen: Selection) -> int | None:
     age = chosen.get("older_than")
     if age is None:
         return None
-    return int(check_seconds(age, "an age") * 1_000_000)
+    return int(check_seconds(age, "age") * 1_000_000)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -52,14 +53,16 @@ def seconds(value: object, bare: bool = False) -> object:
 
 
 def check_seconds(value: object, what: str, bare: bool = False) -> float:
-    """Return a caller's duration in seconds, or raise `InvalidInput`."""
-    try:
+    """Return a caller's duration in seconds, or raise `InvalidInput`.
+
+    :param what: the name of the value, for the error.
+    """
+    found = None
+    with suppress(InvalidInput):
         found = seconds(value, bare)
-    except InvalidInput as error:
-        raise InvalidInput(f"invalid {what}: {error}") from None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1e9:
         raise InvalidInput(
-            f"invalid value {shown(value)!r} for {what}: expected seconds from 0 to 1e9, or a duration such as 15m"
+            f"invalid {what} {shown(value, 40, repr)}: expected seconds from 0 to 1e9, or a duration such as 90s or 15m"
         )
     return float(found)
 

@@ -59,7 +59,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "key": check_key,
     "text": lambda value: check_text(value, "a text"),
     "number": lambda value: check_number(value, "a number"),
-    "seconds": lambda value: check_seconds(value, "a time"),
+    "seconds": lambda value: check_seconds(value, "time"),
     "priority": check_priority,
     "weight": Weight.of,
     "payload": lambda value: check_payload(value, 1_000),

@@ -53,7 +53,10 @@ def test_lines_of_a_folder_and_of_an_object_store(mq: Terminal, landing: Path) -
         (("message", "receive-folder", "/no/such/folder", "--pattern", "{origin}"), "no folder"),
         (("message", "receive-folder", "/tmp"), "specify exactly one of pattern, regex"),
         (("message", "receive-folder", "no-such-store://bucket", "--pattern", "{origin}"), "an object store needs"),
-        (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"), "expected a time such as"),
+        (
+            ("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--settle", "-1"),
+            "invalid duration '-1'",
+        ),
         (("message", "receive-folder", "/tmp", "--pattern", "{origin}", "--limit", "0"), "at least 1"),
         (("message", "receive-kafka", "orders"), "no cluster: expected"),
         (("message", "receive-kafka", "orders", "--bootstrap", "127.0.0.1:1"), "group.id"),

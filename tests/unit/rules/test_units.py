@@ -90,11 +90,11 @@ def test_what_is_no_weight(written: object) -> None:
 
 
 def test_durations_of_callers() -> None:
-    assert [check_seconds(one, "a lease") for one in (90, "90.0s", "90s", "1.5m", timedelta(seconds=90))] == [90.0] * 5
-    assert check_seconds("90", "a lease", bare=True) == 90.0
+    assert [check_seconds(one, "lease") for one in (90, "90.0s", "90s", "1.5m", timedelta(seconds=90))] == [90.0] * 5
+    assert check_seconds("90", "lease", bare=True) == 90.0
     for wrong in ("", "90", "soon", "-1s", "40y", "999999d", -1, True, None, float("nan"), timedelta(days=-1)):
         with pytest.raises(InvalidInput):
-            check_seconds(wrong, "a lease")
+            check_seconds(wrong, "lease")
 
 
 def test_settings_of_a_ring_as_text() -> None:

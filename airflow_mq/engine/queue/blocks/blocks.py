@@ -74,7 +74,7 @@ class Blocks:
             `batches()` do. A message that no worker began is requeued without an attempt.
         """
         self.session.refuse_nested()
-        seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+        seconds = self.session.config.lease if lease is None else check_seconds(lease, "lease")
         patterns = OriginPatterns.of(origins)
         if key is not None:
             check_key(key)
@@ -200,7 +200,7 @@ class Blocks:
 
         :param lease: seconds from now; by default, those with which the block was planned
         """
-        raw, seconds = self._token(token), None if lease is None else float(check_seconds(lease, "a lease"))
+        raw, seconds = self._token(token), None if lease is None else float(check_seconds(lease, "lease"))
         with self.store.writing() as unit:
             deadline = unit.blocks.renew(self.ring_id, raw, seconds, unit.now())
             if deadline is None:
@@ -227,7 +227,7 @@ class Blocks:
         """Claim one set-aside message for execution by a block of its own."""
         check_address(address)
         limit = Weight.of(limit)
-        seconds = self.session.config.lease if lease is None else check_seconds(lease, "a lease")
+        seconds = self.session.config.lease if lease is None else check_seconds(lease, "lease")
         if key is not None:
             # A repeated execution begins anew.
             self.release_dead()
