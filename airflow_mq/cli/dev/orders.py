@@ -26,7 +26,7 @@ from ...engine.rules.weight import Weight
 from ...examples import orders
 from ...testing.live import LiveAirflow
 from ...testing.loopback import AirflowFailed, TooLate
-from ...words import many
+from ...words import many, weight
 from ..output import Output
 from ..screen import block_lines, queue_lines
 from ..watching import Look, Watcher
@@ -113,7 +113,7 @@ class DemoRun:
         self.tell("Airflow starts; meanwhile tenants drop their files")
         self.airflow.start(FIRST, wait=False)
         manifest = self.set_up(**sizes)
-        self.tell(f"{manifest['files']} files of {len(manifest['tenants'])} tenants lie there")
+        self.tell(f"{manifest['files']} files of {len(manifest['tenants'])} tenants are waiting")
         self.airflow.wait_healthy(["api-server"])
         self._lap("api")
         self.tell("Airflow answers")
@@ -222,8 +222,9 @@ class DemoRun:
     def _execute_by_hand(self) -> None:
         """Do what the form of `overweight_by_hand` does: trigger it with a message's address and a weight."""
         for kept in self.summary.set_aside:
-            conf = {"address": kept["address"], "limit": Weight(*kept["weight"]).typed}
-            self.tell(f"A person executes {kept['address']} by hand, within {Weight(*kept['weight'])}")
+            limit = Weight(*kept["weight"])
+            conf = {"address": kept["address"], "limit": limit.typed}
+            self.tell(f"A person executes {kept['address']} by hand, within {weight(limit)}")
             run = self.airflow.trigger("overweight_by_hand", conf)
             if self._follow("overweight_by_hand", run, "By hand:") != "success":
                 self._blame("overweight_by_hand", run)
@@ -329,7 +330,7 @@ class Progress:
 
 def show(out: Output, summary: Summary) -> None:
     """Print the summary."""
-    out.remark("Served, files by block:")
+    out.remark("Files of each tenant, by block:")
     tenants = sorted(summary.tenants.items(), key=lambda pair: -pair[1]["files"])
     blocks = [f"block {number}>" for number in range(1, len(summary.blocks) + 1)]
     rows = [
@@ -337,7 +338,7 @@ def show(out: Output, summary: Summary) -> None:
         for tenant, total in tenants
     ]
     out.table(("tenant", *blocks, "files>", "orders>", "turnover>"), rows)
-    out.remark("Blocks, used of what they may cost:")
+    out.remark("Blocks, and how much of their limits they used:")
     done = [
         (
             number,
@@ -353,8 +354,8 @@ def show(out: Output, summary: Summary) -> None:
     for failure in summary.failed:
         out.remark(f"Corrupt: a file of {failure['tenant']}; discarded, with an event.")
     for kept in summary.set_aside:
-        weight = Weight(*kept["weight"])
-        out.remark(f"Set aside: {kept['file']} at {kept['address']} weighs {weight}, more than a block can carry.")
+        heavy = weight(Weight(*kept["weight"]))
+        out.remark(f"Set aside: {kept['file']} at {kept['address']} weighs {heavy}, more than a block can carry.")
     if summary.executed_by_hand:
         out.remark("A person executed it by hand, with the DAG overweight_by_hand.")
     elif summary.set_aside:
