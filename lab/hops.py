@@ -96,7 +96,7 @@ def measure() -> dict[str, Hops]:
     for name in ("enqueue_message", "enqueue_messages", "plan_settle", "service", "dry_run"):
         with tempfile.TemporaryDirectory() as folder:
             address = f"sqlite:///{folder}/queue.db"
-            assert command_line(["--store", address, "store", "upgrade"]) == 0
+            assert command_line(["--quiet", "--store", address, "store", "upgrade"]) == 0
             with MessageQueue(address) as queue:
                 way = ways(queue, address)[name]
                 queue.enqueue_messages("acme", [b"message"] * 3)
