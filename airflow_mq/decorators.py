@@ -65,6 +65,7 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
         plan_task_id: str = "plan",
         **kwargs: object,
     ) -> None:
+        _refuse_given(python_callable, kwargs)
         super().__init__(python_callable=_with_defaults(python_callable), **kwargs)
         self.mq_conn_id = mq_conn_id
         self.ring = ring
@@ -96,6 +97,17 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
         with self.processing(context, processors, part, block) as (queue, _):
             tally = self.process_here(queue, block["token"], processors, part, function=function)
         return {"done": tally.processed, "failed": tally.failed, "back": tally.returned}
+
+
+def _refuse_given(function: Callable[..., Any], call: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for a call that gives what the queue gives: the argument would be ignored."""
+    given = [name for name in call.get("op_kwargs") or {} if name in KNOWN]
+    if given or call.get("op_args"):
+        name = function.__name__
+        raise ValueError(
+            f"invalid call of {name} with {', '.join(given) or 'an argument'}: the queue gives payload, origin and "
+            f"message; call {name}() without them, and others by name"
+        )
 
 
 def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:

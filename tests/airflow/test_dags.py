@@ -409,6 +409,27 @@ def test_the_decorator_is_an_attribute_of_task(run_dag: RunDag, sqlite_queue: Me
     assert len(processed(sqlite_queue)) == 2
 
 
+@pytest.mark.parametrize("call", ["[b'1']", "payload=b'1'", "b'1', table='orders'", "gives()"])
+def test_a_call_that_gives_what_the_queue_gives_is_no_dag(dags_folder: Path, call: str) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    file = dags_folder / "given.py"
+    file.write_text(
+        "from airflow.sdk import DAG, task\n"
+        "with DAG('given', schedule=None):\n"
+        "    @task\n"
+        "    def gives():\n"
+        "        return b'1'\n"
+        "    @task.message_processor\n"
+        "    def count(payload, origin, table='orders'):\n"
+        "        return None\n"
+        f"    count({call})\n"
+    )
+
+    (error,) = DagBag(dag_folder=str(file)).import_errors.values()
+    assert "invalid call of count" in error and "call count() without them" in error
+
+
 def test_settling_emits_its_asset_only_while_anything_is_ready(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
