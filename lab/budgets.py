@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(10_165),
     "lines of the engine": Budget(25_165, 19_500),
     "lines of the command line": Budget(5_435),
-    "lines of the package": Budget(46_310, 38_000),
+    "lines of the package": Budget(46_320, 38_000),
     "lines of SQL without migrations": Budget(1_761, 1_700),
     "named statements": Budget(164, 140),
     "statements that read the inbox": Budget(20, 8),
