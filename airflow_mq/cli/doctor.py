@@ -235,15 +235,15 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
 
 def _servers(queue: MessageQueue) -> Iterator[Finding]:
     """Yield which DAGs and programs service a ring, and which queues none of them can."""
-    servers = queue.inspect.servicing().servers
-    for one in servers:
+    servicing = queue.inspect.servicing()
+    for one in servicing.servers:
         limit = one.limit_in(queue.config)
         takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
         limited = "no limit" if limit is None else f"a limit of {limit}"
         yield Finding(OK, f"{one.title} services {takes} with {limited}, last at {when(one.at)}")
-    for overdue in queue.inspect.servicing().of_queues(queue.inspect.ring(LOOKED_AT).queues):
+    for overdue in servicing.of_queues(queue.inspect.ring(LOOKED_AT).queues):
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
-    for told in queue.inspect.stuck(LOOKED_AT) if servers else ():
+    for told in queue.inspect.stuck(LOOKED_AT) if servicing.servers else ():
         yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
 
 
