@@ -100,8 +100,8 @@ class MessageAttempts(Attempts):
             while left := self.left(group, answered):
                 try:
                     yield from self.noted(run(self._call, left), answered)
-                except ChildDied as error:
-                    # The first one without an outcome was being tried when the child died.
+                except (ChildDied, ChildFailed) as error:
+                    # The first one without an outcome was being tried when the child ended.
                     died = [(message, Yield(str(error))) for message in self.left(left, answered)[:1]]
                     yield from self.noted(died, answered)
 

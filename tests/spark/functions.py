@@ -66,6 +66,14 @@ def batched(batch: Batch) -> Sequence[Any]:
     return [process(payload, batch.origin) for payload in batch.payloads]
 
 
+@batch_processor
+def batch_that_sends(batch: Batch) -> Sequence[Any]:
+    """Send one message with the outcome of each."""
+    return [
+        Done(enqueue=[(payload.partition(b" ")[2].decode(), b"sent with the outcome")]) for payload in batch.payloads
+    ]
+
+
 def arrow(batches: Iterable[Any]) -> Iterator[Any]:
     """Process record batches."""
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Batch, Done, MessageQueue, Processor, Weight, Yield, ticker
+from airflow_mq import BadFormat, Batch, Done, MessageQueue, Processor, Weight, Yield, ticker
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
@@ -216,6 +216,44 @@ def test_a_process_that_dies_of_a_message_costs_that_message_alone(make_ring: Ma
 
     assert (tally.processed, tally.failed, tally.returned) == (2, 1, 3)
     assert left(queue, "a") == [b"die", b"die", b"poison"]
+
+
+@pytest.mark.parametrize("function", ["process", "batch_that_sends"])
+def test_what_a_processor_sends_comes_back_from_a_child(make_ring: MakeRing, function: str) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"enqueue b", b"enqueue c"])
+    routes = processors(function=function)
+    block = queue.blocks.plan()
+    terms = terms_of(queue, block)
+    (task,) = tasks_of(block, terms, routes, whole(routes), 1)
+
+    tally = run_share(task.processor, StoreSide(queue, block.token, task.share), terms, careful=True)
+    queue.blocks.settle(block)
+
+    assert (tally.processed, tally.returned) == (2, 0)
+    sent = [b"sent with the outcome"] if function == "batch_that_sends" else [b"sent along", b"sent with the outcome"]
+    assert sorted(left(queue, "b")) == sorted(left(queue, "c")) == sent
+
+
+def test_an_outcome_that_cannot_leave_its_child_fails_one_message(make_ring: MakeRing) -> None:
+    queue = make_ring(ordered=False)
+    queue.enqueue_messages("a", [b"1", b"local", b"2"])
+    block = queue.blocks.plan()
+    terms = terms_of(queue, block)
+    (task,) = tasks_of(block, terms, processors(), whole(processors()), 1)
+
+    class Local(BadFormat):
+        """A class that no other process knows."""
+
+    def process(payload: bytes) -> BadFormat | None:
+        return Local() if payload == b"local" else None
+
+    side = StoreSide(queue, block.token, task.share)
+    tally = run_share(task.processor, side, terms, careful=True, function=process)
+    queue.blocks.settle(block)
+
+    assert (tally.processed, tally.returned) == (2, 1)
+    assert left(queue, "a") == [b"local"]
 
 
 def test_an_ordered_origin_stops_at_a_message_that_kills(make_ring: MakeRing, tried_folder: Path) -> None:

@@ -126,7 +126,7 @@ class Delivery:
     def headers(self) -> Mapping[str, str]:
         """Headers of the message."""
         facts = self._facts
-        return (facts.attributes.get(self.index, PLAIN) if facts else PLAIN).headers
+        return (facts.attributes.get(self.index, PLAIN) if facts else PLAIN).headers or {}
 
     @property
     def _facts(self) -> Facts | None:
@@ -278,7 +278,7 @@ class Batch(_OfBook):
     def headers(self) -> Sequence[Mapping[str, str]]:
         """Headers of the messages, one mapping each; empty if no message has any."""
         attributes = self._facts().attributes if self._facts else {}
-        headers = [attributes.get(at, PLAIN).headers for at in self._items] if attributes else []
+        headers = [attributes.get(at, PLAIN).headers or {} for at in self._items] if attributes else []
         return headers if any(headers) else ()
 
     def __len__(self) -> int:

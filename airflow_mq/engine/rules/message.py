@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
 from hashlib import blake2b, sha256
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .blob import Reference
@@ -109,8 +108,8 @@ class Attributes(NamedTuple):
     weight: Weight | None = None
     #: Expiry time, in microseconds of the store's clock.
     expires: int | None = None
-    #: Text sent alongside the payload.
-    headers: Mapping[str, str] = MappingProxyType({})
+    #: Text sent alongside the payload. The default is shared by all messages without headers: callers get a copy.
+    headers: Mapping[str, str] = {}
     #: Number of attempts without an outcome.
     attempts: int = 0
     #: For a message that returned: the first block since it was sent.

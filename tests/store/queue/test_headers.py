@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -126,3 +127,21 @@ def test_headers_of_a_message_replace_those_of_the_call(queue: MessageQueue) -> 
     queue.service_queues(process, limit=Weight(1_000, 1_000))
     queue.service_queues(process, limit=Weight(1_000, 1_000))
     assert seen == [{"call": "a"}, {"own": "b"}] * 2
+
+
+def test_headers_are_a_copy_of_the_processors_own(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    read: list[str] = []
+
+    def process(delivery: Delivery) -> None:
+        read.append(json.dumps(delivery.headers))
+        dict_of(delivery.headers)["x"] = "y"
+
+    def dict_of(headers: Any) -> dict[str, str]:
+        assert type(headers) is dict
+        return headers
+
+    assert [peeked.headers for peeked in queue.inspect.peek("acme")] == [{}, {}]
+    dict_of(queue.inspect.peek("acme")[0].headers)["x"] = "y"
+    assert queue.service_queues(process).processed == 2
+    assert read == ["{}", "{}"]

@@ -95,7 +95,7 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
             else:
                 state = "set aside" if stored.marks[item] == ASIDE or index < book.begin else "waiting"
             note, at = stored.note(item), moment(sent[item]) if item in sent else None
-            address, headers = Address(name, index, item), attributes.get(item, PLAIN).headers
+            address, headers = Address(name, index, item), attributes.get(item, PLAIN).headers or {}
             yield Peeked(address, payloads[item], state, headers, at, note.attempts, note.weight)
         limit -= len(chosen)
 
