@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.config import RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
-from ..words import outcomes
+from ..engine.rules.weight import ZERO
+from ..words import many, outcomes
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, limit, positive, setting, words
 from .command import Group, command, option
 from .near import near_origin
@@ -122,9 +123,10 @@ def dry_run(session: Session, args: Namespace) -> None:
     if session.out.as_json:
         session.out.value(_forecast_fields(block))
     elif session.out.items(block.queues, _QUEUES, f"the next block would find nothing: {HOW_TO_BEGIN}"):
+        steps = f" and {block.overhead} for servicing steps" if block.overhead != ZERO else ""
         session.out.remark(
-            f"messages in all: {block.messages:,}, weight {block.planned} and {block.overhead} besides, "
-            f"of {block.limit}; nothing was claimed"
+            f"total: {many(block.messages, 'message')}, {block.planned}{steps}, of the limit {block.limit}; "
+            "nothing was claimed"
         )
         _report_stuck(session, block)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
 
-_PARTIAL = "; more queues wait than this report includes, so these figures are upper bounds of what was promised"
+_PARTIAL = "; more queues wait than this report includes, so `promised` is an upper bound"
 
 
 def part(text: str) -> float:
@@ -33,18 +33,18 @@ def part(text: str) -> float:
 
 
 @command(
-    option("--blocks N", "look N blocks back (default: 100)", positive, default=100),
+    option("--blocks N", "use the latest N blocks (default: 100)", positive, default=100),
     option("--most-wait N", "fail if an origin waited more than N blocks", count),
-    option("--most-late N", "fail if a backlog was emptied more than N blocks late", count),
-    option("--most-error PART", "fail if a share is further off, for example 0.05 or 5%%", part),
+    option("--most-late N", "fail if a queue was emptied more than N blocks late", count),
+    option("--most-error PART", "fail if received and promised differ by more, for example 0.05 or 5%%", part),
     option("--least-jain INDEX", "fail if Jain's index is below INDEX, for example 0.95", part),
     example="$ report fairness --blocks 50 --most-wait 3 --most-error 5%",
 )
 def fairness(session: Session, args: Namespace) -> bool:
-    """Show what each origin was promised and received, and how long it waited.
+    """Compare what each origin received with its fair share, and show how long it waited.
 
-    Shares count in contended blocks: those that left the origin with a backlog, and the one that then emptied it.
-    Exit code 1 if a bound is broken.
+    Shares count in contended blocks: those that left messages of the origin waiting for lack of capacity, and the one
+    that then emptied its queue. Exit code 1 if a bound is broken.
     """
     with session.queue() as queue:
         found = queue.inspect.fairness(args.blocks)
@@ -77,20 +77,20 @@ _ORIGINS: Columns = (
 
 #: What the columns mean, printed below them.
 _MEANINGS = {
-    "share": "its weight relative to the others, as `queue set --share` sets it",
-    "contended": "blocks that left some of its messages waiting for lack of capacity, and the one that emptied it then",
-    "promised": "the part of these blocks that its share, least and most entitle it to",
-    "received": "the part of these blocks that it got",
-    "error": "received against promised: -50% is half of what was promised",
-    "longest wait": "the longest row of blocks from which it got nothing, although it could have",
-    "waiting": "the length of the present such row",
-    "late": "the most blocks by which a backlog was emptied later than promised",
-    "got": "everything that it got, in full blocks",
+    "share": "weight relative to the others, as `queue set --share` sets it",
+    "contended": "blocks that left its messages waiting for lack of capacity, and the one that then emptied its queue",
+    "promised": "its fair share of the contended blocks, by share, least and most, and by what the others needed",
+    "received": "the part of the contended blocks that it used",
+    "error": "received compared with promised: -50% means half of its fair share",
+    "longest wait": "most consecutive blocks that started none of its waiting messages",
+    "waiting": "number of such blocks up to now",
+    "late": "how many blocks later its queue was emptied than if each block had given it its fair share",
+    "got": "everything that it used in all blocks, in full blocks",
 }
 
 
 def _summary(found: Fairness) -> str:
-    index = "no origin was left with a backlog" if found.jain is None else f"Jain's index {found.jain:.3f}"
+    index = "no block was contended" if found.jain is None else f"Jain's index {found.jain:.3f}"
     return (
         f"over {many(found.blocks, 'block')}: {index}, the longest wait {many(found.longest_wait, 'block')}, "
         f"the largest share error {found.most_error:.1%}"

@@ -61,7 +61,7 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
     serve(queue, "rotation", 3)
     for bounds, says in (
         ({"most_wait": 0}, "b waited 1 block, and still waits, more than 0"),
-        ({"most_error": 0.1}, "b received 33.3% where 50.0% was promised"),
+        ({"most_error": 0.1}, "b received 33.3%, but its fair share is 50.0%"),
         ({"least_jain": 0.95}, "Jain's index is 0.900, below 0.95"),
     ):
         with pytest.raises(Exception, match=says) as raised:

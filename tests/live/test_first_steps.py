@@ -84,8 +84,6 @@ def test_first_steps_work_from_nothing(tmp_path: Path) -> None:
             before = "\n".join(lines[: step.line])
             name = re.findall(r"[Ss]ave this as `([^`]+)`", before)[-1]
             (reader.folder / name).write_text(step.text)
-            if "DAG(" not in step.text:
-                reader.type(f"python {name}")
         for command, printed in commands(step.text) if step.kind == "console" else ():
             if command == DEV:
                 with reader.keeping(command, printed):

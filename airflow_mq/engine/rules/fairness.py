@@ -7,10 +7,10 @@ used, as a part of a full block, as in the deficit order.
 or credit (`spent`), or did not visit it at all. A queue that is paused, in flight or backing off is not wanting, nor is
 one whose processor yielded.
 
-*Promised* is the weighted max-min fair share of what the block gave to all. An emptied queue wanted what it got; a
-wanting queue would have taken more. Each gets its *least* first and at most its *most*; the rest is divided by shares.
-Where origins are paths, this holds among the members of each group. High queues are compared with high ones and regular
-with regular ones, for the weight that a block gave to their level.
+*Promised* is a queue's fair share: its weighted max-min part of what the block gave to all. An emptied queue wanted
+what it got; a wanting queue would have taken more. Each gets its *least* first and at most its *most*; the rest is
+divided by shares. Where origins are paths, this holds among the members of each group. High queues are compared with
+high ones and regular with regular ones, for the weight that a block gave to their level.
 
 *Contended* blocks count for the share of a queue: those in which it was wanting, and the block that emptied it
 afterwards. They make up its *backlogs*. A backlog is promised at most its total demand: what it got, and what of it
@@ -149,7 +149,7 @@ class Fairness:
             for queue in self._beyond("longest_wait", most_wait)
         ]
         problems += [
-            f"{queue.name} was served {_blocks(queue.late)} later than promised, more than {most_late:,}"
+            f"{queue.name} was emptied {_blocks(queue.late)} later than with its fair share, more than {most_late:,}"
             for queue in self._beyond("late", most_late)
         ]
         if most_error is not None:
@@ -167,8 +167,8 @@ class Fairness:
         """Return a sentence for each origin whose share error exceeds `most`."""
         judged = [(queue.error, queue) for queue in self.origins if queue.error is not None and abs(queue.error) > most]
         return [
-            f"{queue.name} received {queue.received or 0:.1%} where {queue.promised or 0:.1%} was promised: "
-            f"{abs(error):.1%} {'less' if error < 0 else 'more'}, beyond {most:.1%}"
+            f"{queue.name} received {queue.received or 0:.1%}, but its fair share is {queue.promised or 0:.1%}: "
+            f"{abs(error):.1%} {'less' if error < 0 else 'more'}, beyond the bound of {most:.1%}"
             for error, queue in sorted(judged, key=lambda pair: pair[0])
         ]
 

@@ -51,8 +51,8 @@ def test_broken(mq: Terminal, served: MessageQueue) -> None:
     assert said == [
         "warning: acme waited 1 block, more than 0",
         "warning: globex waited 1 block, and still waits, more than 0",
-        "warning: globex received 33.3% where 50.0% was promised: 33.3% less, beyond 30.0%",
-        "warning: acme received 66.7% where 50.0% was promised: 33.3% more, beyond 30.0%",
+        "warning: globex received 33.3%, but its fair share is 50.0%: 33.3% less, beyond the bound of 30.0%",
+        "warning: acme received 66.7%, but its fair share is 50.0%: 33.3% more, beyond the bound of 30.0%",
         "warning: Jain's index is 0.900, below 0.95",
     ]
     assert len(mq.json("report", "fairness", "--most-wait", "0", code=1)["broken"]) == 2

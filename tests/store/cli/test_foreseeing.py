@@ -40,14 +40,14 @@ def test_a_dry_run(mq: Terminal, small: MessageQueue) -> None:
     table = mq("block", "dry-run").out.splitlines()
     assert table[0].split()[:3] == ["origin", "messages", "weight"]
     assert table[1].split() == ["acme", "10", "10", "ms", "·", "0", "B", "0", "0", "0.00%", "0.00%", "limit"]
-    assert table[-1] == (
-        "messages in all: 10, weight 10 ms · 0 B and 0 ms · 0 B besides, of 10 ms · 1 MiB; nothing was claimed"
-    )
+    assert table[-1] == "total: 10 messages, 10 ms · 0 B, of the limit 10 ms · 1 MiB; nothing was claimed"
     told = mq.json("block", "dry-run")
     assert (told["block"], told["messages"], told["order"]) == (1, 10, "rotation")
     assert told["planned"] == {"time": 10, "size": 0}
     assert [(one["origin"], one["messages"]) for one in told["queues"]] == [("acme", 10), ("globex", 0)]
     assert everything(small) == before
+    paid = mq("block", "dry-run", "--set", 'costs={"service_page_item": [1, 0]}').out.splitlines()[-1]
+    assert paid.startswith("total: 5 messages, 5 ms · 0 B and 5 ms · 0 B for servicing steps, of the limit 10 ms")
 
 
 def test_other_conditions(mq: Terminal, small: MessageQueue) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,6 +92,13 @@ def examples(page: Path) -> list[Example]:
     ]
 
 
+def file_of(page: Path, example: Example) -> str | None:
+    """Return the name of the file in which the reader saves an example, to run it as a program."""
+    before = page.read_text("utf-8").splitlines()[example.line - 4]
+    found = re.search(r"[Ss]ave this as `(\w+\.py)`", before)
+    return found and found[1]
+
+
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT / "docs" if page.is_relative_to(ROOT / "docs") else ROOT))
 
@@ -121,6 +129,11 @@ def read_only(command: str) -> None:
 def run_console(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command, printed in commands(text):
         command = command.replace("python -m airflow_mq", "airflow-mq").replace("airflow mq ", "airflow-mq ")
+        if re.fullmatch(r"python \w+\.py", command):
+            done = subprocess.run([sys.executable, command.split()[1]], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            assert_printed(command, done.stdout, printed)
+            continue
         if not command.startswith("airflow-mq "):
             read_only(command)
             continue
@@ -137,8 +150,13 @@ def run_console(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         if into:
             Path(into.partition("#")[0].strip()).write_text(told)
         if printed.strip():
-            like = "".join(".*" if part == "…" else re.escape(part) for part in re.split("(…)", _spaced(printed)))
-            assert re.fullmatch(like, _spaced(told), re.DOTALL), f"{command}\n{told}\nis not\n{printed}"
+            assert_printed(command, told, printed)
+
+
+def assert_printed(command: str, output: str, printed: str) -> None:
+    """Compare the output of a command with the page."""
+    like = "".join(".*" if part == "…" else re.escape(part) for part in re.split("(…)", _spaced(printed)))
+    assert re.fullmatch(like, _spaced(output), re.DOTALL), f"{command}\n{output}\nis not\n{printed}"
 
 
 def _spaced(text: str) -> str:
@@ -165,7 +183,10 @@ def test_a_page_runs(
         )
         match example.kind:
             case "python" if name_of(page) not in TESTED_ELSEWHERE and not OF_AIRFLOW.search(example.text):
-                run_python(page, example, names)
+                if name := file_of(page, example):
+                    Path(name).write_text(example.text)
+                else:
+                    run_python(page, example, names)
             case "console" if name_of(page) not in COMMANDS_ELSEWHERE:
                 run_console(example.text, capsys)
             case "json":

@@ -27,8 +27,9 @@ def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     names: dict[str, Any] = {"STORE": store}
     exec(compile(program, PAGE.name, "exec"), names)  # noqa: S102 - our own page
     told = capsys.readouterr().out
-    assert "rotation: acme was promised 75%, got 50%" in told and "deficit: acme was promised 75%, got 75%" in told
-    assert "globex received 50.0% where 25.0% was promised" in told and "as promised" in told
+    for ring, got in (("rotation", "50%"), ("deficit", "75%")):
+        assert f"{ring}: the fair share of acme is 75%, and it got {got}" in told
+    assert "globex received 50.0%, but its fair share is 25.0%" in told and "\nfair\n" in told
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AIRFLOW_MQ_STORE", store)

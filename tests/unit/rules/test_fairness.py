@@ -96,8 +96,8 @@ def test_unequal_shares() -> None:
     assert told.jain == pytest.approx((1.5 + 0.5) ** 2 / (2 * (1.5**2 + 0.5**2)))
     assert figures(page, page, a=Promise(3)).jain == 1.0
     assert told.broken(most_error=0.4, least_jain=0.9) == [
-        "b received 25.0% where 50.0% was promised: 50.0% less, beyond 40.0%",
-        "a received 75.0% where 50.0% was promised: 50.0% more, beyond 40.0%",
+        "b received 25.0%, but its fair share is 50.0%: 50.0% less, beyond the bound of 40.0%",
+        "a received 75.0%, but its fair share is 50.0%: 50.0% more, beyond the bound of 40.0%",
         "Jain's index is 0.800, below 0.9",
     ]
 
@@ -154,7 +154,7 @@ def test_a_small_message_is_promised_what_it_asks_for() -> None:
     assert (told.origin("quiet").longest_wait, told.origin("quiet").late) == (4, 4)
     assert told.origin("quiet").promised == told.origin("quiet").received == pytest.approx(1 / 401)
     assert told.origin("loud").promised == pytest.approx(399 / 400)
-    assert told.broken(most_late=3) == ["quiet was served 4 blocks later than promised, more than 3"]
+    assert told.broken(most_late=3) == ["quiet was emptied 4 blocks later than with its fair share, more than 3"]
     assert told.most_late == 4 and told.broken(most_late=4) == []
 
 
