@@ -174,10 +174,13 @@ class Page:
 
     def append(self, rows: Rows, heap_size: int) -> Rows:
         """Append as many messages of inbox rows as fit, and return the rest."""
-        ends = list(accumulate(map(HEADER_SIZE.__add__, rows.lengths)))
-        count = bisect_right(ends, heap_size - self.used)
-        if count <= 0:
-            return rows
+        count, size = len(rows.lengths), sum(rows.lengths) + HEADER_SIZE * len(rows.lengths)
+        if size > heap_size - self.used:
+            ends = list(accumulate(map(HEADER_SIZE.__add__, rows.lengths), initial=0))
+            count = bisect_right(ends, heap_size - self.used) - 1
+            if count <= 0:
+                return rows
+            size = ends[count]
         fitting, rest = rows.divide(count)
         for item, note in fitting.notes.items():
             self.notes[len(self.lengths) + item] = note
@@ -186,7 +189,7 @@ class Page:
         self.marks.extend(bytes(count))
         self.remaining += count
         self.remaining_size += fitting.size
-        self.used += ends[count - 1]
+        self.used += size
         return rest
 
     @property

@@ -111,7 +111,7 @@ _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
     "postgres": {
         _SET: _assignments,
         r"\{clock\}": "{at clock_timestamp()}",
-        r"\{at (.+?)\}": r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)",
+        r"\{at (.+?)\}": r"CAST(date_part('epoch', \1) * 1000000 AS bigint)",
         r"\{json (\w+)\}": r":\1::jsonb",
         r"\{\s*rows (.+?)\s*\}": _values_of_all_rows,
         r"\{\s*each (.+?)\s*\}": lambda match: _unnest(_columns(match)),

@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import cast
 
 from ...rules.message import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
 from ..attributes import StoredAttributes
-from ..inbox import HeapRow
+from ..inbox import FactsRow, HeapRow
 from ..rows import PlainRow, rows_of, split_heap
 from .books import BookLoader
 from .budget import MOST_ROWS, Budget
@@ -29,7 +28,7 @@ class PayloadCache:
     """Rows that were fetched with their payloads, by id."""
 
     def __init__(self) -> None:
-        #: The messages of each row; of a row of one message often that message.
+        #: The messages of each row; of a row of one message that message.
         self.payloads: dict[int, bytes | Sequence[bytes]] = {}
         #: Times of sending, and attributes that are not empty, of the rows whose facts were read.
         self.sent_at: dict[int, int | None] = {}
@@ -43,38 +42,35 @@ class PayloadCache:
         return self._fetched_before + self.fetched
 
     def keep_rows(self, rows: Iterable[PlainRow]) -> None:
-        """Keep the payloads of rows that came with their bytes."""
-        found = [row for row in rows if row[7] is not None]
-        if found:
-            _, ids, sizes, items, _, lengths, _, heaps = zip(*found)
-            self._keep(ids, sizes, items, lengths, cast("tuple[bytes, ...]", heaps))
+        """Keep the payloads of rows that came with their bytes; the bytes of a row of one message are that message."""
+        for _, id_, size, items, _, lengths, _, heap in rows:
+            if heap is not None:
+                is_one = items == 1 and not lengths and len(heap) == size
+                self.payloads[id_] = heap if is_one else split_heap(heap, size, items, lengths)
+                self.fetched += size
 
-    def keep_heaps(self, rows: Sequence[HeapRow]) -> None:
-        """Keep rows that were fetched with their bytes."""
-        if rows:
-            ids, times, attributes, sizes, items, lengths, heaps = zip(*rows)
-            self._keep(ids, sizes, items, lengths, heaps)
-            self.keep_facts(ids, times, attributes)
+    def keep_heaps(self, rows: Iterable[HeapRow]) -> None:
+        """Keep rows that were fetched with their bytes and facts."""
+        for id_, sent_at, attributes, size, items, lengths, heap in rows:
+            is_one = items == 1 and not lengths and len(heap) == size
+            self.payloads[id_] = heap if is_one else split_heap(heap, size, items, lengths)
+            self.fetched += size
+            self.sent_at[id_] = sent_at
+            if attributes:
+                self.attributes[id_] = StoredAttributes(attributes)
 
-    def _keep(
-        self, ids: Sequence[int], sizes: Sequence[int], items: Sequence[int], lengths: Sequence[bytes],
-        heaps: Sequence[bytes],
-    ) -> None:  # fmt: skip
-        """Keep the messages of rows; where each is one message, the bytes of the rows are the messages."""
-        plain = max(items) == 1 and not any(lengths) and tuple(map(len, heaps)) == sizes
-        self.payloads.update(zip(ids, heaps if plain else map(split_heap, heaps, sizes, items, lengths)))
-        self.fetched += sum(sizes)
-
-    def keep_facts(self, ids: Sequence[int], times: Sequence[int | None], attributes: Sequence[bytes]) -> None:
+    def keep_facts(self, rows: Iterable[FactsRow]) -> None:
         """Keep the times of sending and the attributes of rows."""
-        self.sent_at.update(zip(ids, times))
-        self.attributes.update((id_, StoredAttributes(own)) for id_, own in zip(ids, attributes) if own)
+        for row in rows:
+            self.sent_at[row.id] = row.sent_at
+            if row.attributes:
+                self.attributes[row.id] = StoredAttributes(row.attributes)
 
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""
         for kept in (self.payloads, self.sent_at, self.attributes):
-            for row_id in kept.keys() & row_ids:
-                del kept[row_id]
+            for row_id in row_ids if kept else ():
+                kept.pop(row_id, None)
 
     def clear(self) -> None:
         """Forget all rows. Batches that were made of them keep their facts."""
@@ -144,7 +140,7 @@ class InboxLoader:
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""
         self._posted.setdefault(posted.origin, deque()).append(Rows.of_posted(id_, posted))
-        self.cache.payloads[id_] = [posted.payload]
+        self.cache.payloads[id_] = posted.payload
 
     def look_at(self, origins: Iterable[str]) -> None:
         """Read the first rows of queues that were not looked at: a few of each, or many for a mere reader."""
@@ -200,7 +196,8 @@ class InboxLoader:
         for name, own in groupby(rows, itemgetter(0)):
             found[name] += own
         for name, inbox in inboxes.items():
-            self.cache.keep_rows(inbox.add(found[name], most))
+            fresh = inbox.add(found[name], most)
+            self.cache.keep_rows(fresh if self.inline else ())
         self.budget.note(rows, most * len(hungry))
 
     def _add_due(self, origins: Sequence[str]) -> None:

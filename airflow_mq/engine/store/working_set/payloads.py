@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import accumulate, chain, islice
-from typing import cast
+from itertools import accumulate, islice, takewhile
 
 from ...rules.blob import Reference
 from ...rules.changes import POSTED
@@ -54,15 +53,14 @@ class PayloadLoader:
             return
         if self.with_payloads:
             _skip_gone(page)
-        parts, needed = _unresolved(page), _unresolved(page, stop)
-        if not all(self._known(needed)):
-            self._fetch_ahead(origin, needed)
-        known = self._known(parts)
-        self._resolve(origin, page, parts if all(known) else parts[: max(len(needed), known.index(False))])
-
-    def _known(self, parts: Slices) -> list[bool]:
-        """Return of which stretches the rows are in the cache."""
-        return list(map(self.cache.payloads.__contains__, parts.row_ids))
+        parts, is_known = _unresolved(page), self.cache.payloads.__contains__
+        known = len(list(takewhile(is_known, parts.row_ids)))
+        if known < len(parts):
+            needed = _unresolved(page, stop)
+            if known < len(needed):
+                self._fetch_ahead(origin, needed)
+                known = max(len(needed), len(list(takewhile(is_known, parts.row_ids))))
+        self._resolve(origin, page, parts[:known])
 
     def one(self, origin: str, page: Page, item: int) -> bytes:
         """Return one message of a page, without fetching the others."""
@@ -132,24 +130,20 @@ class PayloadLoader:
 
     def _read(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Read the rows that are not in the cache."""
-        cached = self.cache.payloads
-        missing = {origin: sorted(own) for origin, ids in wanted.items() if (own := set(ids).difference(cached))}
-        self.cache.keep_heaps(self.source.heaps(missing))
+        self.cache.keep_heaps(self.source.heaps(_missing(wanted, self.cache.payloads)))
 
-    def _stretches(self, origin: str, parts: Slices) -> Iterable[bytes]:
+    def _stretches(self, origin: str, parts: Slices) -> list[bytes]:
         """Return the messages of stretches of rows in the cache."""
-        rows = list(map(self.cache.payloads.get, parts.row_ids))
-        if None in rows:
-            row_id = parts.row_ids[rows.index(None)]
-            raise StoreCorrupt(f"inbox row {row_id} of {told(origin)} is gone, though a page refers to it")
-        if set(map(type, rows)) == {bytes}:
-            # Each row is one message.
-            return cast("list[bytes]", rows)
-        each: Iterable[Sequence[bytes]] = ([row] if isinstance(row, bytes) else row or () for row in rows)
-        return chain.from_iterable(
-            row if len(row) == items else row[start : start + items]
-            for row, start, items in zip(each, parts.starts, parts.counts)
-        )
+        found, cached = list[bytes](), self.cache.payloads
+        for row_id, start, items in zip(parts.row_ids, parts.starts, parts.counts):
+            row = cached.get(row_id)
+            if row is None:
+                raise StoreCorrupt(f"inbox row {row_id} of {told(origin)} is gone, though a page refers to it")
+            if isinstance(row, bytes):
+                found.append(row)
+            else:
+                found += row if len(row) == items else row[start : start + items]
+        return found
 
     # Attributes and times of sending.
 
@@ -171,12 +165,8 @@ class PayloadLoader:
 
     def _learn(self, parts: Iterable[tuple[str, Slices]]) -> None:
         """Read the facts of the rows of stretches of pages that are not known."""
-        rows, known = _rows_of(parts), self.cache.sent_at
-        missing = {origin: sorted(unknown) for origin, own in rows.items() if (unknown := own.difference(known))}
-        found = self.source.unit.inbox.facts(self.source.ring_id, missing)
-        if found:
-            ids, _, times, attributes, *_ = zip(*found)
-            self.cache.keep_facts(ids, times, attributes)
+        missing = _missing(_rows_of(parts), self.cache.sent_at)
+        self.cache.keep_facts(self.source.unit.inbox.facts(self.source.ring_id, missing))
 
     # Messages that this operation enqueued, and the end of a save.
 
@@ -191,15 +181,18 @@ class PayloadLoader:
         self._posted, self._facts = {}, {}
 
 
-def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, set[int]]:
-    """Return the rows of stretches of pages, by queue; without those that this operation enqueued."""
-    rows: dict[str, set[int]] = {}
+def _rows_of(parts: Iterable[tuple[str, Slices]]) -> dict[str, list[int]]:
+    """Return the rows of stretches of pages, by queue."""
+    rows: dict[str, list[int]] = {}
     for origin, own in parts:
-        rows.setdefault(origin, set()).update(own.row_ids)
-    for origin, ids in rows.items():
-        if ids and max(ids) >= POSTED:
-            rows[origin] = {id_ for id_ in ids if id_ < POSTED}
+        rows.setdefault(origin, []).extend(own.row_ids)
     return rows
+
+
+def _missing(wanted: Mapping[str, Iterable[int]], known: Container[int]) -> dict[str, list[int]]:
+    """Return the stored rows that are not known, in order, by queue; those that this operation enqueued are none."""
+    missing = {origin: {id_ for id_ in ids if id_ not in known and id_ < POSTED} for origin, ids in wanted.items()}
+    return {origin: sorted(ids) for origin, ids in missing.items() if ids}
 
 
 def _facts_of(
