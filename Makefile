@@ -32,7 +32,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell printf '%s' '$(EXTRAS)' | tr -c 'a-z' '-')
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo recording tour lint format test soak fuzz quick bench page pictures screenshots reference docs matrix constraints audit clean
+.PHONY: help venv demo recording tour lint format test soak fuzz quick bench page pictures screenshots reference docs matrix constraints audit dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,9 +120,14 @@ constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o requirements.txt
 
 audit: $(STAMP) ## List what is shipped (SBOM), ask for known weaknesses, search the code; results in build/audit (needs npm)
-	@$(uv_env) [ -x build/audit/bin/bandit ] || { $(BIN)/uv venv --quiet build/audit; \
-	  $(BIN)/uv pip install --quiet --python build/audit/bin/python bandit cyclonedx-bom pip-audit; }
+	@$(uv_env) [ -x build/audit/bin/zizmor ] || { $(BIN)/uv venv --quiet build/audit; \
+	  $(BIN)/uv pip install --quiet --python build/audit/bin/python bandit cyclonedx-bom pip-audit zizmor; }
 	@$(uv_env) $(BIN)/python -m tests.audit build/audit/bin build/audit
+
+dist: $(STAMP) ## Build the archive and the wheel into dist/, twice, and check them (DIST="--tag v0.4.0 --airflow" for more)
+	@$(uv_env) [ -x build/release/bin/twine ] || { $(BIN)/uv venv --quiet build/release; \
+	  $(BIN)/uv pip install --quiet --python build/release/bin/python 'build[uv]' check-wheel-contents twine; }
+	@$(uv_env) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.release build/release/bin $(DIST)
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info \

@@ -109,7 +109,7 @@ _OPTIONS: dict[str, tuple[str, str, str, str | None, str]] = {
         "configured by [traces] of Airflow's configuration, and by OpenTelemetry's variables.",
     ),
     "log_error_texts": (
-        "boolean", "0.3.0", "False", "True",
+        "boolean", "0.4.0", "False", "True",
         "Whether the logs of tasks show the texts of exceptions that processors raise. Such a text may quote the "
         "payload of a message; events and lineage never contain it.",
     ),

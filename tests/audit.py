@@ -2,7 +2,7 @@
 
     python -m tests.audit TOOLS FOLDER
 
-TOOLS is the folder of the programs bandit, cyclonedx-py and pip-audit; FOLDER receives the results. Each step ends as
+TOOLS is the folder of the programs bandit, cyclonedx-py, pip-audit and zizmor; FOLDER receives the results. Each step ends as
 `ok`, as `found`, or as `could not ask` if a registry or a program did not answer. Only `found` fails the command.
 """
 
@@ -111,7 +111,17 @@ def code(tools: Path, folder: Path) -> Result:
     return ("found", ", ".join(places)) if places else ("ok", "no finding of high severity")
 
 
-STEPS: tuple[Callable[[Path, Path], Result], ...] = (components, python_weaknesses, page_weaknesses, code)
+def workflows(tools: Path, folder: Path) -> Result:
+    """Search the forge's workflows with zizmor, for rights and inputs that an attacker could use."""
+    out, complaint = answer([str(tools / "zizmor"), "--offline", "--no-exit-codes", "--format", "json", ".github"])
+    found = read(out)
+    if not isinstance(found, list):
+        return "could not ask", last_line(complaint)
+    (folder / "zizmor.json").write_text(out)
+    return ("found", ", ".join(sorted({one["ident"] for one in found}))) if found else ("ok", "no finding")
+
+
+STEPS: tuple[Callable[[Path, Path], Result], ...] = (components, python_weaknesses, page_weaknesses, code, workflows)
 
 
 def main(tools: Path, folder: Path) -> int:

@@ -37,7 +37,7 @@ WITHOUT_AIRFLOW = ["airflow_mq", "airflow_mq.cli", "airflow_mq.engine.queue", "a
 WITH_AIRFLOW = [
     *WITHOUT_AIRFLOW,
     *(f"airflow_mq.{name}" for name in ("block", "hooks", "links", "notifications", "plugin", "queues", "sensors")),
-    *(f"airflow_mq.{name}" for name in ("decorators", "triggers", "operators.blocks", "operators.overweight")),
+    *(f"airflow_mq.{name}" for name in ("decorators", "triggers", "operators.blocks", "operators.set_aside")),
 ]
 
 
