@@ -25,7 +25,7 @@ def rows() -> list[list[str]]:
 def test_each_actor_has_a_boundary_and_each_boundary_a_test() -> None:
     assert {row[0] for row in rows()} >= ACTORS
     for row in rows():
-        assert row[2] and re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`", row[3]), row
+        assert row[1] and re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`", row[2]), row
 
 
 def test_each_test_that_the_page_names_exists() -> None:
