@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq.cli.parser import parse_line
+from airflow_mq.engine.rules.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
 
 PAGE = Path(__file__).parents[2] / "airflow_mq" / "page"
 DIST = PAGE / "dist"
@@ -35,6 +36,13 @@ def sources_hash() -> str:
 
 def test_built_page_matches_its_sources() -> None:
     assert (DIST / "SOURCES").read_text().strip() == sources_hash(), REBUILD
+
+
+def test_page_escapes_the_same_characters_as_the_command_line() -> None:
+    words = (PAGE / "src" / "words.ts").read_text()
+    (characters,) = re.findall(r"const INVISIBLE =\n  /(\[[^]]+\])/gu;", words)
+    code = r"\\u\{?([0-9a-f]+)\}?"
+    assert re.sub(code, lambda match: chr(int(match[1], 16)), characters) == TAKEN_FOR_INVISIBLE.pattern
 
 
 def test_styles_of_disabled_buttons_skip_enabled_ones() -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import airflow_mq
 from airflow_mq import MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder
 from airflow_mq.cli.output import shown
-from airflow_mq.engine.rules.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
 from airflow_mq.engine.rules.characters import quoted, visible
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidOrigin
 from airflow_mq.engine.rules.message import Message
@@ -94,10 +91,3 @@ def test_log_lines_escape_invisible_characters(
         queue.service_queues(lambda delivery: 1 / 0)  # type: ignore[arg-type,return-value]
     assert "the processor failed on ac\\" in caplog.text and character not in caplog.text
     assert visible(origin) == shown(origin) and quoted(origin) == f"'{visible(origin)}'"
-
-
-def test_page_escapes_the_same_characters_as_the_command_line() -> None:
-    words = (Path(airflow_mq.__file__).parent / "page" / "src" / "words.ts").read_text()
-    (characters,) = re.findall(r"const INVISIBLE =\n  /(\[[^]]+\])/gu;", words)
-    code = r"\\u\{?([0-9a-f]+)\}?"
-    assert re.sub(code, lambda match: chr(int(match[1], 16)), characters) == TAKEN_FOR_INVISIBLE.pattern
