@@ -160,7 +160,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
         "save_state end_block delete_claims delete_outcomes commit committed",
     ])  # fmt: skip
     queue.footprint("a")  # The first one asks the database for the user's rights.
-    assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books inbox_heads due_rows reported")
+    assert statements(queue, lambda: queue.footprint("a")) == LOOK[kind].format("books inbox_heads due_rows claims_of")
 
 
 def test_an_answer_and_what_is_done_for_it(queue: MessageQueue) -> None:

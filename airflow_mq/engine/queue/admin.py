@@ -19,7 +19,7 @@ from ..rules.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
 from ..store.payloads import ALL
-from ..store.rows import LATEST, settings_of
+from ..store.rows import settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .session import RingSession
@@ -155,7 +155,9 @@ class Admin:
             if value is not None
         }
         with self.store.writing() as unit:
-            before = settings_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
+            # Another change of settings waits for this transaction.
+            unit.rings.held_config(self.ring_id)
+            before = settings_of(dict(unit.origins.settings(self.ring_id, [check_origin(origin)])).get(origin))
             after = replace(before, **{name: getattr(DEFAULT_SETTINGS, name) for name in dropped}, **changes)
             if after.least is not None and after.most is not None and after.least.exceeds(after.most):
                 raise ConfigRefused(f"an origin cannot be promised {after.least} and get {after.most} at most")
@@ -238,15 +240,15 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
 
     A book that is yet to enter the ring stands behind all others and cannot move: then those before the head move.
     """
-    ticket, high = working_set.stored[origin].ticket, is_high(origin)
-    before, count, lowest, highest = unit.books.count(ring, ticket, high=high)
-    if before <= count - before or (not high and working_set.loader.ring.news_left()):
-        moved = [name for _, name in reversed(unit.books.turns_before(ring, ticket, LATEST, high=high))]
-        if moved:
-            unit.books.set_tickets(ring, list(zip(moved, unit.fresh_ids(len(moved)))))
+    high, line = is_high(origin), unit.books.line(ring)
+    tickets = {name: ticket for ticket, name, _ in line if is_high(name) == high}
+    before = [name for name, ticket in tickets.items() if ticket < tickets[origin]]
+    if 2 * len(before) <= len(tickets) or (not high and working_set.loader.ring.news_left()):
+        unit.books.set_tickets(ring, list(zip(before, unit.fresh_ids(len(before)))))
     else:
-        assert ticket is not None and lowest is not None and highest is not None
-        shift = highest - lowest + 1
-        unit.books.advance(ring, ticket, shift, high=high)
+        shift = max(tickets.values()) - min(tickets.values()) + 1
+        after = {name: ticket - shift for name, ticket in tickets.items() if ticket >= tickets[origin]}
+        unit.books.set_tickets(ring, list(after.items()))
         if not high:
-            unit.rings.lower_floor(ring, ticket - shift)
+            state = working_set.written
+            unit.rings.save_state(ring, state._replace(ticket_floor=min(state.ticket_floor, after[origin])))

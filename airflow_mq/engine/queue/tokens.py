@@ -147,13 +147,15 @@ def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) 
     From the commit on, the block behind the token is past its deadline: the next plan, view or housekeeping settles it.
     """
     secret, address = bytes.fromhex(token.secret), token.address
-    if not unit.blocks.close(ring, secret, unit.now()):
+    report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
+    now = unit.now()
+    # Of two that report at the same time, one closes the block.
+    is_live = unit.blocks.report(ring, secret, codec.pack_report([report], b""), now)
+    if not (is_live and unit.blocks.close(ring, secret, now)):
         raise refusal(unit, ring, secret, "complete a message of")
     row = unit.blocks.by_token(ring, secret)
     if row is None or only_address(unit, row) != address:
         raise InvalidInput(f"changed token: it is not that of message {address}; use the token as the view returned it")
-    report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
-    unit.blocks.insert_report(row.id, codec.pack_report([report], b""))
 
 
 def only_address(unit: Unit, row: BlockRow) -> Address | None:

@@ -160,7 +160,7 @@ def release(store: AnyStore, hold: int) -> None:
     """End a hold, and sweep unused blobs. A hold that cannot be ended now ends by itself."""
     with suppress(StoreError, Refused):
         with store.writing() as unit:
-            unit.payloads.drop_hold(hold)
+            unit.payloads.release([(hold, 0)])
         sweep(store)
 
 

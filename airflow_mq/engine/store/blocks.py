@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..rules.claims import Claim
 from . import codec
 from .primitives import Repository, as_json, columns
-from .rows import LATEST, BlockRow
+from .rows import LATEST, PLANNED, BlockRow
 
 
 class ClaimRow(NamedTuple):
@@ -107,7 +107,7 @@ class Blocks(Repository):
         """Close a live block for reports; return whether it was live."""
         return bool(self.unit.run("close_block", ring=ring, token=token, now=now))
 
-    def end(self, block: int, state: int, now: int, details: object) -> None:
+    def end(self, block: int, state: int, now: int | None, details: object) -> None:
         """Record that a block was settled or released."""
         self.unit.put("end_block", block=block, state=state, now=now, details=as_json(details))
 
@@ -116,9 +116,9 @@ class Blocks(Repository):
         self.unit.put("delete_claims", block=block, seq=LATEST)
         self.unit.put("delete_outcomes", block=block)
 
-    def record_problem(self, block: int, problem: str) -> None:
-        """Record why a block cannot be settled."""
-        self.unit.run("record_problem", block=block, problem=problem)
+    def record_problem(self, block: BlockRow, problem: str) -> None:
+        """Record why a block that lives cannot be settled. Its end removes the record."""
+        self.end(block.id, PLANNED, None, {**block.plain_details, "problem": problem})
 
     # Recorded ends.
 
@@ -181,22 +181,22 @@ class Blocks(Repository):
         drawn = {"id": self.unit.fresh_ids(1)[0]} if self.unit.draws_ids else {}
         return bool(self.unit.run("report", ring=ring, token=token, data=data, now=now, **drawn))
 
-    def insert_report(self, block: int, data: bytes) -> None:
-        """Write a report to a block that this transaction has closed."""
-        self.unit.run("insert_outcome", id=self.unit.fresh_ids(1)[0], block=block, data=data)
-
     def reports(self, block: int) -> list[bytes]:
         """Return the reports to a block, in order."""
-        return [bytes(data) for (data,) in self.unit.rows("outcomes", block=block)]
+        return [bytes(data) for _, data in self.unit.rows("outcomes", {"block": [block]})]
 
     def reports_on(self, ring: int, origins: Sequence[str]) -> list[tuple[str, bytes]]:
-        """Return queue and report of each report to live blocks that claimed from these queues, in order.
+        """Return queue and report of each report to live blocks that claimed from these queues; those to each in order.
 
         A reader's role gets none.
         """
         if not origins or not self.unit.reads_reports():
             return []
-        return [(origin, bytes(data)) for origin, data in self.unit.rows("reported", {"origin": origins}, ring=ring)]
+        claimed: dict[int, list[str]] = {}
+        for claim in self.claims_on(ring, origins):
+            claimed.setdefault(claim.block, []).append(claim.origin)
+        rows = self.unit.rows("outcomes", {"block": list(claimed)})
+        return [(origin, bytes(data)) for block, data in rows for origin in claimed[block]]
 
     def _block(self, statement: str, **values: object) -> BlockRow | None:
         rows = self.unit.rows(statement, **values)

@@ -9,7 +9,7 @@ from ..rules.page import PROCESSED, Page
 from ..rules.priority import PAST_ALL
 from . import codec
 from .primitives import Repository, columns, listed
-from .rows import LATEST, BookRow, FirstWaiting, PageRow
+from .rows import BookRow, FirstWaiting, PageRow
 
 #: Books, and inbox rows, that one step of a count reads.
 _BOOKS, _ROWS = 1_000, 5_000
@@ -108,7 +108,7 @@ class Books(Repository):
                 turns += zip(map(int, listed(tickets)), listed(names))
         return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
-    def turns_before(self, ring: int, before: int | None, limit: int, *, high: bool) -> list[tuple[int, str]]:
+    def turns_before(self, ring: int, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
         rows = self.unit.rows("turns_before", ring=ring, high=high, before=before, limit=limit)
         return [(ticket, origin) for ticket, origin in rows]
@@ -125,9 +125,9 @@ class Books(Repository):
         """Return the books with more than one row, and the number of their rows; None stands for the ring's state."""
         return [(origin, rows) for origin, rows in self.unit.rows("second_rows", ring=ring)]
 
-    def line(self, ring: int, limit: int = LATEST) -> list[LineRow]:
-        """Return the first ready books, high ones first, in ring order."""
-        return [LineRow(*row) for row in self.unit.rows("line", ring=ring, limit=limit)]
+    def line(self, ring: int) -> list[LineRow]:
+        """Return the places of all ready books, high ones first, in ring order."""
+        return [LineRow(*row) for row in self.unit.rows("line", ring=ring)]
 
     def guaranteed(self, ring: int) -> list[str]:
         """Return the origins with a guaranteed least, those with a ready book first."""
@@ -150,15 +150,6 @@ class Books(Repository):
         names = ("origin", "floor", "begin")
         rows = self.unit.rows("depths", columns(names, requests), ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
-
-    def count(self, ring: int, ticket: int | None, *, high: bool) -> tuple[int, int, int | None, int | None]:
-        """Return the number of tickets of a priority before a ticket, that of all, and the lowest and the highest."""
-        before, total, lowest, highest = self.unit.rows("count_before", ring=ring, high=high, ticket=ticket)[0]
-        return before, total, lowest, highest
-
-    def advance(self, ring: int, ticket: int, shift: int, *, high: bool) -> None:
-        """Lower the tickets of a priority from `ticket` on."""
-        self.unit.run("advance_tickets", ring=ring, high=high, ticket=ticket, shift=shift)
 
     def set_tickets(self, ring: int, tickets: Sequence[tuple[str, int]]) -> None:
         """Give ready books new tickets."""

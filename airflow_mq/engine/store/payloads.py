@@ -93,16 +93,12 @@ class Payloads(Repository):
         """Keep a blob until a time; return whether it exists."""
         return bool(self.unit.run("hold_blob", id=id_, hash=hash_, until=until))
 
-    def drop_hold(self, id_: int) -> None:
-        """End a hold on a blob."""
-        self.unit.run("drop_hold", id=id_)
-
     def shared(self, hashes: Sequence[str]) -> set[str]:
         """Return which of these blobs exist; they stay until the transaction ends."""
         return {hash_ for (hash_,) in self.unit.rows("share_blobs", {"hash": hashes})}
 
     def release(self, places: Sequence[tuple[int, int]]) -> None:
-        """End the uses of blobs by deleted messages: inbox row, and place in it."""
+        """End the uses of blobs by deleted messages: inbox row, and place in it. A hold is a row, and has place 0."""
         self.unit.put("release_blobs", columns(("inbox_row", "place"), places))
 
     def uses(self) -> dict[tuple[int, int], tuple[str, int | None, bool]]:

@@ -63,10 +63,6 @@ class Rings(Repository):
             look_place=state.look_place, high_place=state.high_place, debt=state.debt, marks=as_json(state.marks),
         )  # fmt: skip
 
-    def lower_floor(self, ring: int, ticket: int) -> None:
-        """Lower the ticket floor of a ring to a ticket."""
-        self.unit.put("lower_floor", ring=ring, ticket=ticket)
-
     def take_lease(self, ring: int, token: bytes, until: int, holder: str) -> None:
         """Lease a ring to a process."""
         self.unit.put("take_lease", ring=ring, token=token, until=until, holder=holder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -184,10 +183,16 @@ class BlockRow(NamedTuple):
     details: Any
 
     @property
+    def plain_details(self) -> dict[str, Any]:
+        """The details as they are stored, which SQLite returns as text."""
+        plain: dict[str, Any] = codec.read_json(self.details) if isinstance(self.details, str) else self.details
+        return plain
+
+    @property
     def details_json(self) -> dict[str, Any]:
-        """The details, which SQLite returns as text."""
+        """The details, with weights."""
         with codec.reading(f"what is stored of block {self.number}"):
-            plain = json.loads(self.details) if isinstance(self.details, str) else self.details
+            plain = self.plain_details
             weights = {name: Weight(*map(int, plain[name])) for name in ("limit", "planned", "overhead")}
             return {**plain, **weights, "messages": int(plain["messages"])}
 

@@ -154,7 +154,7 @@ def test_transfer_survives_a_kill_at_each_statement(store_uri: str, style: str) 
         return ended.points
 
     points = run(None)
-    assert {"savepoint", "close_block", "insert_outcome", "insert_copy", "release"} <= set(points)
+    assert {"savepoint", "report", "close_block", "insert_copy", "release"} <= set(points)
     assert {"lock_block", "delete_claims", "save_page"} <= set(points)
     for number in range(len(points)):
         run(number)

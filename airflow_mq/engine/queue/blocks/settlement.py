@@ -86,7 +86,7 @@ class BlockSettler:
             row.number, self.session.ring, problem,
         )  # fmt: skip
         with suppress(MessageQueueError), self.store.writing(wait=False, patience=0.0) as unit:
-            unit.blocks.record_problem(row.id, problem)
+            unit.blocks.record_problem(row, problem)
 
     def end(
         self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None, *, dead: bool = False,

@@ -105,15 +105,8 @@ RETURNING deadline
 UPDATE {s}block SET deadline = 0 WHERE ring = :ring AND token = :token AND state = 0 AND deadline > :now
 
 -- name: end_block
--- Record that a block was settled or released. Requires the ring lock.
+-- Record that a block was settled or released, which requires the ring lock, or why one that lives cannot be settled.
 UPDATE {s}block SET state = :state, ended_at = :now, details = {json details} WHERE id = :block AND state = 0
-
--- name: record_problem
--- Record why a block that lives cannot be settled. Its end removes the record.
-UPDATE {s}block SET details = json_set(details, '$.problem', :problem) WHERE id = :block AND state = 0
-
--- name: record_problem (postgres)
-UPDATE {s}block SET details = details || jsonb_build_object('problem', :problem::text) WHERE id = :block AND state = 0
 
 -- part: first_ended
 -- The blocks `b` that ended first after a time, and at or before another, and whose end is applied.
@@ -194,22 +187,9 @@ WITH named AS (
 INSERT INTO {s}outcome (block, data)
 SELECT n.id, :data FROM named n WHERE n.ring = :ring AND n.state = 0 AND n.deadline > :now
 
--- name: insert_outcome
--- Write a report to a block that this transaction has closed.
-INSERT INTO {s}outcome (id, block, data) VALUES (:id, :block, :data)
-
 -- name: outcomes
--- Return the reports to a block, in order.
-SELECT o.data FROM {s}outcome o WHERE o.block = :block ORDER BY o.id
-
--- name: reported
--- Return the reports to live blocks that claimed from these queues, in order.
-SELECT c.origin, o.data
-FROM {each origin text[]}
-JOIN {s}claim c ON c.ring = :ring AND c.origin = w.origin AND c.block >= {part oldest_live}
-JOIN {s}outcome o ON o.block = c.block
-GROUP BY c.origin, o.id, o.data
-ORDER BY o.id
+-- Return the reports to blocks, those to each in order.
+SELECT o.block, o.data FROM {each block bigint[]} JOIN {s}outcome o ON o.block = w.block ORDER BY o.id
 
 -- name: delete_outcomes
 -- Delete the reports to a block. Requires the ring lock.

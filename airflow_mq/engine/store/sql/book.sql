@@ -186,11 +186,10 @@ UNION ALL
 SELECT NULL, count(*) FROM {s}ring_state s WHERE s.ring = :ring HAVING count(*) > 1
 
 -- name: line
--- Return ticket, name and deficit of the first ready books, high ones first, in ring order.
+-- Return ticket, name and deficit of all ready books, high ones first, in ring order.
 SELECT b.ticket, b.origin, b.deficit FROM {s}book b
 WHERE b.ring = :ring AND b.ticket IS NOT NULL
 ORDER BY b.high DESC, b.ticket, b.origin
-LIMIT :limit
 
 -- name: guaranteed
 -- Return origins with a guaranteed least: first those with a ready book, in ring order, then the others, which may
@@ -202,16 +201,6 @@ SELECT g.origin FROM (
     WHERE t.ring = :ring AND t.guaranteed
 ) g
 ORDER BY g.ticket IS NULL, g.ticket, g.origin
-
--- name: count_before
--- Return the number of ready books of a priority that come before a ticket, the number of all, and the lowest and highest
--- ticket.
-SELECT count(CASE WHEN b.ticket < :ticket THEN 1 END), count(*), min(b.ticket), max(b.ticket)
-FROM {s}book b WHERE b.ring = :ring AND b.high = :high AND b.ticket IS NOT NULL
-
--- name: advance_tickets
--- Move the books of a priority from a ticket on to the head of the ring. Requires the ring lock.
-UPDATE {s}book SET ticket = ticket - :shift WHERE ring = :ring AND high = :high AND ticket >= :ticket
 
 -- name: set_ticket
 -- Give ready books new tickets. Requires the ring lock.

@@ -40,19 +40,15 @@ FOR KEY SHARE
 INSERT INTO {s}blob_use (inbox_row, place, hash, until)
 SELECT :id, 0, b.hash, :until FROM {s}blob b WHERE b.hash = :hash {part for_share}
 
--- name: drop_hold
--- End a hold on a blob.
-UPDATE {s}blob_use SET until = 0 WHERE inbox_row = :id AND until > 0
-
 -- name: share_blobs
 -- Return which of these blobs exist, and keep them until the end of the transaction.
 SELECT b.hash FROM {s}blob b WHERE b.hash IN (SELECT w.hash FROM {each hash text[]}) ORDER BY b.hash {part for_share}
 
 -- name: release_blobs
--- End the uses of blobs by deleted messages. Requires the ring lock.
+-- End holds on blobs, and the uses of blobs by deleted messages, which requires the ring lock.
 UPDATE {s}blob_use AS d SET until = 0
 FROM {each inbox_row bigint[], place int[]}
-WHERE d.inbox_row = w.inbox_row AND d.place = w.place AND d.until IS NULL
+WHERE d.inbox_row = w.inbox_row AND d.place = w.place AND (d.until IS NULL OR d.until > 0)
 
 -- name: past_uses
 -- Return blobs with a use that has ended.

@@ -132,10 +132,6 @@ SET version = version + 1, ticket_floor = :ticket_floor, look_floor = :look_floo
     look_place = :look_place, high_place = :high_place, debt = :debt
 WHERE {part newest}
 
--- name: lower_floor
--- Lower the ticket floor below tickets that are now in use. Requires the ring lock.
-UPDATE {s}ring_state SET ticket_floor = :ticket WHERE {part newest} AND ticket_floor > :ticket
-
 -- part: without_disk
 -- Let the commit not wait for the disk, where the database allows that.
 true

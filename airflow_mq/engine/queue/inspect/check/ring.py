@@ -49,11 +49,13 @@ def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
 
 
 def _check_state(unit: Unit, ring: int) -> Iterator[Violation]:
-    lowest, state = unit.books.count(ring, 0, high=False)[2], unit.rings.state(ring)
-    if lowest is not None and lowest < state.ticket_floor:
+    state = unit.rings.state(ring)
+    for first in unit.books.ready(ring, -LATEST, 1, unit.now(), high=False):
+        if first.ticket is None or first.ticket >= state.ticket_floor:
+            continue
         yield Violation(
             "ring",
-            f"the smallest ticket is {lowest}, below the floor of {state.ticket_floor}; "
+            f"the smallest ticket is {first.ticket}, below the floor of {state.ticket_floor}; "
             "its queue would never be serviced",
         )
     if not 0 <= state.debt <= BLOCK_PARTS:
