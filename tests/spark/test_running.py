@@ -16,7 +16,8 @@ from airflow_mq import BadFormat, Batch, Done, MessageQueue, Processor, Weight, 
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
-from airflow_mq.engine.store.inbox import HeapRow, Inbox, RowIds
+from airflow_mq.engine.store.inbox import Inbox, RowIds
+from airflow_mq.engine.store.rows import PlainRow
 from airflow_mq.spark import exchange
 from airflow_mq.spark.driver import check_functions
 from airflow_mq.spark.lease import BlockLease
@@ -464,7 +465,7 @@ def test_settling_a_processed_block_reads_no_payloads(
     fetched: list[object] = []
     heaps = Inbox.heaps
 
-    def counted(self: Inbox, ring: int, wanted: RowIds) -> list[HeapRow]:
+    def counted(self: Inbox, ring: int, wanted: RowIds) -> list[PlainRow]:
         fetched.append(wanted)
         return heaps(self, ring, wanted)
 

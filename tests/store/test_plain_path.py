@@ -21,7 +21,7 @@ from airflow_mq.engine.queue.service import Service, service_lease
 from airflow_mq.engine.store import parse, upgrade
 
 #: How a ring is held, and what a settled page leaves behind, where the two stores differ.
-HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now due"}
+HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now delayed"}
 SEND = {"postgresql": "insert_inbox_row", "sqlite": "begin fresh_ids insert_inbox_row commit committed"}
 SEND_ROWS = {"postgresql": "insert_inbox_rows", "sqlite": SEND["sqlite"]}
 EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
@@ -150,7 +150,7 @@ def test_a_block(queue: MessageQueue, kind: str) -> None:
     ])  # fmt: skip
     block = queue.blocks.get(queue.blocks.list(limit=1)[0].token)
     batches = list(block.batches())
-    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format("books pages heaps")
+    assert statements(queue, lambda: list(block.batches())) == LOOK[kind].format("books pages inbox_rows")
     assert statements(queue, lambda: queue.blocks.report(block, [batch.answer() for batch in batches])) == (
         f"begin {REPORT[kind]} commit committed"
     )

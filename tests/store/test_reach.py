@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.inbox import Inbox
 from airflow_mq.engine.store.rows import InboxRow, PlainRow
 from airflow_mq.engine.store.working_set.budget import MOST_ROWS, Budget
-from airflow_mq.engine.store.working_set.inboxes import InboxLoader, PayloadCache
+from airflow_mq.engine.store.working_set.inboxes import InboxLoader
 
 ORIGINS, EACH, LIMIT = 20, 50, 10
 
@@ -30,19 +30,17 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of messages of each look and fetch."""
     counts: list[int] = []
-    after, keep_heaps = Inbox.after, PayloadCache.keep_heaps
 
-    def looked(self: Inbox, *args: Any, **options: Any) -> list[PlainRow]:
-        rows = after(self, *args, **options)
-        counts.append(sum(row[3] for row in rows))
-        return rows
+    def counted(read: Callable[..., list[PlainRow]]) -> Callable[..., list[PlainRow]]:
+        def reads(*args: Any, **options: Any) -> list[PlainRow]:
+            rows = read(*args, **options)
+            counts.append(sum(row[3] for row in rows))
+            return rows
 
-    def kept(self: PayloadCache, rows: Any) -> None:
-        counts.append(sum(row[4] for row in rows))
-        keep_heaps(self, rows)
+        return reads
 
-    monkeypatch.setattr(Inbox, "after", looked)
-    monkeypatch.setattr(PayloadCache, "keep_heaps", kept)
+    for name in ("after", "heaps", "delayed_heaps"):
+        monkeypatch.setattr(Inbox, name, counted(getattr(Inbox, name)))
     return counts
 
 

@@ -35,12 +35,12 @@ def test_rows_that_are_wanted_are_read_and_no_others(queue: MessageQueue, step: 
     with queue.store.reading() as unit:
         ids = ids_of(unit, queue)[::step]
         wanted = {"acme": ids, "globex": ids_of(unit, queue, "globex")[:1]}
-        heaps = {row[0]: bytes(row[-1]) for row in unit.inbox.heaps(ring, wanted)}
+        heaps = {row[1]: bytes(row[7]) for row in unit.inbox.heaps(ring, wanted)}
         assert heaps == {
             **{row_id: b"%d" % (at * step) for at, row_id in enumerate(ids)},
             wanted["globex"][0]: b"of another queue",
         }
-        facts = unit.inbox.facts(ring, wanted)
+        facts = unit.inbox.heads(ring, wanted)
         with_headers = {row.id for row in facts if row.attributes}
         assert with_headers == {row_id for at, row_id in enumerate(ids) if at * step % 3 == 0}
         assert sorted(row.id for row in facts) == sorted([*ids, *wanted["globex"]])

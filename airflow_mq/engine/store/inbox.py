@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
 from .attributes import was_mark
@@ -28,28 +28,9 @@ MANY_ROWS = 8
 #: Columns of delayed rows.
 _DELAYED = "id", "due", "origin", "size", "items", "more", "lengths", "attributes", "heap", "sent_at"
 #: Rows and bytes that one lock of a ring moves from the delayed messages into their queues.
-MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
+MOST_DUE, MOST_DUE_BYTES = 50_000, 128 << 20
 #: Rows and bytes that one statement writes.
 PARCEL_ROWS, PARCEL_BYTES = 1_024, 8 << 20
-
-
-#: An inbox row with its bytes: id, time of sending, attributes, size, number of messages, their lengths, and bytes. A
-#: delayed row has a time of sending only if it waits aside. To name the columns of so many rows takes a third longer.
-HeapRow: TypeAlias = "tuple[int, int | None, bytes, int, int, bytes, bytes]"
-
-
-class FactsRow(NamedTuple):
-    """Facts about the messages of an inbox row."""
-
-    id: int
-    origin: str
-    sent_at: int
-    #: What the sender set on them.
-    attributes: bytes
-    size: int
-    items: int
-    #: Number of the first block planned after they were sent, where that was asked for.
-    block: int | None
 
 
 #: Ids of inbox rows by queue, in ascending order.
@@ -93,10 +74,7 @@ class Inbox(Repository):
 
     def after(self, ring: int, requests: Sequence[tuple[str, int]], limit: int, inline: int = 0) -> list[PlainRow]:
         """Return for each request (origin, id) the rows after that id, at most `limit`, with bytes up to a size."""
-        asked = columns(("origin", "after"), requests)
-        if inline:
-            return self.unit.rows("inbox_rows", asked, ring=ring, limit=limit, inline=inline)
-        return self.unit.rows("inbox_heads", asked, ring=ring, limit=limit)
+        return self._ranges(ring, [RowRange(origin, after + 1, LATEST, limit) for origin, after in requests], inline)
 
     def ids_between(
         self, ring: int, requests: Sequence[tuple[str, int, int]]
@@ -105,22 +83,31 @@ class Inbox(Repository):
         rows = self.unit.soon("inbox_between", columns(("origin", "first", "below"), requests), ring=ring)
         return lambda: [(origin, _numbers(ids)) for origin, ids in rows() if ids]
 
-    def heaps(self, ring: int, wanted: RowIds) -> list[HeapRow]:
+    def heaps(self, ring: int, wanted: RowIds) -> list[PlainRow]:
         """Return rows with their bytes."""
-        return self._by_id("heaps", wanted, ring=ring)
+        return self._by_id(ring, wanted, inline=LATEST)
 
-    def delayed_heaps(self, ids: Sequence[int]) -> list[HeapRow]:
+    def delayed_heaps(self, ids: Sequence[int]) -> list[PlainRow]:
         """Return delayed rows with their bytes."""
         return self.unit.rows("delayed_heaps", {"id": ids})
 
-    def facts(self, ring: int, wanted: RowIds, *, with_blocks: bool = False) -> list[FactsRow]:
-        """Return facts about the messages of rows.
+    def heads(self, ring: int, wanted: RowIds, *, with_blocks: bool = False) -> list[InboxRow]:
+        """Return rows without their bytes.
 
         :param with_blocks: return the first block planned after each, too
         """
-        return list(map(FactsRow._make, self._by_id("facts", wanted, ring=ring, with_blocks=with_blocks)))
+        return list(map(InboxRow._make, self._by_id(ring, wanted, with_blocks=with_blocks)))
 
-    def _by_id(self, statement: str, wanted: RowIds, **values: object) -> list[Any]:
+    def _ranges(
+        self, ring: int, ranges: Sequence[RowRange], inline: int = 0, *, with_blocks: bool = False
+    ) -> list[PlainRow]:
+        """Return the first rows of ranges, with bytes up to a size."""
+        asked = columns(RowRange._fields, ranges)
+        if inline:
+            return self.unit.rows("inbox_rows", asked, ring=ring, inline=inline)
+        return self.unit.rows("inbox_heads", asked, ring=ring, with_blocks=with_blocks)
+
+    def _by_id(self, ring: int, wanted: RowIds, inline: int = 0, *, with_blocks: bool = False) -> list[PlainRow]:
         """Return rows by id: read by a range of ids of each queue of which many are wanted.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
@@ -131,15 +118,15 @@ class Inbox(Repository):
                 ranges.append(RowRange(origin, own[0], own[-1], len(own)))
             else:
                 ranges += [RowRange(origin, id_, id_, 1) for id_ in own]
-        rows = self.unit.rows(statement, columns(RowRange._fields, ranges), **values)
+        rows = self._ranges(ring, ranges, inline, with_blocks=with_blocks)
         ids = list(chain.from_iterable(wanted.values()))
-        if [row[0] for row in rows] == ids:
+        if [row[1] for row in rows] == ids:
             return rows
         missing = set(ids)
-        found = [row for row in rows if row[0] in missing]
-        missing.difference_update(row[0] for row in found)
-        left = [(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
-        return found + self.unit.rows(statement, columns(RowRange._fields, left), **values)
+        found = [row for row in rows if row[1] in missing]
+        missing.difference_update(row[1] for row in found)
+        left = [RowRange(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
+        return found + self._ranges(ring, left, inline, with_blocks=with_blocks)
 
     def arrivals(self, ring: int, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""
@@ -147,15 +134,12 @@ class Inbox(Repository):
         for origin, id_ in sorted(set(keys)):
             wanted.setdefault(origin, []).append(id_)
         return {
-            (row.origin, row.id): Arrival(row.sent_at, row.block) for row in self.facts(ring, wanted, with_blocks=True)
+            (row.origin, row.id): Arrival(row.sent_at, row.block) for row in self.heads(ring, wanted, with_blocks=True)
         }
 
     def still_stored(self, ring: int, origin: str, ids: Iterable[int]) -> set[int]:
         """Return which rows of a queue exist. A look-up by id visits no deleted row between them."""
-        keys = [RowRange(origin, id_, id_, 1) for id_ in ids]
-        return {
-            row[0] for row in self.unit.rows("facts", columns(RowRange._fields, keys), ring=ring, with_blocks=False)
-        }
+        return {row[1] for row in self._ranges(ring, [RowRange(origin, id_, id_, 1) for id_ in ids])}
 
     # Rows of all queues.
 
@@ -212,7 +196,7 @@ class Inbox(Repository):
         """Write rows that join their queues at a time."""
         for parcel in parcels(rows):
             ids = self.unit.fresh_ids(len(parcel))
-            requests = [(id_, due, origin, *own, None) for id_, (origin, _, *own) in zip(ids, parcel)]
+            requests = [(id_, due, row.origin, *row[2:8], None) for id_, row in zip(ids, parcel)]
             self.unit.run("insert_delayed", columns(_DELAYED, requests), ring=ring)
 
     def put_off(self, ring: int, rows: Sequence[PostedRow]) -> None:
@@ -236,15 +220,23 @@ class Inbox(Repository):
 
     def due(self, ring: int, now: int) -> list[InboxRow]:
         """Return the due rows that the next lock of the ring moves into their queues, without bytes."""
-        return [InboxRow(*row) for row in self.unit.rows("due", ring=ring, now=now, **MOST_DUE)]
+        rows, earlier = list[InboxRow](), 0
+        for _, row in self.delayed(ring, -LATEST, 0, MOST_DUE, until=now):
+            if earlier >= MOST_DUE_BYTES:
+                break
+            rows.append(row)
+            earlier += row.size
+        return rows
 
     def due_of(self, ring: int, origins: Sequence[str], now: int) -> list[InboxRow]:
         """Return due rows of these queues, without bytes."""
         return [InboxRow(*row) for row in self.unit.rows("due_rows", {"origin": origins}, ring=ring, now=now)]
 
-    def delayed_after(self, ring: int, due: int, after: int, limit: int) -> list[tuple[int, InboxRow]]:
-        """Return delayed rows after a due time and an id, with the due time of each."""
-        rows = self.unit.rows("delayed_from", ring=ring, due=due, after=after, limit=limit)
+    def delayed(
+        self, ring: int, due: int, after: int, limit: int, *, until: int = LATEST
+    ) -> list[tuple[int, InboxRow]]:
+        """Return delayed rows after a due time and an id, and due by another time, with the due time of each."""
+        rows = self.unit.rows("delayed", ring=ring, due=due, after=after, until=until, limit=limit)
         return [(due, InboxRow(*row)) for due, *row in rows]
 
     def delayed_of(self, ring: int, origin: str | None, now: int) -> tuple[int, int | None]:

@@ -170,7 +170,7 @@ class PostgresUnit(Unit):
 
 def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
     """Return the columns of `ONE_ROW`."""
-    origin, _, size, items, more, lengths, attributes, heap = row
+    origin, _, size, items, more, lengths, attributes, heap, _, _ = row
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
 
 
@@ -347,7 +347,7 @@ class PostgresStore(Store[Connection]):
                 unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, (ring, *map(list, columns)))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
+        unit.put("promote_due", ring=ring, now=now, most=inbox.MOST_DUE, most_size=inbox.MOST_DUE_BYTES)
 
 
 def wake_channel(schema: str, ring: int) -> str:

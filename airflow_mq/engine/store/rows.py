@@ -121,7 +121,7 @@ class PageRow(NamedTuple):
 
 
 class InboxRow(NamedTuple):
-    """An inbox row, with its bytes only where a sender writes or a statement reads them. A sender draws no id."""
+    """An inbox row, or a delayed one. A sender draws no id."""
 
     origin: str
     id: int
@@ -130,11 +130,16 @@ class InboxRow(NamedTuple):
     more: bool
     lengths: bytes
     attributes: bytes
+    #: The bytes, where a sender writes or a statement reads them.
     heap: bytes | None = None
+    #: When it was sent, where a statement reads that.
+    sent_at: int = 0
+    #: Number of the first block planned after it was sent, where that was asked for.
+    block: int | None = None
 
 
 #: An inbox row as a statement returns it: to name the columns of thousands of rows takes as long as to read them.
-PlainRow: TypeAlias = "tuple[str, int, int, int, bool, bytes, bytes, bytes | None]"
+PlainRow: TypeAlias = "tuple[Any, ...]"
 
 
 class FirstRow(NamedTuple):
@@ -230,7 +235,7 @@ def page_of(row: PageRow) -> Page:
 
 def rows_of(rows: Sequence[PlainRow]) -> Rows:
     """Return stored inbox rows of one queue, without their bytes."""
-    _, ids, sizes, items, more, packed, attributes, _ = zip(*rows)
+    _, ids, sizes, items, more, packed, attributes, *_ = zip(*rows)
     plain = max(items) == 1 and not any(packed)
     lengths = list(sizes) if plain else codec.unpack_lengths_of(packed, items, sizes)
     notes: dict[int, Note] = {}

@@ -289,7 +289,7 @@ class SqliteStore(Store[FileConnection]):
             unit.inbox.delay(ring, rows, due)
             return
         for parcel in parcels(rows):
-            columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields, map(list, zip(*parcel))))
+            columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields[:8], map(list, zip(*parcel))))
             columns["id"] = unit.fresh_ids(len(parcel))
             unit.put("insert_inbox_row", columns, ring=ring)
 

@@ -46,7 +46,7 @@ def run_beside_a_change(
                 eventually(lambda: is_waiting(queue))
 
         def let_pass(step: str) -> None:
-            if step in ("promote_due", "due"):
+            if step in ("promote_due", "delayed"):
                 other.store.probe = None
                 after()
 

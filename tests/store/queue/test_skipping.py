@@ -54,7 +54,7 @@ def pause(queue: MessageQueue, origins: list[str]) -> None:
 
 def tickets(queue: MessageQueue) -> dict[str, int]:
     with queue.session.snapshot() as (unit, _):
-        return {row.origin: row.ticket for row in unit.books.line(queue.session.ring_id, 10_000)}
+        return {row.origin: row.ticket for row in unit.books.line(queue.session.ring_id)}
 
 
 def hold(queue: MessageQueue, origins: list[str], pattern: str) -> Block:

@@ -513,7 +513,7 @@ class _Question:
 
     def _sent_at(self, address: Address) -> datetime | None:
         row_ids = [] if self.page is None else [self.page.place_of(address.index)[0]]
-        rows = self.unit.inbox.facts(self.session.ring_id, {self.name: row_ids})
+        rows = self.unit.inbox.heads(self.session.ring_id, {self.name: row_ids})
         return moment(rows[0].sent_at) if rows else None
 
     def _extent(self) -> int:

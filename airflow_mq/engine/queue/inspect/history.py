@@ -209,14 +209,14 @@ class _Reader:
         if page is None or address.index >= len(page.marks):
             return None
         row_id = page.place_of(address.index)[0]
-        for row in self.unit.inbox.facts(self.ring_id, {address.book: [row_id]}):
+        for row in self.unit.inbox.heads(self.ring_id, {address.book: [row_id]}):
             return was_of(row.attributes)
         return None
 
     def _joined(self, book: str, place: _Place) -> _Place | None:
         """Return the place of a stored message that left another one to wait aside, and joined its queue since."""
         for index, page in self._pages(self.session.fresh_working_set(self.unit, [book]), book):
-            rows = self.unit.inbox.facts(self.ring_id, {book: sorted(page.slices.row_ids)})
+            rows = self.unit.inbox.heads(self.ring_id, {book: sorted(page.slices.row_ids)})
             row_id = next((row.id for row in rows if was_of(row.attributes) == place), None)
             item = None if row_id is None else page.first_of(row_id)
             if item is not None and page.marks[item] != PROCESSED:
@@ -263,11 +263,13 @@ class _Reader:
         """Return the time at which a delayed message with an id joins its queue."""
         books = None if origin is None else books_of(origin)
         due = last = -1
-        while rows := self.unit.inbox.delayed_after(self.ring_id, due, last, ROWS):
-            for due, row in rows:
-                last = row.id
-                if (books is None or row.origin in books) and id in _ids(row):
-                    return moment(due)
+        while rows := self.unit.inbox.delayed(self.ring_id, due, last, ROWS):
+            due, last = rows[-1][0], rows[-1][1].id
+            times = {row.id: at for at, row in rows if books is None or row.origin in books}
+            heaps = map(InboxRow._make, self.unit.inbox.delayed_heaps(list(times)))
+            found = [times[row.id] for row in heaps if id in _ids(row)]
+            if found:
+                return moment(min(found))
         return None
 
     # From the stored message.

@@ -198,7 +198,7 @@ def queue_states(
 
 def _counted_twice(unit: Unit, ring: int, ahead: RowIds) -> tuple[dict[str, int], dict[str, int]]:
     """Return the messages and the bytes of the rows that were cut before rows with smaller ids, by book."""
-    rows = unit.inbox.facts(ring, {name: ids for name, ids in ahead.items() if ids})
+    rows = unit.inbox.heads(ring, {name: ids for name, ids in ahead.items() if ids})
     return _sums((row.origin, row.items) for row in rows), _sums((row.origin, row.size) for row in rows)
 
 
@@ -218,7 +218,7 @@ def _first_waiting(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> 
     books = [book for book in map(working_set.book, names) if book.is_ready]
     working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
     firsts = {book.origin: first for book in books if (first := first_waiting(working_set, book)) is not None}
-    rows = unit.inbox.facts(working_set.ring_id, {name: [row_id] for name, (row_id, _) in firsts.items()})
+    rows = unit.inbox.heads(working_set.ring_id, {name: [row_id] for name, (row_id, _) in firsts.items()})
     return {row.origin: (row.sent_at, firsts[row.origin][1]) for row in rows}
 
 

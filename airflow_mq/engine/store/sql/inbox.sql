@@ -45,40 +45,49 @@ INSERT INTO {s}inbox (id, size, ring, origin, attributes, heap, refers)
 SELECT :id, :size, :ring, :origin, :attributes, substring(m.heap FROM :start + 1 FOR :size), false FROM {s}inbox m
 WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 
--- name: inbox_rows
--- Return the next rows of each queue, with their bytes up to the size `inline`.
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
+-- part: rows_in_range (postgres)
+-- The first rows of a request `w`, a range of ids of one queue.
 FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id > :after
+WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+ORDER BY m.origin, m.id
+LIMIT w.rows
+
+-- name: inbox_rows
+-- Return the first rows of ranges of ids, with their bytes up to the size `inline`.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes,
+       CASE WHEN m.size <= :inline THEN m.heap END, {at m.sent_at}
+FROM {s}inbox m
+WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
-LIMIT :limit
+LIMIT :rows
 
 -- name: inbox_rows (postgres)
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CASE WHEN m.size <= :inline THEN m.heap END
-FROM {each origin text[], after bigint[]}
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes,
+       CASE WHEN m.size <= :inline THEN m.heap END, {at m.sent_at}
+FROM {each origin text[], first bigint[], last bigint[], rows bigint[]}
 CROSS JOIN LATERAL (
-    SELECT * FROM {s}inbox m
-    WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
-    ORDER BY m.id
-    LIMIT :limit
+    SELECT m.* {part rows_in_range}
 ) m
 
 -- name: inbox_heads
--- Return the next rows of each queue without their bytes: a reader's role may not read the bytes.
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
+-- Return the same without bytes, which a reader's role may not read, and the number of the first block planned after each
+-- row, where that is wanted.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL, m.sent_at, CASE WHEN :with_blocks THEN (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+) END
 FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id > :after
+WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
-LIMIT :limit
+LIMIT :rows
 
 -- name: inbox_heads (postgres)
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL
-FROM {each origin text[], after bigint[]}
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL, {at m.sent_at},
+       CASE WHEN :with_blocks THEN (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+) END
+FROM {each origin text[], first bigint[], last bigint[], rows bigint[]}
 CROSS JOIN LATERAL (
-    SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes FROM {s}inbox m
-    WHERE m.ring = :ring AND m.origin = w.origin AND m.id > w.after
-    ORDER BY m.id
-    LIMIT :limit
+    SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, m.sent_at {part rows_in_range}
 ) m
 
 -- name: inbox_between
@@ -102,61 +111,20 @@ CROSS JOIN LATERAL (
 
 -- name: uncut
 -- Return rows of all queues in order of ids, without bytes; some may lie in pages already.
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, CAST(NULL AS bytea)
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
 FROM {s}inbox m
 WHERE m.ring = :ring AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
--- part: rows_in_range (postgres)
--- The first rows of a request `w`, a range of ids.
-FROM {s}inbox m
-WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-ORDER BY m.origin, m.id
-LIMIT w.rows
-
--- name: heaps
--- Return the first rows of ranges of ids with their bytes, and facts about their messages.
-SELECT m.id, {at m.sent_at}, m.attributes, m.size, m.items, m.lengths, m.heap
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
-ORDER BY m.id
-LIMIT :rows
-
--- name: heaps (postgres)
-SELECT m.id, {at m.sent_at}, m.attributes, m.size, m.items, m.lengths, m.heap
-FROM {each origin text[], first bigint[], last bigint[], rows int[]}
-CROSS JOIN LATERAL (
-    SELECT m.* {part rows_in_range}
-) m
-
 -- name: delayed_heaps
--- Return the bytes of delayed rows, and facts about their messages. Only one that waits aside has a time of sending.
-SELECT d.id, d.sent_at, d.attributes, d.size, d.items, d.lengths, d.heap FROM {s}delayed d WHERE d.id = :id
+-- Return delayed rows with their bytes. Only one that waits aside has a time of sending.
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap, d.sent_at
+FROM {s}delayed d WHERE d.id = :id
 
 -- name: delayed_heaps (postgres)
-SELECT d.id, d.sent_at, d.attributes, d.size, d.items, d.lengths, d.heap
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap, d.sent_at
 FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
-
--- name: facts
--- Return facts about the messages of the first rows of ranges of ids, and the number of the first block planned after each
--- row, where that is wanted.
-SELECT m.id, m.origin, m.sent_at, m.attributes, m.size, m.items, CASE WHEN :with_blocks THEN (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-) END
-FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
-ORDER BY m.id
-LIMIT :rows
-
--- name: facts (postgres)
-SELECT m.id, m.origin, {at m.sent_at}, m.attributes, m.size, m.items, CASE WHEN :with_blocks THEN (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-) END
-FROM {each origin text[], first bigint[], last bigint[], rows int[]}
-CROSS JOIN LATERAL (
-    SELECT m.origin, m.id, m.sent_at, m.attributes, m.size, m.items {part rows_in_range}
-) m
 
 -- name: news_by_id
 -- Return queues that are not ready and have rows in a range of ids, with the first id of each.
@@ -364,19 +332,11 @@ SELECT d.due FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin AND i
 SELECT d.due FROM {s}delayed d
 WHERE d.ring = :ring AND d.origin = :origin AND position(CAST(:mark AS bytea) IN d.attributes) > 0 LIMIT 1
 
--- part: first_due
--- The first due rows of a ring, with the bytes of those before each.
-SELECT f.id, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
-        SELECT due, id, size FROM {s}delayed WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
-    ) f
-
--- name: due
--- Return the due rows that the next lock of the ring moves into their queues, without bytes.
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM (
-    {part first_due}
-) f
-JOIN {s}delayed d ON d.id = f.id
-WHERE f.earlier < :most_size ORDER BY d.due, d.id
+-- name: delayed
+-- Return delayed rows after a due time and id, and due by another time, without bytes.
+SELECT d.due, d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
+WHERE d.ring = :ring AND (d.due, d.id) > (:due, :after) AND d.due <= :until
+ORDER BY d.due, d.id LIMIT :limit
 
 -- name: due_rows
 -- Return due rows of these queues, without bytes.
@@ -396,9 +356,12 @@ FROM {s}delayed d
 WHERE d.id = :was
 
 -- name: promote_due (postgres)
--- Move the first due rows into their queues in the same way. Requires the ring lock.
+-- Move the first due rows into their queues in the same way: at most `most` rows, and those before which there are less
+-- than `most_size` bytes. Requires the ring lock.
 WITH first AS (
-    {part first_due}
+    SELECT f.id, sum(f.size) OVER (ORDER BY f.due, f.id) - f.size AS earlier FROM (
+        SELECT due, id, size FROM {s}delayed WHERE ring = :ring AND due <= :now ORDER BY due, id LIMIT :most
+    ) f
 ), due AS (
     DELETE FROM {s}delayed d USING first f WHERE d.id = f.id AND f.earlier < :most_size RETURNING d.*
 )
@@ -410,12 +373,6 @@ FROM due ORDER BY due, id
 -- name: delete_due (sqlite)
 -- Delete the delayed rows that joined their queues.
 DELETE FROM {s}delayed WHERE id = :id
-
--- name: delayed_from
--- Return delayed rows after a due time and id, with bytes.
-SELECT d.due, d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap FROM {s}delayed d
-WHERE d.ring = :ring AND (d.due, d.id) > (:due, :after)
-ORDER BY d.due, d.id LIMIT :limit
 
 -- name: delayed_of
 -- Return the number of delayed messages in a range of queues, and when the first of them is due.

@@ -11,7 +11,6 @@ from ...rules.message import Posted
 from ...rules.page import Rows
 from ...rules.working_set import WorkingSet
 from ..attributes import StoredAttributes
-from ..inbox import FactsRow, HeapRow
 from ..rows import PlainRow, rows_of, split_heap
 from .books import BookLoader
 from .budget import MOST_ROWS, Budget
@@ -41,30 +40,19 @@ class PayloadCache:
         """Bytes of payloads that may be in memory: all that were fetched since the rows were last forgotten."""
         return self._fetched_before + self.fetched
 
-    def keep_rows(self, rows: Iterable[PlainRow]) -> None:
-        """Keep the payloads of rows that came with their bytes; the bytes of a row of one message are that message."""
-        for _, id_, size, items, _, lengths, _, heap in rows:
+    def keep(self, rows: Iterable[PlainRow]) -> None:
+        """Keep times and attributes of rows, and their messages where they came with their bytes.
+
+        The bytes of a row of one message are that message.
+        """
+        for _, id_, size, items, _, lengths, attributes, heap, sent_at, *_ in rows:
             if heap is not None:
                 is_one = items == 1 and not lengths and len(heap) == size
                 self.payloads[id_] = heap if is_one else split_heap(heap, size, items, lengths)
                 self.fetched += size
-
-    def keep_heaps(self, rows: Iterable[HeapRow]) -> None:
-        """Keep rows that were fetched with their bytes and facts."""
-        for id_, sent_at, attributes, size, items, lengths, heap in rows:
-            is_one = items == 1 and not lengths and len(heap) == size
-            self.payloads[id_] = heap if is_one else split_heap(heap, size, items, lengths)
-            self.fetched += size
-            self.sent_at[id_] = sent_at
+            self.sent_at[id_] = sent_at or None
             if attributes:
                 self.attributes[id_] = StoredAttributes(attributes)
-
-    def keep_facts(self, rows: Iterable[FactsRow]) -> None:
-        """Keep the times of sending and the attributes of rows."""
-        for row in rows:
-            self.sent_at[row.id] = row.sent_at
-            if row.attributes:
-                self.attributes[row.id] = StoredAttributes(row.attributes)
 
     def forget(self, row_ids: Iterable[int]) -> None:
         """Forget rows that will not be needed again."""
@@ -197,7 +185,7 @@ class InboxLoader:
             found[name] += own
         for name, inbox in inboxes.items():
             fresh = inbox.add(found[name], most)
-            self.cache.keep_rows(fresh if self.inline else ())
+            self.cache.keep(fresh if self.inline else ())
         self.budget.note(rows, most * len(hungry))
 
     def _add_due(self, origins: Sequence[str]) -> None:

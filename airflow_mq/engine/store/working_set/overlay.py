@@ -19,7 +19,7 @@ from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow
 from ..books import LineRow
-from ..inbox import HeapRow, RowIds
+from ..inbox import RowIds
 from ..origins import GroupRow
 from ..rows import BookRow, FirstRow, InboxRow, PageRow, PlainRow, StateRow, posted_row
 from ..set_aside import AsideRow
@@ -317,11 +317,11 @@ class Overlay(Source):
             found += own[: limit - counts.get(origin, 0)]
         return found
 
-    def heaps(self, wanted: RowIds) -> list[HeapRow]:
+    def heaps(self, wanted: RowIds) -> list[PlainRow]:
         own = self._payloads
         found = super().heaps({origin: [id_ for id_ in ids if id_ not in own] for origin, ids in wanted.items()})
-        sent = (id_ for ids in wanted.values() for id_ in ids if id_ in own)
-        return found + [(id_, None, b"", len(own[id_]), 1, b"", own[id_]) for id_ in sent]
+        sent = ((origin, id_, own[id_]) for origin, ids in wanted.items() for id_ in ids if id_ in own)
+        return found + [InboxRow(origin, id_, len(heap), 1, False, b"", b"", heap=heap) for origin, id_, heap in sent]
 
     def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
         count, due = super().delayed_of(name, now)

@@ -130,7 +130,7 @@ class PayloadLoader:
 
     def _read(self, wanted: Mapping[str, Iterable[int]]) -> None:
         """Read the rows that are not in the cache."""
-        self.cache.keep_heaps(self.source.heaps(_missing(wanted, self.cache.payloads)))
+        self.cache.keep(self.source.heaps(_missing(wanted, self.cache.payloads)))
 
     def _stretches(self, origin: str, parts: Slices) -> list[bytes]:
         """Return the messages of stretches of rows in the cache."""
@@ -166,7 +166,7 @@ class PayloadLoader:
     def _learn(self, parts: Iterable[tuple[str, Slices]]) -> None:
         """Read the facts of the rows of stretches of pages that are not known."""
         missing = _missing(_rows_of(parts), self.cache.sent_at)
-        self.cache.keep_facts(self.source.unit.inbox.facts(self.source.ring_id, missing))
+        self.cache.keep(self.source.unit.inbox.heads(self.source.ring_id, missing))
 
     # Messages that this operation enqueued, and the end of a save.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...rules.message import Address
 from ..blocks import ClaimRow
 from ..books import LineRow
-from ..inbox import HeapRow, RowIds
+from ..inbox import RowIds
 from ..origins import GroupRow
 from ..rows import BookRow, FirstRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
@@ -135,11 +135,11 @@ class Source:
 
     # Payloads and other facts of messages, by origin and id of their rows.
 
-    def heaps(self, wanted: RowIds) -> list[HeapRow]:
+    def heaps(self, wanted: RowIds) -> list[PlainRow]:
         """Return rows with their bytes."""
         rows = self.unit.inbox.heaps(self.ring_id, wanted)
         if len(rows) < sum(map(len, wanted.values())):
             # Rows that are due have not joined their inboxes.
-            found = {row[0] for row in rows}
+            found = {row[1] for row in rows}
             rows += self.unit.inbox.delayed_heaps([id_ for own in wanted.values() for id_ in own if id_ not in found])
         return rows

@@ -88,7 +88,7 @@ def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int) ->
     floor = min([cut.floor, horizon, *lost])
     if floor == cut.floor:
         return None
-    rows = unit.inbox.facts(session.ring_id, {origin: lost})
+    rows = unit.inbox.heads(session.ring_id, {origin: lost})
     truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
     return Repair(origin, lost, sum(row.items for row in rows), truth)
 
