@@ -25,6 +25,7 @@ from .session import DEFAULT_RING, Session, store_now
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
     from ..engine.store import SchemaStatus, Store
+    from ..engine.store.server import RightRow
     from ..engine.store.unit import Unit
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
@@ -60,16 +61,6 @@ SETTINGS = {
 }
 #: Tables of PostgreSQL that decide about rights and versions, and what a role that may write them can do.
 DECIDING = {"migration": "may write the table of applied migrations", "sender": "may grant rights to send"}
-WRITING = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
-
-
-class Right(NamedTuple):
-    """A privilege of a role on a table, or on one of its columns; the role's name is quoted."""
-
-    table: str
-    column: str
-    kind: str
-    role: str
 
 
 class Finding(NamedTuple):
@@ -414,16 +405,19 @@ def _running_code(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 def _grants(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     """Yield the roles with more rights on the tables than their kind needs."""
     from ..engine.store.roles import is_secret
+    from ..engine.store.server import WRITING
 
-    schema, by_role = store.address.schema, defaultdict[str, set[Right]](set)
-    for right in map(Right._make, unit.server.rights_on_tables(schema)):
+    schema, rights = store.address.schema, unit.server.rights(store.address.schema)
+    by_role: defaultdict[str, set[RightRow]] = defaultdict(set)
+    for right in rights:
         # The check of rights to run code reports the others.
-        if right.kind != "TRIGGER" and not (right.table in DECIDING and right.kind in WRITING):
-            by_role[right.role].add(right)
+        reported = right.kind == "TRIGGER" or (right.name in DECIDING and right.kind in WRITING)
+        if right.what in ("table", "view", "column") and not reported:
+            by_role[right.quoted].add(right)
     public = by_role.pop("PUBLIC", ())
     if public:
         yield Finding(WRONG, f"every role may use {_tables(schema, public)}", _revoke(schema, public, "PUBLIC"))
-    functions = ", ".join(f"{schema}.{name}" for name in unit.server.public_functions(schema))
+    functions = ", ".join(f"{schema}.{one.name}" for one in rights if one.what == "function" and one.role == "PUBLIC")
     if functions:
         do = f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC"
         yield Finding(WRONG, f"every role may execute {functions}", do)
@@ -431,14 +425,14 @@ def _grants(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     for number, sender, groups in senders:
         yield from _sender(schema, number, sender, groups, by_role[sender or ""])
     for role in sorted(by_role.keys() - {sender or "" for _, sender, _ in senders}):
-        secret = [one for one in by_role[role] if one.kind == "SELECT" and is_secret(one.table, one.column)]
-        if secret and not any(one.table == "inbox" and one.kind in WRITING for one in by_role[role]):
+        secret = [one for one in by_role[role] if one.kind == "SELECT" and is_secret(one.name, one.column)]
+        if secret and not any(one.name == "inbox" and one.kind in WRITING for one in by_role[role]):
             what = f"{role} may read payloads in {_tables(schema, secret)} and not write: a reader needs no payloads"
             yield Finding(NOTE, what, f"{_revoke(schema, secret, role)}, then airflow-mq store grant reader {role}")
 
 
 def _sender(
-    schema: str, number: int, role: str | None, groups: list[str] | None, rights: Collection[Right]
+    schema: str, number: int, role: str | None, groups: list[str] | None, rights: Collection[RightRow]
 ) -> Iterator[Finding]:
     """Yield what is wrong with a role that has a grant to send.
 
@@ -452,7 +446,7 @@ def _sender(
         yield Finding(NOTE, what, f"airflow-mq store revoke {number}")
         return
     needed = {("INSERT", column) for column in SENT} | {("SELECT", "stored")}
-    wide = [one for one in rights if one.table != "outbox" or (one.kind, one.column) not in needed]
+    wide = [one for one in rights if one.name != "outbox" or (one.kind, one.column) not in needed]
     if wide:
         what = f"{role} has a grant to send, and also rights on {_tables(schema, wide)}"
         yield Finding(WRONG, what, _revoke(schema, wide, role))
@@ -462,11 +456,11 @@ def _sender(
         yield Finding(WRONG, what, f"REVOKE {names} FROM {role}")
 
 
-def _tables(schema: str, rights: Iterable[Right]) -> str:
-    return ", ".join(sorted({f"{schema}.{one.table}" for one in rights}))
+def _tables(schema: str, rights: Iterable[RightRow]) -> str:
+    return ", ".join(sorted({f"{schema}.{one.name}" for one in rights}))
 
 
-def _revoke(schema: str, rights: Collection[Right], role: str) -> str:
+def _revoke(schema: str, rights: Collection[RightRow], role: str) -> str:
     """Return the statement that revokes rights on tables, which includes those on their columns."""
     kinds = ", ".join(sorted({one.kind for one in rights}))
     return f"REVOKE {kinds} ON {_tables(schema, rights)} FROM {role}"

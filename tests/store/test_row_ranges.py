@@ -10,7 +10,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.rules.message import Posted
 from airflow_mq.engine.store.inbox import MANY_ROWS, RowRange
-from airflow_mq.engine.store.rows import LATEST, PostedRow, posted_row
+from airflow_mq.engine.store.rows import LATEST, InboxRow, posted_row
 from airflow_mq.engine.store.unit import Unit
 
 SENT = 2 * MANY_ROWS
@@ -107,6 +107,6 @@ def test_a_payload_that_lost_bytes_is_reported(queue: MessageQueue) -> None:
     with queue.store.writing() as unit:
         row_id = ids_of(unit, queue, "globex")[-1]
         unit.inbox.delete(ring, [("globex", row_id, None)])
-        unit.inbox.insert(ring, [PostedRow(row_id, "globex", 5, b"", b"1234", None)])
+        unit.inbox.insert(ring, [InboxRow("globex", row_id, 5, 1, False, b"", b"", b"1234")])
     with pytest.raises(StoreCorrupt):
         queue.service_queues(lambda delivery: None)

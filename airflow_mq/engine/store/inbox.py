@@ -20,7 +20,6 @@ from .rows import (
     FirstWaiting,
     InboxRow,
     PlainRow,
-    PostedRow,
 )
 
 #: From so many rows of a queue on, a range of ids is read.
@@ -28,7 +27,7 @@ MANY_ROWS = 8
 #: Columns of delayed rows.
 _DELAYED = "id", "due", "origin", "size", "items", "more", "lengths", "attributes", "heap", "sent_at"
 #: Rows and bytes that one lock of a ring moves from the delayed messages into their queues.
-MOST_DUE, MOST_DUE_BYTES = 50_000, 128 << 20
+MOST_DUE = {"most": 50_000, "most_size": 128 << 20}
 #: Rows and bytes that one statement writes.
 PARCEL_ROWS, PARCEL_BYTES = 1_024, 8 << 20
 
@@ -183,9 +182,11 @@ class Inbox(Repository):
 
     # Writes.
 
-    def insert(self, ring: int, rows: Iterable[PostedRow]) -> None:
-        """Write single messages under ids drawn before."""
-        self.unit.put("insert_posted", columns(PostedRow._fields, rows), ring=ring)
+    def insert(self, ring: int, rows: Iterable[InboxRow]) -> None:
+        """Write single messages under ids drawn before; they keep their time of sending, if it is known."""
+        names = ("id", "origin", "size", "attributes", "heap", "sent_at")
+        requests = [(row.id, row.origin, row.size, row.attributes, row.heap, row.sent_at or None) for row in rows]
+        self.unit.put("insert_posted", columns(names, requests), ring=ring)
 
     def insert_copy(self, ring: int, origin: str, attributes: bytes, source: StoredBytes) -> None:
         """Write a message whose bytes the database copies from another row; no payload leaves the database."""
@@ -196,15 +197,11 @@ class Inbox(Repository):
         """Write rows that join their queues at a time."""
         for parcel in parcels(rows):
             ids = self.unit.fresh_ids(len(parcel))
-            requests = [(id_, due, row.origin, *row[2:8], None) for id_, row in zip(ids, parcel)]
-            self.unit.run("insert_delayed", columns(_DELAYED, requests), ring=ring)
+            self.put_off(ring, [(due, row._replace(id=id_)) for id_, row in zip(ids, parcel)])
 
-    def put_off(self, ring: int, rows: Sequence[PostedRow]) -> None:
-        """Write messages that wait aside under ids drawn before, with their time of sending."""
-        requests = [
-            (id_, due, origin, size, 1, False, b"", attributes, heap, sent_at)
-            for id_, origin, size, attributes, heap, sent_at, due in rows
-        ]
+    def put_off(self, ring: int, rows: Iterable[tuple[int, InboxRow]]) -> None:
+        """Write rows that join their queues at a time, under ids drawn before; with the time of sending, if known."""
+        requests = [(row.id, due, row.origin, *row[2:8], row.sent_at or None) for due, row in rows]
         self.unit.put("insert_delayed", columns(_DELAYED, requests), ring=ring)
 
     def delete(self, ring: int, keys: Iterable[tuple[str, int, int | None]]) -> None:
@@ -221,8 +218,8 @@ class Inbox(Repository):
     def due(self, ring: int, now: int) -> list[InboxRow]:
         """Return the due rows that the next lock of the ring moves into their queues, without bytes."""
         rows, earlier = list[InboxRow](), 0
-        for _, row in self.delayed(ring, -LATEST, 0, MOST_DUE, until=now):
-            if earlier >= MOST_DUE_BYTES:
+        for _, row in self.delayed(ring, -LATEST, 0, MOST_DUE["most"], until=now):
+            if earlier >= MOST_DUE["most_size"]:
                 break
             rows.append(row)
             earlier += row.size

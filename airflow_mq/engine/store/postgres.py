@@ -347,7 +347,7 @@ class PostgresStore(Store[Connection]):
                 unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, (ring, *map(list, columns)))
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
-        unit.put("promote_due", ring=ring, now=now, most=inbox.MOST_DUE, most_size=inbox.MOST_DUE_BYTES)
+        unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)
 
 
 def wake_channel(schema: str, ring: int) -> str:

@@ -121,7 +121,7 @@ class PageRow(NamedTuple):
 
 
 class InboxRow(NamedTuple):
-    """An inbox row, or a delayed one. A sender draws no id."""
+    """An inbox row, or a delayed one. Where a sender writes, it has no id and no time of sending yet."""
 
     origin: str
     id: int
@@ -132,7 +132,7 @@ class InboxRow(NamedTuple):
     attributes: bytes
     #: The bytes, where a sender writes or a statement reads them.
     heap: bytes | None = None
-    #: When it was sent, where a statement reads that.
+    #: When it was sent, where that is known.
     sent_at: int = 0
     #: Number of the first block planned after it was sent, where that was asked for.
     block: int | None = None
@@ -293,34 +293,21 @@ def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class PostedRow(NamedTuple):
-    """The row of a single message that an operation enqueues."""
-
-    id: int
-    origin: str
-    size: int
-    attributes: bytes
-    heap: bytes
-    #: When it was first sent; None: it is sent with the commit.
-    sent_at: int | None
-    #: When it joins its queue, if it waits aside.
-    due: int | None = None
+def posted_row(id_: int, posted: Posted) -> InboxRow:
+    """Return the inbox row of a message that an operation enqueues."""
+    origin, payload, own, sent_at = posted
+    attributes = pack_attributes(own, [payload])
+    return InboxRow(origin, id_, len(payload), 1, False, b"", attributes, bytes(payload), sent_at or 0)
 
 
-def posted_row(id_: int, posted: Posted) -> PostedRow:
-    """Return the inbox row of a message."""
-    attributes = pack_attributes(posted.attributes, [posted.payload])
-    return PostedRow(id_, posted.origin, len(posted.payload), attributes, bytes(posted.payload), posted.sent_at)
-
-
-def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> PostedRow:
-    """Return the row of a message that waits aside.
+def delayed_row(id_: int, put_off: PutOff, arrival: Arrival) -> tuple[int, InboxRow]:
+    """Return the row of a message that waits aside, after the time when it joins its queue.
 
     :param arrival: when it was sent, and the first block since
     """
     (origin, payload, own, _), due, page, item = put_off
     attributes = pack_attributes(own, [payload], arrived=own.arrived or arrival.block, was=(page.index, item))
-    return PostedRow(id_, origin, len(payload), attributes, bytes(payload), arrival.at, due)
+    return due, InboxRow(origin, id_, len(payload), 1, False, b"", attributes, bytes(payload), arrival.at)
 
 
 def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iterator[EventRun]:

@@ -100,8 +100,7 @@ class SqliteUnit(Unit):
         return Locked(StateRow(*state), self.last_id + 1, config, self.now())
 
     def leased(self, ring: int) -> Callable[[], Locked]:
-        *state, config, last_id, now = self.only("leased_ring", ring=ring)
-        locked = Locked(StateRow(*state), last_id + 1, config, now)
+        locked = self.lock(ring)
         return lambda: locked
 
     def try_lock(self, ring: int) -> Locked | None:

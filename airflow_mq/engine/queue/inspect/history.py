@@ -264,10 +264,13 @@ class _Reader:
         books = None if origin is None else books_of(origin)
         due = last = -1
         while rows := self.unit.inbox.delayed(self.ring_id, due, last, ROWS):
-            due, last = rows[-1][0], rows[-1][1].id
-            times = {row.id: at for at, row in rows if books is None or row.origin in books}
-            heaps = map(InboxRow._make, self.unit.inbox.delayed_heaps(list(times)))
-            found = [times[row.id] for row in heaps if id in _ids(row)]
+            wanted: dict[int, int] = {}
+            for due, row in rows:
+                last = row.id
+                if books is None or row.origin in books:
+                    wanted[row.id] = due
+            heaps = [InboxRow(*row) for row in self.unit.inbox.delayed_heaps(list(wanted))]
+            found = [wanted[row.id] for row in heaps if id in _ids(row)]
             if found:
                 return moment(min(found))
         return None

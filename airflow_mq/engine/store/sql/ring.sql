@@ -8,12 +8,8 @@ ring = :ring
 -- Read past no older version of the row. The newest one may belong to a transaction that ends while this one waits.
 ring = :ring AND age <= (SELECT n.age FROM {s}ring_state n WHERE n.ring = :ring ORDER BY n.age LIMIT 1)
 
--- part: state_columns
--- The state of a ring `s`; SQLite needs no marks.
-s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-s.look_place, s.high_place, s.debt, s.ends, s.blocks
-
 -- part: state_columns (postgres)
+-- The state of a ring `s`.
 s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
 s.look_place, s.high_place, s.debt, s.ends, s.blocks
 
@@ -83,8 +79,10 @@ SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease
 FROM {s}ring_state s WHERE s.ring = :ring {part by_age}
 
 -- name: lock_ring
--- Return the state of a ring. The writing transaction is the only one, so it holds the ring lock.
-SELECT {part state_columns},
+-- Return the state of a ring, its settings, the last id drawn and the version. The writing transaction is the only one, so
+-- it holds the ring lock.
+SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
+       s.look_place, s.high_place, s.debt, s.ends, s.blocks,
        r.config, (SELECT last FROM {s}counter), (SELECT max(version) FROM {s}migration)
 FROM {s}ring_state s
 JOIN {s}ring r ON r.id = s.ring
@@ -100,17 +98,9 @@ SELECT {part state_columns}, {part last_drawn} FROM {s}ring_state s WHERE s.ring
 -- Like `lock_ring`, but return no row if another transaction holds the ring lock.
 SELECT {part state_columns}, {part last_drawn} FROM {s}ring_state s WHERE s.ring = :ring {part by_age} {part for_update}
 
--- name: leased_ring
--- Return the state of a ring for the process that leases it, without the ring lock.
-SELECT {part state_columns},
-       r.config, (SELECT last FROM {s}counter), {clock}
-FROM {s}ring_state s
-JOIN {s}ring r ON r.id = s.ring
-WHERE s.ring = :ring
-
 -- name: leased_ring (postgres)
--- Return in addition the number below which all transactions have ended, and one that no transaction that has ended
--- reached.
+-- Return the state of a ring for the process that leases it, without the ring lock, its settings, the clock, the number
+-- below which all transactions have ended, and one that no transaction that has ended reached.
 SELECT {part state_columns},
        r.config, {clock}, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint

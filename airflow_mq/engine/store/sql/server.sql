@@ -31,46 +31,31 @@ SELECT p.gid, extract(epoch FROM clock_timestamp() - p.prepared)::float8 FROM pg
 -- Return the replication slots that keep old rows, how many transactions they are behind, and whether they are read.
 SELECT s.slot_name::text, coalesce(age(s.xmin), 0), s.active FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
 
--- name: rights_to_run_code (postgres)
--- Return the rights of other roles to create something in the schema, to put triggers on its tables, and to write the
--- tables that decide about rights and versions: the kinds, the table ('' for the schema), the role, and its name quoted.
-WITH granted AS (
-    SELECT a.privilege_type AS kind, '' AS place, a.grantee, n.nspowner AS owner
-    FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = :schema AND a.privilege_type = 'CREATE'
+-- name: rights (postgres)
+-- Return the rights of other roles than the owner: on the schema, its tables and views, their columns, and its functions.
+-- A row has what the right is on, its name, the column, the kind, the role, its name quoted, and whether it is this user.
+WITH place AS (
+    SELECT 'schema' AS what, '' AS name, '' AS part, n.nspacl AS acl, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname = :schema
     UNION ALL
-    SELECT a.privilege_type, c.relname, a.grantee, c.relowner
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) a
-    WHERE n.nspname = :schema AND c.relkind = 'r' AND (
-        a.privilege_type = 'TRIGGER'
-        OR c.relname = ANY(:deciding::text[]) AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
-    )
-), named AS (
-    SELECT g.kind, g.place, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(g.grantee)::text END AS role
-    FROM granted g
-    WHERE g.grantee <> g.owner
-    AND (g.place = ANY(:deciding::text[]) OR g.grantee <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user))
+    SELECT CASE c.relkind WHEN 'r' THEN 'table' ELSE 'view' END, c.relname, '', c.relacl, c.relowner
+    FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = :schema AND c.relkind IN ('r', 'v')
+    UNION ALL
+    SELECT 'column', c.relname, t.attname, t.attacl, c.relowner
+    FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute t ON t.attrelid = c.oid
+    WHERE n.nspname = :schema AND c.relkind IN ('r', 'v')
+    UNION ALL
+    SELECT 'function', p.proname, '', coalesce(p.proacl, acldefault('f', p.proowner)), p.proowner
+    FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = n.oid WHERE n.nspname = :schema
+), granted AS (
+    SELECT o.what, o.name, o.part, a.privilege_type AS kind,
+           CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END AS role
+    FROM place o CROSS JOIN aclexplode(o.acl) a
+    WHERE a.grantee <> o.owner
 )
-SELECT string_agg(kind, ', ' ORDER BY kind), place, role, CASE role WHEN 'PUBLIC' THEN role ELSE quote_ident(role) END
-FROM named GROUP BY kind <> 'TRIGGER', place, role ORDER BY place, role
-
--- name: rights_on_tables (postgres)
--- Return the rights of other roles on tables and their columns; column '' is the whole table.
-SELECT c.relname::text, '', a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(g.rolname) END
-FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid CROSS JOIN aclexplode(c.relacl) a
-LEFT JOIN pg_roles g ON g.oid = a.grantee
-WHERE n.nspname = :schema AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
-UNION
-SELECT c.relname, t.attname, a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(g.rolname) END
-FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute t ON t.attrelid = c.oid
-CROSS JOIN aclexplode(t.attacl) a LEFT JOIN pg_roles g ON g.oid = a.grantee
-WHERE n.nspname = :schema AND c.relkind IN ('r', 'v') AND a.grantee <> c.relowner
-
--- name: public_functions (postgres)
--- Return the functions of the schema that PUBLIC may execute.
-SELECT DISTINCT p.proname::text
-FROM pg_namespace n JOIN pg_proc p ON p.pronamespace = n.oid,
-aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-WHERE n.nspname = :schema AND a.grantee = 0 ORDER BY 1
+SELECT DISTINCT g.what, g.name, g.part, g.kind, g.role, CASE g.role WHEN 'PUBLIC' THEN g.role ELSE quote_ident(g.role) END,
+       g.role = current_user
+FROM granted g ORDER BY 2, 5, 4, 3
 
 -- name: may_read (postgres)
 -- Return whether this role may read a table, which exists: the reports or the grants to send.

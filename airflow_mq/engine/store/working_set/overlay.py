@@ -97,8 +97,7 @@ class Overlay(Source):
         """Keep the rows that an operation would have stored."""
         self._payloads |= {id_: one.payload for id_, one in rows.posted.items()}
         self._put_off += (one for one, _ in rows.put_off)
-        posted = starmap(posted_row, rows.posted.items())
-        self._add([InboxRow(row.origin, row.id, row.size, 1, False, b"", row.attributes) for row in posted])
+        self._add(list(starmap(posted_row, rows.posted.items())))
         for page, *_ in rows.pages:
             self._pages.setdefault(page.origin, {})[page.page] = page
         for origin, index in rows.removed_pages:
