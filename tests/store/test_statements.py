@@ -165,7 +165,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "delete_page": {"page": PAGES},
     "delete_inbox_rows": {"id": IDS, "page": PAGES},
     "asides": {"page": PAGES},
-    "set_ticket": {"ticket": ONES},
     "insert_block": {
         "number": LATE, "id": LATE, "key": "new", "token": b"new", "by_hand": False, "seconds": 1.0, "deadline": 1, "planned_at": 1,
         "details": "{}",

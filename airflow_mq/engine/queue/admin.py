@@ -18,8 +18,7 @@ from ..rules.priority import REGULAR, book_name, books_of, check_priority, is_hi
 from ..rules.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
-from ..store.payloads import ALL
-from ..store.rows import settings_of
+from ..store.rows import LATEST, settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .session import RingSession
@@ -171,7 +170,7 @@ class Admin:
         dead = self.session.settler.release_dead()
         self.session.settler.retry_ends()
         self.session.forget_all_old()
-        sweep(self.store, ALL)
+        sweep(self.store, LATEST)
         self._set_asides.expire()
         return dead
 
@@ -244,11 +243,12 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
     tickets = {name: ticket for ticket, name, _ in line if is_high(name) == high}
     before = [name for name, ticket in tickets.items() if ticket < tickets[origin]]
     if 2 * len(before) <= len(tickets) or (not high and working_set.loader.ring.news_left()):
-        unit.books.set_tickets(ring, list(zip(before, unit.fresh_ids(len(before)))))
+        moved = dict(zip(before, unit.fresh_ids(len(before)) if before else ()))
     else:
         shift = max(tickets.values()) - min(tickets.values()) + 1
-        after = {name: ticket - shift for name, ticket in tickets.items() if ticket >= tickets[origin]}
-        unit.books.set_tickets(ring, list(after.items()))
+        moved = {name: ticket - shift for name, ticket in tickets.items() if ticket >= tickets[origin]}
         if not high:
             state = working_set.written
-            unit.rings.save_state(ring, state._replace(ticket_floor=min(state.ticket_floor, after[origin])))
+            unit.rings.save_state(ring, state._replace(ticket_floor=min(state.ticket_floor, moved[origin])))
+    books = unit.books.named(ring, list(moved), working_set.now)
+    unit.books.save(ring, [book._replace(ticket=moved[book.origin]) for book in books])

@@ -20,7 +20,7 @@ from ..rules.message import Message, check_number
 from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
-from ..store.payloads import ALL
+from ..store.rows import LATEST
 from .context import delivery_at
 from .sending.sender import Sender, SendOptions, Terms
 from .session import RingSession
@@ -187,7 +187,7 @@ class Payloads:
     def sweep(self) -> int:
         """Delete payloads without messages and abandoned uploads; return the number of deleted payloads."""
         self.session.refuse_nested()
-        return sweep_store(self.store, ALL)
+        return sweep_store(self.store, LATEST)
 
 
 def _reference_to(source: Any) -> Reference | None:

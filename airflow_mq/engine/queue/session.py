@@ -26,7 +26,7 @@ from ..rules.patterns import OPEN
 from ..rules.weight import Weight
 from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep
-from ..store.rows import Locked, RingRow, StateRow
+from ..store.rows import LATEST, Locked, RingRow, StateRow
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions, Overlay, Source, StoredSet
 from .blocks.settlement import BlockSettler
@@ -48,10 +48,8 @@ FORGET_EVERY = 60.0
 MOST_FORGOTTEN = 5_000
 #: A call looks again for what the calls of so many microseconds before should have deleted: some may have failed.
 AGAIN = 600_000_000
-#: Before every time of a row.
-BEGINNING = -(1 << 62)
 #: State of a ring for readers that do not lock it.
-_UNKNOWN = StateRow(0, BEGINNING, 0, [], None, 0, "")
+_UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "")
 #: Reads of a snapshot.
 _READING = LoadOptions(with_due=True)
 
@@ -222,7 +220,7 @@ class RingSession:
                 ("blocks", config.keep_ledger),
                 ("keys", config.key_window),
             ):
-                before, since = now - int(seconds * 1_000_000), after.get(kind, BEGINNING)
+                before, since = now - int(seconds * 1_000_000), after.get(kind, -LATEST)
                 if unit.rings.expire(kind, self.ring_id, since, before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
                     more = True
                 else:

@@ -151,10 +151,6 @@ class Books(Repository):
         rows = self.unit.rows("depths", columns(names, requests), ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
 
-    def set_tickets(self, ring: int, tickets: Sequence[tuple[str, int]]) -> None:
-        """Give ready books new tickets."""
-        self.unit.put("set_ticket", columns(("origin", "ticket"), tickets), ring=ring)
-
     def forget_deficits(self, ring: int) -> None:
         """Reset the deficits of all books."""
         self.unit.run("forget_deficits", ring=ring)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .primitives import Repository, columns
-
-#: As many rows as there are.
-ALL = 1 << 30
+from .rows import LATEST
 
 
 class BlobRow(NamedTuple):
@@ -51,7 +49,7 @@ class Payloads(Repository):
         """End an upload: it became a blob (`kept`) or is abandoned."""
         self.unit.run("set_upload", id=id_, until=None if kept else 0, now=None)
 
-    def past_uploads(self, now: int, most: int = ALL) -> list[tuple[int, str]]:
+    def past_uploads(self, now: int, most: int = LATEST) -> list[tuple[int, str]]:
         """Return abandoned and expired uploads, with the folder of those in files."""
         return self.unit.rows("past_uploads", now=now, limit=most)
 
@@ -79,7 +77,7 @@ class Payloads(Repository):
         rows = self.unit.rows("chunk", upload=upload, seq=seq)
         return bytes(rows[0][0]) if rows else None
 
-    def blobs(self, now: int, after: str = "", limit: int = ALL, *, counted: bool = False) -> list[BlobRow]:
+    def blobs(self, now: int, after: str = "", limit: int = LATEST, *, counted: bool = False) -> list[BlobRow]:
         """Return blobs in order of hashes, after a hash.
 
         :param counted: count the bytes of their chunks

@@ -19,7 +19,7 @@ from ..rules.weight import Weight
 from . import codec
 from .attributes import notes_of, pack_attributes
 
-#: Above every id and time.
+#: Above every id and time; its negative is below every one.
 LATEST = 1 << 62
 #: States of a block.
 PLANNED, SETTLED, RELEASED = 0, 1, 2

@@ -202,12 +202,6 @@ SELECT g.origin FROM (
 ) g
 ORDER BY g.ticket IS NULL, g.ticket, g.origin
 
--- name: set_ticket
--- Give ready books new tickets. Requires the ring lock.
-UPDATE {s}book AS b SET ticket = w.ticket
-FROM {each origin text[], ticket bigint[]}
-WHERE b.ring = :ring AND b.origin = w.origin
-
 -- name: forget_deficits
 -- Reset the deficits of all books: paths were switched on or off. Requires the ring lock.
 UPDATE {s}book SET deficit = 0 WHERE ring = :ring AND deficit <> 0

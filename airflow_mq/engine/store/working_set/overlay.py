@@ -21,7 +21,7 @@ from ..blocks import ClaimRow
 from ..books import LineRow
 from ..inbox import RowIds
 from ..origins import GroupRow
-from ..rows import BookRow, FirstRow, InboxRow, PageRow, PlainRow, StateRow, posted_row
+from ..rows import BookRow, FirstRow, InboxRow, PageRow, PlainRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -58,13 +58,9 @@ class Overlay(Source):
         :param anew: read all deficits as if no queue had used anything yet.
         :param joins_due: let delayed messages that are due join their queues
         """
-        stored, (newest, *_) = unit.rings.state(ring_id), unit.inbox.pulse(ring_id)
-        state = StateRow(
-            0, stored.ticket_floor, stored.look_floor, [], None, 0, "",
-            look_place=stored.look_place, high_place=stored.high_place, debt=stored.debt,
-        )  # fmt: skip
+        newest, *_ = unit.inbox.pulse(ring_id)
         # Reads of one moment bring nothing late.
-        super().__init__(store, unit, ring_id, state, newest + 1)
+        super().__init__(store, unit, ring_id, unit.rings.state(ring_id), newest + 1)
         self.settings_said = dict(settings or {})
         self.anew = anew
         self.now = unit.now()
