@@ -55,7 +55,7 @@ def test_a_look_by_origin_leaves_known_queues_out(
     queue: MessageQueue, known: tuple[str, ...], others: list[str]
 ) -> None:
     with queue.store.reading() as unit:
-        found = unit.inbox.unready(queue.session.ring_id, known)
+        found = queue.session.stored_working_set(unit).reading.news_by_origin(known)
         assert [(row.origin, row.id) for row in found] == [(name, ids_of(unit, queue, name)[0]) for name in others]
 
 

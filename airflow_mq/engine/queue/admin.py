@@ -239,7 +239,7 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
 
     A book that is yet to enter the ring stands behind all others and cannot move: then those before the head move.
     """
-    high, line = is_high(origin), unit.books.line(ring)
+    high, line = is_high(origin), working_set.reading.line()
     tickets = {name: ticket for ticket, name, _ in line if is_high(name) == high}
     before = [name for name, ticket in tickets.items() if ticket < tickets[origin]]
     if 2 * len(before) <= len(tickets) or (not high and working_set.loader.ring.news_left()):
@@ -250,5 +250,5 @@ def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
         if not high:
             state = working_set.written
             unit.rings.save_state(ring, state._replace(ticket_floor=min(state.ticket_floor, moved[origin])))
-    books = unit.books.named(ring, list(moved), working_set.now)
+    books = working_set.reading.books(list(moved), working_set.now)
     unit.books.save(ring, [book._replace(ticket=moved[book.origin]) for book in books])

@@ -8,34 +8,13 @@ from typing import NamedTuple, TypeAlias
 from ..rules.page import PROCESSED, Page
 from ..rules.priority import PAST_ALL
 from . import codec
-from .primitives import Repository, columns, listed
+from .primitives import Repository, columns
 from .rows import BookRow, FirstWaiting, PageRow
 
 #: Books, and inbox rows, that one step of a count reads.
 _BOOKS, _ROWS = 1_000, 5_000
 #: Columns of a book that belong to its own table.
 _COLUMNS = BookRow._fields[:11]
-
-
-class LineRow(NamedTuple):
-    """The place of a ready book."""
-
-    ticket: int
-    origin: str
-    deficit: int
-
-
-class Serviceable(NamedTuple):
-    """Names of the next ready books in ring order."""
-
-    #: Tickets and names of those that can be serviced.
-    turns: list[tuple[int, str]]
-    #: Names of the others, by the reason for which they are skipped.
-    skipped: dict[str, list[str]]
-    #: The last ticket; None if no book is left.
-    last: int | None
-    #: Whether the ring ends here.
-    ends: bool
 
 
 class DepthRow(NamedTuple):
@@ -73,50 +52,6 @@ class Books(Repository):
 
     __slots__ = ()
 
-    def ready(self, ring: int, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
-        """Return ready books of a priority after a ticket, in ring order."""
-        rows = self.unit.rows("ready_books", ring=ring, high=high, after=after, limit=limit, now=now)
-        return [BookRow(*row) for row in rows]
-
-    def serviceable(
-        self, ring: int, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
-    ) -> Serviceable:
-        """Return the names of ready regular books after a ticket, those of skipped ones apart.
-
-        :param limit: number of books to look at.
-        :param most: number of books to return that can be serviced.
-        :param ordered: whether messages in flight keep a queue without a setting of its own from being serviced.
-        :param any_order: whether they keep every queue from it.
-        """
-        turns: list[tuple[int, str]] = []
-        skipped: dict[str, list[str]] = {}
-        looked, last = 0, None
-        for reason, count, ticket, names, tickets in self.unit.rows(
-            "serviceable_books",
-            ring=ring,
-            after=after,
-            limit=limit,
-            most=most,
-            now=now,
-            ordered=ordered,
-            any_order=any_order,
-        ):
-            looked, last = looked + count, ticket if last is None else max(last, ticket)
-            if reason:
-                skipped[reason] = listed(names)
-            else:
-                turns += zip(map(int, listed(tickets)), listed(names))
-        return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
-
-    def turns_before(self, ring: int, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
-        """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
-        rows = self.unit.rows("turns_before", ring=ring, high=high, before=before, limit=limit)
-        return [(ticket, origin) for ticket, origin in rows]
-
-    def named(self, ring: int, origins: Sequence[str], now: int) -> list[BookRow]:
-        """Return books by name, an empty one where none is stored."""
-        return [BookRow(*row) for row in self.unit.rows("books", {"origin": origins}, ring=ring, now=now)]
-
     def save(self, ring: int, rows: Sequence[BookRow]) -> None:
         """Write books: the columns of `BookRow` up to `wake_at`."""
         self.unit.put("save_book", columns(_COLUMNS, rows), ring=ring)
@@ -124,14 +59,6 @@ class Books(Repository):
     def second_rows(self, ring: int) -> list[tuple[str | None, int]]:
         """Return the books with more than one row, and the number of their rows; None stands for the ring's state."""
         return [(origin, rows) for origin, rows in self.unit.rows("second_rows", ring=ring)]
-
-    def line(self, ring: int) -> list[LineRow]:
-        """Return the places of all ready books, high ones first, in ring order."""
-        return [LineRow(*row) for row in self.unit.rows("line", ring=ring)]
-
-    def guaranteed(self, ring: int) -> list[str]:
-        """Return the origins with a guaranteed least, those with a ready book first."""
-        return [origin for (origin,) in self.unit.rows("guaranteed", ring=ring)]
 
     def counts(self, ring: int, after: str) -> list[QueueDepth]:
         """Return what the next queues hold, after a name; nothing behind the last one."""

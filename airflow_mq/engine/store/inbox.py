@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from ..rules.priority import MARK, PAST_ALL, PAST_HIGH
-from .attributes import was_mark
+from ..rules.priority import PAST_ALL
 from .primitives import Repository, columns
 from .rows import (
     LATEST,
     Arrival,
-    FirstRow,
     FirstWaiting,
     InboxRow,
     PlainRow,
@@ -146,26 +143,6 @@ class Inbox(Repository):
         """Return rows of all queues in order of ids; some may lie in pages already."""
         return [InboxRow(*row) for row in self.unit.rows("uncut", ring=ring, after=after, limit=limit)]
 
-    def unready_from(self, ring: int, start: int, below: int) -> list[FirstRow]:
-        """Return queues that are not ready and have rows in a range of ids, with the first id of each."""
-        return [FirstRow(*row) for row in self.unit.rows("news_by_id", ring=ring, start=start, below=below)]
-
-    def unready(self, ring: int, known: Iterable[str] = ()) -> list[FirstRow]:
-        """Return queues that are not ready and have rows, with the first id of each.
-
-        :param known: queues to leave out, in ascending order. Their rows are not visited, deleted ones included.
-        """
-        names = list(known)
-        return self._unready_between(ring, zip(["", *names], [*names, PAST_ALL]))
-
-    def unready_high(self, ring: int) -> list[FirstRow]:
-        """Return queues of high priority that are not ready and have rows, with the first id of each."""
-        return self._unready_between(ring, [(MARK, PAST_HIGH)])
-
-    def _unready_between(self, ring: int, ranges: Iterable[tuple[str, str]]) -> list[FirstRow]:
-        rows = self.unit.rows("news_by_origin", columns(("after", "below"), ranges), ring=ring)
-        return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
-
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
         """Return the first row of each queue that is not ready, of the first `limit` ones by name."""
         rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
@@ -241,11 +218,6 @@ class Inbox(Repository):
         first, last = ("", PAST_ALL) if origin is None else (origin, origin)
         count, due = self.unit.rows("delayed_of", ring=ring, first=first, last=last, now=now)[0]
         return count, due
-
-    def put_off_from(self, ring: int, origin: str, place: tuple[int, int]) -> int | None:
-        """Return when the message joins its queue that waits aside since it left a place; None if none does."""
-        rows = self.unit.rows("put_off_from", ring=ring, origin=origin, mark=was_mark(place))
-        return rows[0][0] if rows else None
 
 
 def parcels(rows: Iterable[InboxRow]) -> Iterator[list[InboxRow]]:

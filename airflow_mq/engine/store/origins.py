@@ -63,10 +63,6 @@ class Origins(Repository):
         """Return the settings of all origins and groups."""
         return self.unit.rows("all_settings", ring=ring)
 
-    def groups(self, ring: int) -> list[GroupRow]:
-        """Return the groups of a ring with paths."""
-        return [GroupRow(*row) for row in self.unit.rows("groups", ring=ring)]
-
     def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
         """Write groups: path, deficit, change of the deficit, level, owed."""
         self.unit.put("save_group", columns(("path", "deficit", "delta", "level", "owed"), rows), ring=ring)

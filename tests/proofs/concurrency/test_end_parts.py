@@ -99,8 +99,9 @@ def picture(queue: MessageQueue) -> dict[str, Any]:
 def books(queue: MessageQueue) -> dict[str, Any]:
     """Return all that an end writes."""
     with queue.session.store.reading() as unit:
-        rows = unit.books.named(queue.session.ring_id, ["a/x", "a/y", "b", "c", "sent"], unit.now())
-        groups = {row[0]: tuple(row[1:]) for row in unit.origins.groups(queue.session.ring_id)}
+        stored = queue.session.stored_working_set(unit).reading
+        rows = stored.books(["a/x", "a/y", "b", "c", "sent"], unit.now())
+        groups = {row[0]: tuple(row[1:]) for row in stored.groups()}
     return {
         "books": {row.origin: (*row[1:6], row.deficit) for row in rows},
         "groups": groups,
@@ -294,6 +295,7 @@ def serve_and_end(
 
 def deficits(queue: MessageQueue) -> dict[str, int]:
     with queue.session.store.reading() as unit:
-        rows = unit.books.named(queue.session.ring_id, ["a/b", "a/e", "c/d"], unit.now())
-        groups = {row[0]: row[1] for row in unit.origins.groups(queue.session.ring_id)}
+        stored = queue.session.stored_working_set(unit).reading
+        rows = stored.books(["a/b", "a/e", "c/d"], unit.now())
+        groups = {row[0]: row[1] for row in stored.groups()}
     return {**{row.origin: row.deficit for row in rows}, **groups}

@@ -132,7 +132,10 @@ def test_overrun_is_charged_if_the_block_settles_during_a_service(store_uri: str
 
 def _deficits(queue: MessageQueue) -> dict[str, int]:
     with queue.session.store.reading() as unit:
-        return {row.origin: row.deficit for row in unit.books.named(queue.session.ring_id, ["a/b", "c"], unit.now())}
+        return {
+            row.origin: row.deficit
+            for row in queue.session.stored_working_set(unit).reading.books(["a/b", "c"], unit.now())
+        }
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_what_was_deleted_is_not_looked_for_again(store_uri: str, asked: list[tu
         third = forget(queue, clock)
     with MessageQueue(store_uri) as another:
         fourth = forget(another, clock)
-    always = session.BEGINNING
+    always = -session.LATEST
     assert asked == [
         (always, first - kept),
         (first - kept - session.AGAIN, second - kept),
@@ -57,7 +57,7 @@ def test_housekeeping_looks_at_all(store_uri: str, asked: list[tuple[int, int]])
     with MessageQueue(store_uri) as queue:
         for _ in range(2):
             queue.admin.housekeep()
-        assert [after for after, _ in asked] == [session.BEGINNING] * 2
+        assert [after for after, _ in asked] == [-session.LATEST] * 2
 
 
 def test_many_rows_take_many_transactions(

@@ -53,8 +53,8 @@ def pause(queue: MessageQueue, origins: list[str]) -> None:
 
 
 def tickets(queue: MessageQueue) -> dict[str, int]:
-    with queue.session.snapshot() as (unit, _):
-        return {row.origin: row.ticket for row in unit.books.line(queue.session.ring_id)}
+    with queue.session.snapshot() as (_, working_set):
+        return {row.origin: row.ticket for row in working_set.reading.line()}
 
 
 def hold(queue: MessageQueue, origins: list[str], pattern: str) -> Block:
@@ -274,8 +274,9 @@ def test_both_judges_name_the_same_reason(make_queue: Maker, ordered: bool, any_
                     f"UPDATE {queue.store.prefix}book SET wake_at = {now + 10**9} WHERE origin = '{name}'"
                 )
     with queue.store.reading() as unit:
-        rows = unit.books.ready(queue.session.ring_id, 0, 100, now, high=False)
-        found = unit.books.serviceable(queue.session.ring_id, 0, 100, 100, now, ordered=ordered, any_order=any_order)
+        stored = queue.session.stored_working_set(unit).reading
+        rows = stored.ready_books(0, 100, now, high=False)
+        found = stored.serviceable(0, 100, 100, now, ordered=ordered, any_order=any_order)
     by_statement = {name: obstacle for obstacle, skipped in found.skipped.items() for name in skipped}
     by_statement |= {name: "" for _, name in found.turns}
     by_row = {}

@@ -18,7 +18,6 @@ from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow
-from ..books import LineRow
 from ..inbox import RowIds
 from ..origins import GroupRow
 from ..rows import BookRow, FirstRow, InboxRow, PageRow, PlainRow, posted_row
@@ -26,7 +25,7 @@ from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
 from .books import StoredBook
-from .source import Shift, Source
+from .source import LineRow, Shift, Source
 from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.

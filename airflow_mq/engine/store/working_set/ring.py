@@ -10,13 +10,12 @@ from itertools import islice
 from ...rules.changes import POSTED
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
-from ..books import LineRow
 from ..rows import LAST_PLACE
 from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import Source
+from .source import LineRow, Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
 #: origins have rows instead: few origins may have all of them.
@@ -177,8 +176,7 @@ class RingLoader:
     def _fetch_serviceable(self) -> None:
         """Load the next stretch without skipped books: they keep their places, and only their names are read."""
         takes, look = self.working_set.takes, max(self._look, books.RING_SLICE)
-        stretch = self.source.unit.books.serviceable(
-            self.source.ring_id,
+        stretch = self.source.serviceable(
             self._ticket_cursor, look, books.RING_SLICE, self.working_set.now,
             ordered=self.working_set.config.ordered, any_order=self.books.skip_in_flight,
         )  # fmt: skip

@@ -1,19 +1,43 @@
-"""Source: the reads of one ring of a store that an overlay changes."""
+"""Source: the reads of one ring that a walk makes, and that an overlay changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...rules.message import Address
+from ...rules.priority import MARK, PAST_ALL, PAST_HIGH
+from ..attributes import was_mark
 from ..blocks import ClaimRow
-from ..books import LineRow
 from ..inbox import RowIds
 from ..origins import GroupRow
+from ..primitives import columns, listed
 from ..rows import BookRow, FirstRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
+
+
+class LineRow(NamedTuple):
+    """The place of a ready book."""
+
+    ticket: int
+    origin: str
+    deficit: int
+
+
+class Serviceable(NamedTuple):
+    """Names of the next ready books in ring order."""
+
+    #: Tickets and names of those that can be serviced.
+    turns: list[tuple[int, str]]
+    #: Names of the others, by the reason for which they are skipped.
+    skipped: dict[str, list[str]]
+    #: The last ticket; None if no book is left.
+    last: int | None
+    #: Whether the ring ends here.
+    ends: bool
 
 
 class Shift(NamedTuple):
@@ -59,41 +83,77 @@ class Source:
 
     def ready_books(self, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
         """Return ready books of a priority in the ring's order, behind a ticket."""
-        return self.unit.books.ready(self.ring_id, after, limit, now, high=high)
+        rows = self.unit.rows("ready_books", ring=self.ring_id, high=high, after=after, limit=limit, now=now)
+        return [BookRow(*row) for row in rows]
+
+    def serviceable(
+        self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
+    ) -> Serviceable:
+        """Return the names of ready regular books after a ticket, those of skipped ones apart.
+
+        :param limit: number of books to look at.
+        :param most: number of books to return that can be serviced.
+        :param ordered: whether messages in flight keep a queue without a setting of its own from being serviced.
+        :param any_order: whether they keep every queue from it.
+        """
+        turns: list[tuple[int, str]] = []
+        skipped: dict[str, list[str]] = {}
+        looked, last = 0, None
+        rows = self.unit.rows(
+            "serviceable_books", ring=self.ring_id, after=after, limit=limit, most=most, now=now, ordered=ordered,
+            any_order=any_order,
+        )  # fmt: skip
+        for reason, count, ticket, names, tickets in rows:
+            looked, last = looked + count, ticket if last is None else max(last, ticket)
+            if reason:
+                skipped[reason] = listed(names)
+            else:
+                turns += zip(map(int, listed(tickets)), listed(names))
+        return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
     def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
         """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
-        return self.unit.books.turns_before(self.ring_id, before, limit, high=high)
+        return self.unit.rows("turns_before", ring=self.ring_id, high=high, before=before, limit=limit)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
-        """Return books by name."""
-        return self.unit.books.named(self.ring_id, origins, now)
+        """Return books by name, an empty one where none is stored."""
+        rows = self.unit.rows("books", {"origin": origins}, ring=self.ring_id, now=now)
+        return [BookRow(*row) for row in rows]
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
-        return self.unit.books.guaranteed(self.ring_id)
+        return [origin for (origin,) in self.unit.rows("guaranteed", ring=self.ring_id)]
 
     def news_by_id(self, start: int, below: int) -> list[FirstRow]:
         """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        return self.unit.inbox.unready_from(self.ring_id, start, below)
+        rows = self.unit.rows("news_by_id", ring=self.ring_id, start=start, below=below)
+        return [FirstRow(*row) for row in rows]
 
     def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows, with their first one, except known ones."""
-        return self.unit.inbox.unready(self.ring_id, known)
+        """Return origins that are not ready and have inbox rows, with their first one.
+
+        :param known: queues to leave out, in ascending order. Their rows are not visited, deleted ones included.
+        """
+        names = list(known)
+        return self._news_between(zip(["", *names], [*names, PAST_ALL]))
 
     def high_news(self) -> list[FirstRow]:
         """Return high books that are not ready and have inbox rows, with their first one."""
-        return self.unit.inbox.unready_high(self.ring_id)
+        return self._news_between([(MARK, PAST_HIGH)])
+
+    def _news_between(self, ranges: Iterable[tuple[str, str]]) -> list[FirstRow]:
+        rows = self.unit.rows("news_by_origin", columns(("after", "below"), ranges), ring=self.ring_id)
+        return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
 
     # Groups.
 
     def line(self) -> list[LineRow]:
-        """Return ticket, origin and deficit of all ready books in the ring's order."""
-        return self.unit.books.line(self.ring_id)
+        """Return the places of all ready books, high ones first, in the ring's order."""
+        return [LineRow(*row) for row in self.unit.rows("line", ring=self.ring_id)]
 
     def groups(self) -> list[GroupRow]:
         """Return path, deficit, level and owed origins of all groups."""
-        return self.unit.origins.groups(self.ring_id)
+        return [GroupRow(*row) for row in self.unit.rows("groups", ring=self.ring_id)]
 
     def settings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of queues and groups."""
@@ -115,7 +175,8 @@ class Source:
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         """Return when the message joins its queue that waits aside since it left a place; None if none does."""
-        return self.unit.inbox.put_off_from(self.ring_id, name, place)
+        rows = self.unit.rows("put_off_from", ring=self.ring_id, origin=name, mark=was_mark(place))
+        return rows[0][0] if rows else None
 
     def claims_of(self, origins: Sequence[str]) -> list[ClaimRow]:
         """Return the claims of live blocks on these origins."""

@@ -13,7 +13,7 @@ from ....rules.priority import is_high, told
 from ....store import codec
 from ....store.rows import LATEST, PLANNED, InboxRow
 from ....store.unit import Unit
-from ....store.working_set import StoredSet
+from ....store.working_set import Source, StoredSet
 from ...blocks.settling import Terms
 from ...session import RingSession
 from ..order import all_origins
@@ -28,7 +28,7 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
         names = list(all_origins(unit, session.ring_id))
         bounds = inbox_bounds(unit, session.ring_id)
         found = list(_check_rows(unit, session.ring_id))
-        found += _check_state(unit, session.ring_id)
+        found += _check_state(unit, working_set.reading)
         for done, name in enumerate(names):
             if progress is not None and done % 50 == 0:
                 progress(done, len(names))
@@ -48,9 +48,9 @@ def _check_rows(unit: Unit, ring: int) -> Iterator[Violation]:
         yield Violation(where, f"{what} {rows} rows: expected one; only one of them is read")
 
 
-def _check_state(unit: Unit, ring: int) -> Iterator[Violation]:
-    state = unit.rings.state(ring)
-    for first in unit.books.ready(ring, -LATEST, 1, unit.now(), high=False):
+def _check_state(unit: Unit, source: Source) -> Iterator[Violation]:
+    state = unit.rings.state(source.ring_id)
+    for first in source.ready_books(-LATEST, 1, unit.now(), high=False):
         if first.ticket is None or first.ticket >= state.ticket_floor:
             continue
         yield Violation(
