@@ -359,10 +359,14 @@ def _dead_rows(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 
 
 def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
-    running, prepared = unit.server.transactions()
-    for pid, user, program, database, state, opened, idle in running:
+    for pid, user, program, database, state, opened, idle in unit.server.transactions():
+        if pid is None and opened >= IDLE:
+            since = f"was prepared {span(opened)} ago as {program!r} and never ended"
+            yield Finding(
+                WRONG, f"a transaction {since}; it holds up all others", "COMMIT PREPARED or ROLLBACK PREPARED it"
+            )
         is_idle = state.startswith("idle in transaction") and idle >= IDLE
-        if opened < OPEN and not is_idle:
+        if pid is None or (opened < OPEN and not is_idle):
             continue
         doing = f"and has done nothing for {span(idle)}" if is_idle else f"({state})"
         yield Finding(
@@ -371,13 +375,6 @@ def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
             f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
             f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
         )
-    for name, age in prepared:
-        if age >= IDLE:
-            yield Finding(
-                WRONG,
-                f"a transaction was prepared {span(age)} ago as {name!r} and never ended; it holds up all others",
-                "COMMIT PREPARED or ROLLBACK PREPARED it",
-            )
 
 
 def _slots(store: Store[Any], unit: Unit) -> Iterator[Finding]:

@@ -32,7 +32,6 @@ ONLY_POSTGRES = {
     "leased_ring",
     "may_read",
     "open_transactions",
-    "prepared_transactions",
     "replication_slots",
     "rights",
     "sender_roles",

@@ -92,7 +92,6 @@ class PostgresUnit(Unit):
 
     def __init__(self, store: PostgresStore, connection: Connection) -> None:
         self.store, self.connection = store, connection
-        self.prefix = store.prefix
 
     def soon(self, statement: str, columns: Columns | None = None, /, **values: object) -> Callable[[], list[Any]]:
         if columns is not None and not any(columns.values()):

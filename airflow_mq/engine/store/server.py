@@ -43,9 +43,9 @@ class Server(Repository):
         """Return the live and dead rows of each table, and when it was vacuumed; most dead rows first."""
         return self.unit.rows("dead_rows", schema=schema)
 
-    def transactions(self) -> tuple[list[Any], list[tuple[str, float]]]:
+    def transactions(self) -> list[Any]:
         """Return the open transactions of other sessions, and those that are prepared, oldest first."""
-        return self.unit.rows("open_transactions"), self.unit.rows("prepared_transactions")
+        return self.unit.rows("open_transactions")
 
     def replication_slots(self) -> list[tuple[str, int, bool]]:
         """Return the slots that keep old rows, how many transactions they are behind, and whether they are read."""
