@@ -142,13 +142,6 @@ class InboxRow(NamedTuple):
 PlainRow: TypeAlias = "tuple[Any, ...]"
 
 
-class FirstRow(NamedTuple):
-    """A queue, and an inbox row of it."""
-
-    origin: str
-    id: int
-
-
 class FirstWaiting(NamedTuple):
     """The first page or row of a queue with waiting messages."""
 

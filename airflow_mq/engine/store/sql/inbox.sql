@@ -127,18 +127,18 @@ SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap,
 FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
 -- name: news_by_id
--- Return queues that are not ready and have rows in a range of ids, with the first id of each.
-SELECT m.origin, min(m.id)
+-- Return queues that are not ready and have rows in a range of ids, each after its first id.
+SELECT min(m.id), m.origin
 FROM {s}inbox m
 LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
 WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
   AND b.ticket IS NULL AND m.id >= coalesce(b.floor, 0)
 GROUP BY m.origin
-ORDER BY 2
+ORDER BY 1
 
 -- name: news_by_id (postgres)
 -- Look up the book of a queue once, not for each of its rows.
-SELECT n.origin, n.first
+SELECT n.first, n.origin
 FROM (
     SELECT q.origin, (SELECT min(i) FROM unnest(q.ids) i WHERE i >= coalesce(b.floor, 0)) AS first
     FROM (
@@ -156,20 +156,19 @@ FROM (
     WHERE b.ticket IS NULL
 ) n
 WHERE n.first IS NOT NULL
-ORDER BY 2
+ORDER BY 1
 
 -- part: unready_of_walk
--- The queues of `walk` that are not ready, with the first id of each that lies in no page.
-SELECT w.origin,
-       (SELECT min(m.id) FROM {s}inbox m
+-- The queues of `walk` that are not ready, each after its first id that lies in no page.
+SELECT (SELECT min(m.id) FROM {s}inbox m
         WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(
-            (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1), 0)) AS first
+            (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1), 0)) AS first, w.origin
 FROM walk w
 WHERE w.origin IS NOT NULL
   AND (SELECT b.ticket FROM {s}book b WHERE b.ring = :ring AND b.origin = w.origin LIMIT 1) IS NULL
 
 -- name: news_by_origin
--- Return queues between two names that are not ready and have rows, with the first id of each.
+-- Return queues between two names that are not ready and have rows, each after its first id.
 -- The recursion steps from queue to queue along the index instead of reading all rows.
 WITH RECURSIVE walk(origin) AS (
     SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin < :below

@@ -20,7 +20,7 @@ from .. import codec
 from ..blocks import ClaimRow
 from ..inbox import RowIds
 from ..origins import GroupRow
-from ..rows import BookRow, FirstRow, InboxRow, PageRow, PlainRow, posted_row
+from ..rows import BookRow, InboxRow, PageRow, PlainRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -242,28 +242,26 @@ class Overlay(Source):
         plain = codec.read_json(stored) if isinstance(stored, str) else stored or {}
         return {**plain, **self.settings_said[origin]}
 
-    def news_by_id(self, start: int, below: int) -> list[FirstRow]:
+    def news_by_id(self, start: int, below: int) -> list[tuple[int, str]]:
         return self._news(super().news_by_id(start, below), start, below)
 
-    def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
+    def news_by_origin(self, known: Iterable[str] = ()) -> list[tuple[int, str]]:
         return self._news(super().news_by_origin(known), 0, FIRST_ID << 1)
 
-    def high_news(self) -> list[FirstRow]:
-        return [one for one in self._news(super().high_news(), 0, FIRST_ID << 1) if is_high(one[0])]
+    def high_news(self) -> list[tuple[int, str]]:
+        return [one for one in self._news(super().high_news(), 0, FIRST_ID << 1) if is_high(one[1])]
 
-    def _news(self, stored: Iterable[FirstRow], start: int, below: int) -> list[FirstRow]:
-        found = [row for row in stored if row.origin not in self._books]
+    def _news(self, stored: Iterable[tuple[int, str]], start: int, below: int) -> list[tuple[int, str]]:
+        found = [row for row in stored if row[1] not in self._books]
         waiting = {row.origin: max(start, row.floor) - 1 for row in self._books.values() if row.ticket is None}
         while waiting:
             ids: dict[str, list[int]] = {origin: [] for origin in waiting}
             for origin, id_, *_ in self.inbox_rows(list(waiting.items()), LOOK):
                 ids[origin].append(id_)
             firsts = {o: next((id_ for id_ in ids[o] if (o, id_) not in self._gone), None) for o in waiting}
-            found += [
-                FirstRow(origin, first) for origin, first in firsts.items() if first is not None and first < below
-            ]
+            found += [(first, origin) for origin, first in firsts.items() if first is not None and first < below]
             waiting = {o: ids[o][-1] for o in waiting if firsts[o] is None and len(ids[o]) == LOOK}
-        return sorted(found, key=lambda row: row.id)
+        return sorted(found)
 
     # Groups.
 

@@ -250,7 +250,7 @@ class RingLoader:
         else:
             rows, reached, self._look_ended = self.source.news_by_id(self.look_cursor, stop), stop, False
         self.look_cursor = reached
-        fresh = sorted((id_, origin) for origin, id_ in rows if not is_high(origin) and origin not in self._found)
+        fresh = [row for row in rows if not is_high(row[1]) and row[1] not in self._found]
         self._found.update(origin for _, origin in fresh)
         self._next.newcomers.extend(fresh)
 
@@ -264,7 +264,7 @@ class RingLoader:
         return sorted(islice(known, MOST_KNOWN))
 
     def _look_for_high_news(self) -> None:
-        self._next_high.newcomers.extend(sorted((id_, origin) for origin, id_ in self.source.high_news()))
+        self._next_high.newcomers.extend(self.source.high_news())
 
     def _next_stretch(self, following: NextBooks) -> list[tuple[int, str]]:
         """Meet the next newcomers, and return all books before those that are still to be met."""

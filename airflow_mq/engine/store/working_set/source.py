@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...rules.message import Address
@@ -13,7 +12,7 @@ from ..blocks import ClaimRow
 from ..inbox import RowIds
 from ..origins import GroupRow
 from ..primitives import columns, listed
-from ..rows import BookRow, FirstRow, PageRow, PlainRow, StateRow
+from ..rows import BookRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -124,26 +123,25 @@ class Source:
         """Return the origins with a guaranteed least, ready ones first."""
         return [origin for (origin,) in self.unit.rows("guaranteed", ring=self.ring_id)]
 
-    def news_by_id(self, start: int, below: int) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows among these ids, with their first one."""
-        rows = self.unit.rows("news_by_id", ring=self.ring_id, start=start, below=below)
-        return [FirstRow(*row) for row in rows]
+    def news_by_id(self, start: int, below: int) -> list[tuple[int, str]]:
+        """Return origins that are not ready and have inbox rows among these ids, each after its first one."""
+        return self.unit.rows("news_by_id", ring=self.ring_id, start=start, below=below)
 
-    def news_by_origin(self, known: Iterable[str] = ()) -> list[FirstRow]:
-        """Return origins that are not ready and have inbox rows, with their first one.
+    def news_by_origin(self, known: Iterable[str] = ()) -> list[tuple[int, str]]:
+        """Return origins that are not ready and have inbox rows, each after the id of its first one.
 
         :param known: queues to leave out, in ascending order. Their rows are not visited, deleted ones included.
         """
         names = list(known)
         return self._news_between(zip(["", *names], [*names, PAST_ALL]))
 
-    def high_news(self) -> list[FirstRow]:
-        """Return high books that are not ready and have inbox rows, with their first one."""
+    def high_news(self) -> list[tuple[int, str]]:
+        """Return high books that are not ready and have inbox rows, each after the id of its first one."""
         return self._news_between([(MARK, PAST_HIGH)])
 
-    def _news_between(self, ranges: Iterable[tuple[str, str]]) -> list[FirstRow]:
+    def _news_between(self, ranges: Iterable[tuple[str, str]]) -> list[tuple[int, str]]:
         rows = self.unit.rows("news_by_origin", columns(("after", "below"), ranges), ring=self.ring_id)
-        return sorted((FirstRow(*row) for row in rows if row[1] is not None), key=attrgetter("id"))
+        return sorted((id_, origin) for id_, origin in rows if id_ is not None)
 
     # Groups.
 
