@@ -15,7 +15,7 @@ from pydantic import AwareDatetime
 
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.inspect.queues import RECENT, QueueState
-from airflow_mq.engine.queue.inspect.servicing import Servicing
+from airflow_mq.engine.queue.inspect.servicing import Servicing, State
 from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.engine.rules.groups import names_above
 from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
@@ -31,8 +31,6 @@ from .stores import opened
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
 Sort = Literal["origin", "messages", "bytes", "oldest", "received"]
-#: What a queue waits for: nothing but its turn, a person or a time, a block in progress, or one that does not come.
-State = Literal["turn", "paused", "failed", "set aside", "in flight", "overdue", "unserved"]
 #: Seconds that a sorted table waits for the count; then it sorts what is counted so far.
 WAIT = 3.0
 #: The latest blocks whose shares are computed.
@@ -258,7 +256,7 @@ def _rows(
         if depth is not None and state.more and depth.messages > state.messages:
             state = replace(state, messages=depth.messages, size=depth.size, more=False)
         key, pause = (state.origin, state.priority), paused.get(state.origin)
-        share, messages = recent.shares.get(key), recent.messages[key]
+        share, messages, wait = recent.shares.get(key), recent.messages[key], servicing.wait_of(state, pause)
         # If no old message is left, the messages that blocks took recently also arrived recently.
         old = state.messages > state.recent + state.set_aside
         row = Queue.of(
@@ -268,22 +266,11 @@ def _rows(
             received=share and share.received,
             in_rate=(state.recent + (0 if old else messages)) / minutes,
             out_rate=messages / minutes,
-            state=_state(state, servicing),
-            why=servicing.why(state, pause),
+            state=wait.state,
+            why=wait.why,
         )
         rows.append(row)
     return rows
-
-
-def _state(state: QueueState, servicing: Servicing) -> State:
-    """Return what a queue waits for, from bounded reads."""
-    if state.paused or state.skipped == "backoff":
-        return "paused" if state.paused else "failed"
-    if not state.ready or state.skipped:
-        return "set aside" if state.set_aside and not state.ready else "in flight"
-    if servicing.is_unserved(state.origin):
-        return "unserved"
-    return "overdue" if servicing.overdue(state.origin, state.oldest) else "turn"
 
 
 @router.get("/queue")

@@ -11,7 +11,7 @@ import stat
 import time
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,8 @@ from .session import DEFAULT_RING, Session, store_now
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
+    from ..engine.queue.inspect.queues import QueueState
+    from ..engine.queue.inspect.servicing import Servicing
     from ..engine.store import SchemaStatus, Store
     from ..engine.store.server import RightRow
     from ..engine.store.unit import Unit
@@ -121,10 +123,16 @@ def print_findings(session: Session, findings: Iterable[Finding]) -> None:
             session.out.line(f"       -> {one.do}")
 
 
-def ring_findings(queue: MessageQueue) -> Iterator[Finding]:
-    """Yield the findings about one ring: its settings, blocks and servers, and who holds it."""
-    for check, look, fine in _RING:
-        yield from _checked(check.format(queue.ring), look(queue), fine)
+def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: Servicing) -> Iterator[Finding]:
+    """Yield the findings about one ring: its settings, blocks and servers, its first queues, and who holds it."""
+    for check, found, fine in (
+        ("ring {}", _settings(queue), "its settings go together"),
+        ("blocks of {}", _blocks(queue), "none is past its deadline"),
+        ("servers of {}", _servers(queue, states, servicing), ""),
+        ("messages of {}", _failing(queue.ring, states), ""),
+        ("hold on {}", _hold(servicing), ""),
+    ):
+        yield from _checked(check.format(queue.ring), found, fine)
 
 
 def of_ring(ring: str) -> str:
@@ -145,7 +153,8 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
     yield from _checked("clock", _clock(queue), "the store's clock and this machine's agree")
     for name in queue.admin.rings():
         # Shares the connection, which the caller closes.
-        yield from ring_findings(MessageQueue(store, name))
+        ring = MessageQueue(store, name)
+        yield from ring_findings(ring, ring.inspect.ring(LOOKED_AT).queues, ring.inspect.servicing())
     with store.loose() as unit:
         for check, look_at, fine in _SQLITE if store.address.driver == "sqlite" else _POSTGRES:
             yield from _checked(check, look_at(store, unit), fine)
@@ -224,23 +233,22 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
         )
 
 
-def _servers(queue: MessageQueue) -> Iterator[Finding]:
+def _servers(queue: MessageQueue, states: Sequence[QueueState], servicing: Servicing) -> Iterator[Finding]:
     """Yield which DAGs and programs service a ring, and which queues none of them can."""
-    servicing = queue.inspect.servicing()
     for one in servicing.servers:
         limit = one.limit_in(queue.config)
         takes = "all origins" if one.patterns is None else f"the origins {one.patterns}"
         limited = "no limit" if limit is None else f"a limit of {limit}"
         yield Finding(OK, f"{one.title} services {takes} with {limited}, last at {when(one.at)}")
-    for overdue in servicing.of_queues(queue.inspect.ring(LOOKED_AT).queues):
+    for overdue in servicing.of_queues(states):
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
-    for told in queue.inspect.stuck(LOOKED_AT) if servicing.servers else ():
+    for told in queue.inspect.stuck(states, servicing):
         yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
 
 
-def _failing(queue: MessageQueue) -> Iterator[Finding]:
+def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
     """Yield the queues whose first message fails again and again: one finding for all that need the same."""
-    failing = [state for state in queue.inspect.ring(LOOKED_AT).queues if state.attempts]
+    failing = [state for state in states if state.attempts]
     paused = [state for state in failing if state.paused]
     often = [state for state in failing if state.attempts >= FAILING and not state.paused]
     seldom = [state for state in failing if state.attempts < FAILING and not state.paused]
@@ -251,18 +259,17 @@ def _failing(queue: MessageQueue) -> Iterator[Finding]:
         is_paused = "; paused" if states is paused else ""
         if len(states) == 1:
             what = f"the first message of {states[0].name} was tried {times} without success{is_paused}"
-            do = f"airflow-mq explain {shlex.quote(states[0].origin)}{of_ring(queue.ring)}"
+            do = f"airflow-mq explain {shlex.quote(states[0].origin)}{of_ring(ring)}"
         else:
             names = ", ".join(state.name for state in states[:_NAMED])
             more = f" and {len(states) - _NAMED} more" if len(states) > _NAMED else ""
             what = f"the first messages of {len(states)} queues were tried without success, up to {times}{is_paused}"
             what += f": {names}{more}"
-            do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(queue.ring)}"
+            do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)
 
 
-def _hold(queue: MessageQueue) -> Iterator[Finding]:
-    servicing = queue.inspect.servicing()
+def _hold(servicing: Servicing) -> Iterator[Finding]:
     if servicing.held_until is None:
         return
     left, holder = (servicing.held_until - servicing.now).total_seconds(), servicing.holder
@@ -463,13 +470,6 @@ def _revoke(schema: str, rights: Collection[RightRow], role: str) -> str:
     return f"REVOKE {kinds} ON {_tables(schema, rights)} FROM {role}"
 
 
-_RING: tuple[tuple[str, Callable[[MessageQueue], Iterable[Finding]], str], ...] = (
-    ("ring {}", _settings, "its settings go together"),
-    ("blocks of {}", _blocks, "none is past its deadline"),
-    ("servers of {}", _servers, ""),
-    ("messages of {}", _failing, ""),
-    ("hold on {}", _hold, ""),
-)
 _SQLITE: tuple[tuple[str, Callable[[Store[Any], Unit], Iterable[Finding]], str], ...] = (
     ("settings", _journal, "the write-ahead log is on"),
     ("log", _log, "the write-ahead log is small"),

@@ -49,7 +49,7 @@ def rows_of(states: Sequence[QueueState], servicing: Servicing, pauses: Sequence
     :param turns: whether the queues are in the order of their turns
     """
     by_origin = {pause.origin: pause for pause in pauses}
-    whys = [servicing.why(state, by_origin.get(state.origin)) for state in states]
+    whys = [servicing.wait_of(state, by_origin.get(state.origin)).why for state in states]
     return [(place if turns else None, *row) for place, row in enumerate(zip(states, whys), start=1)]
 
 

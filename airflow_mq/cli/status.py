@@ -34,12 +34,13 @@ def status(session: Session, args: Namespace) -> bool:
     with session.queue() as queue:
         version = store.schema_status(queue.store.address).version
         look = Watcher(lambda: queue, limit=LOOKED_AT).look()
-        findings = [*_set_aside(look), *(one for one in ring_findings(queue) if one.level != OK)]
+        found = ring_findings(queue, look.queues, look.servicing)
+        findings = [*_set_aside(look), *(one for one in found if one.level != OK)]
     skipped = _not_looked_at(look)
     wrong = [one for one in findings if one.level == WRONG]
     if session.out.as_json:
-        found = {"ok": not wrong, "findings": findings, "not_looked_at": skipped}
-        session.out.value({**as_plain(look, session.where), "schema_version": version, **found})
+        value = {"ok": not wrong, "findings": findings, "not_looked_at": skipped}
+        session.out.value({**as_plain(look, session.where), "schema_version": version, **value})
         return not wrong
     place = (("ring", f"{look.ring}, at {when(look.at)}"), ("store", f"{session.where}, schema version {version}"))
     for name, text in (*place, *facts(look)):

@@ -51,7 +51,7 @@ AGAIN = 600_000_000
 #: State of a ring for readers that do not lock it.
 _UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "")
 #: Reads of a snapshot.
-_READING = LoadOptions(with_due=True)
+_READING = LoadOptions(skip_in_flight=False, with_due=True)
 
 
 class RingSession:

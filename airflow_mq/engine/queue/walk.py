@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ...words import many
 from ..rules.characters import quoted
 from ..rules.levels import orders_of, service_levels
-from ..rules.orders import Ledger, record_stuck
+from ..rules.orders import Ledger, record_stops
 from ..rules.priority import origin_of, priority_of, queue_name
 from ..rules.service import Ladder
 from ..store import codec
@@ -81,7 +81,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: S
             # A visit that costs nothing changes nothing for a skipped queue but its place.
             working_set.keeps_places = True
     service_levels(levels, guaranteed)
-    record_stuck(ladder, ledger)
+    record_stops(ladder, ledger)
     for reason, names in working_set.skipped.items():
         # A visited queue moved to the end of the ring, where the walk met it again.
         ledger.skipped[reason] = [name for name in names if name not in ledger.entries]

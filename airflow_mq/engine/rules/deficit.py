@@ -249,7 +249,10 @@ class DeficitRounds(Order):
             return False
         book = self.working_set.book(origin)
         front = self.ladder.front_of(book)
-        if front is None or not all(meter.fits(front) for meter in self.purses[origin].meters):
+        if front is None:
+            return False
+        if not all(meter.fits(front) for meter in self.purses[origin].meters):
+            self.ledger.at_most.add(origin)
             return False
         if not self.ladder.carries(front):
             if not front.exceeds(self.ladder.room):

@@ -4,8 +4,8 @@
 used, as a part of a full block, as in the deficit order.
 
 *Wanting* is a queue that a block left with messages it could have taken. It stopped there for lack of weight (`limit`)
-or credit (`spent`), or did not visit it at all. A queue that is paused, in flight or backing off is not wanting, nor is
-one whose processor yielded.
+or credit (`spent`) or at the queue's *most* (`most`), or did not visit it at all. A queue that is paused, in flight or
+backing off is not wanting, nor is one whose processor yielded.
 
 *Promised* is a queue's fair share: its weighted max-min part of what the block gave to all. An emptied queue wanted
 what it got; a wanting queue would have taken more. Each gets its *least* first and at most its *most*; the rest is

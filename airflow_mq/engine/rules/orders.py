@@ -16,6 +16,8 @@ from itertools import accumulate
 
 from .book import PAUSED, SKIPS
 from .config import BLOCK_PARTS
+from .groups import groups_of
+from .judging import MOST
 from .outcome import PageStatus
 from .priority import REGULAR, origin_of
 from .ring import Ring
@@ -59,6 +61,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
+        #: Names of queues, and groups, whose *most* had no room for the next message.
+        self.at_most: set[str] = set()
         #: Names of queues that were skipped without a visit, by reason.
         self.skipped: dict[str, list[str]] = {}
         #: Record of the block as a whole.
@@ -77,15 +81,18 @@ class Ledger:
         return entry
 
 
-def record_stuck(ladder: Ladder, ledger: Ledger) -> None:
-    """Record which queues stopped at a message heavier than the whole block, and its weight."""
+def record_stops(ladder: Ladder, ledger: Ledger) -> None:
+    """Record which queues stopped at their *most*, or at a message heavier than the whole block, and its weight."""
     for entry in ledger.entries.values():
-        if entry.reason in ("limit", "spent") or entry.origin in ladder.asked:
+        if entry.reason == "spent" and not ledger.at_most.isdisjoint((entry.origin, *groups_of(entry.origin))):
+            entry.reason = MOST
+        if entry.reason in STOPPED or entry.origin in ladder.asked:
             book = ladder.working_set.book(entry.origin)
             # As its processor requested, else as predicted.
             needs = (ladder.asked.get(entry.origin) or ladder.front_of(book)) if book.is_ready else None
             if needs is not None and needs.exceeds(ladder.room):
                 entry.reason, entry.needs = "limit", needs
+    ledger.at_most.clear()
 
 
 class Order(ABC):
@@ -256,7 +263,7 @@ def covered(weights: Sequence[Weight], parts: Parts, left: int) -> int:
 
 
 #: Reasons of a block to stop at a queue that would have taken more.
-STOPPED = ("limit", "spent")
+STOPPED = ("limit", "spent", MOST)
 #: A line for a queue that was skipped without a visit.
 _SKIP = Entry("", reason=PAUSED)
 

@@ -204,5 +204,5 @@ class PageStatus(Enum):
 
     BAILED = "limit"  # the meter could not pay for the next step
     NO_PROGRESS = "yielded"  # the processor yielded
-    SPENT = "spent"  # the origin's own budget is used up (deficit order, or its *most*)
+    SPENT = "spent"  # the origin's own budget is used up (deficit order); `most` in the end if its *most* is
     NO_MORE = "emptied"  # every item was attempted

@@ -144,6 +144,7 @@ class PathRounds(Order):
             # The *most* of a queue or a group is used up.
             full = next(member for member in queue.path() if member.meter is turn.refused)
             full.leave()
+            self.ledger.at_most.add(full.name)
         elif reason != "spent" or not book.is_ready:
             queue.leave()
         return True

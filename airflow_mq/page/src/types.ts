@@ -530,7 +530,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved";
+            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved" | "stuck";
             /** Why */
             why: string;
         };
@@ -575,7 +575,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved";
+            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved" | "stuck";
             /** Why */
             why: string;
             explain: components["schemas"]["Explained"];

@@ -16,10 +16,12 @@ import pytest
 
 from airflow_mq import Message, MessageQueue, Weight, Yield
 from airflow_mq.api.ring import WAITING
+from airflow_mq.engine.store import parse, upgrade
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import fill
 from tests.airflow.page.routes import ROUTES
 from tests.proofs.model.clock import SECOND, stopped_clock
+from tests.store.waits import LIMIT, WAITS
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -283,6 +285,27 @@ def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: M
     (left,) = (one for one in block["left_out"] if one["origin"] == "acme")
     assert (left["reason"], left["needs"]) == ("limit", {"time": 70_000, "size": 1})
     assert (block["limit"], block["server"]) == ({"time": 60_000, "size": 1 << 20}, "DAG 'orders', task 'plan'")
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_queues_have_the_state_and_the_reason_that_commands_print(
+    ask: Ask, store_uri: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = WAITS[name]
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_WAITS", connection_of(store_uri))
+    upgrade(parse(store_uri))
+    with MessageQueue(store_uri) as queue:
+        queue.admin.change_ring(service_weight=LIMIT)
+        waits.build(queue)
+
+    path = "/api/v1/stores/mq_waits/rings/default"
+    rows = ask("viewer", "GET", f"{path}/queues").json()["rows"]
+    found = ask("viewer", "GET", f"{path}/queue?origin={quote(waits.origin, safe='')}").json()
+
+    (row,) = (row for row in rows if row["origin"] == waits.origin and row["priority"] == "regular")
+    for one in (row, found):
+        assert one["state"] == waits.state and one["why"].startswith(waits.why)
+    assert found["explain"]["reason"] == waits.reason
 
 
 def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) -> None:

@@ -59,7 +59,9 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
         queue.inspect.explain(origin, seed=SEED).sentence.partition("; the last error")[0].rstrip(".")
         for origin in ORIGINS
     ],
-    "stuck": lambda queue: [one.sentence for one in queue.inspect.stuck()],
+    "stuck": lambda queue: [
+        one.sentence for one in queue.inspect.stuck(queue.inspect.ring().queues, queue.inspect.servicing())
+    ],
     "overdue": lambda queue: queue.inspect.servicing().of_queues(queue.inspect.ring().queues),
     "finds work": lambda queue: queue.inspect.finds_work(),
     "dry run": lambda queue: taken([queue.inspect.dry_run(seed=SEED)]),

@@ -161,7 +161,7 @@ def asked_by_queue(waiting: Waiting) -> dict[str, Asks]:
         book = working_set.book(name)
         first = None if book.skipped else first_waiting(working_set, book)
         if first is not None:
-            found[name] = Asks(waiting._since(first[0]))
+            found[name] = Asks(waiting._since(first.place_of(first.first_index)[0]))
     return found
 
 

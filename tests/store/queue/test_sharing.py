@@ -110,7 +110,9 @@ def test_explain_reports_an_origin_without_a_dag(make_queue: Maker) -> None:
         "the first message of zebra, zebra:0:0, waits for a processor: no DAG or program that services this ring takes "
         f"zebra ({MAIL} takes b*; {ORDERS} takes a*, other)."
     )
-    assert [queue_.origin for queue_ in queue.inspect.stuck()] == ["zebra"]
+    assert [
+        queue_.origin for queue_ in queue.inspect.stuck(queue.inspect.ring().queues, queue.inspect.servicing())
+    ] == ["zebra"]
     assert {server.title: (server.limit, str(server.patterns)) for server in queue.inspect.servicing().servers} == {
         ORDERS: (None, "a*, other"), MAIL: (Weight(500, 1 << 20), "b*")
     }  # fmt: skip

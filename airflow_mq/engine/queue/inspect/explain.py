@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
 from shlex import quote
 from typing import Any
 
@@ -25,7 +24,7 @@ from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
 from ...store.unit import Unit
-from ..servers import Server, ledger_pages, servers_of
+from ..servers import Server, servers_of
 from ..session import RingSession
 from ..values import moment
 from .events import latest_events
@@ -82,17 +81,6 @@ class Explainer:
         found = _Question(self, address.book).of_message(address)
         add = _with_fate if found.reason == "gone" else _with_last_error
         return add(self.unit, self.session.ring_id, found)
-
-    def stuck(self, most: int) -> list[Explanation]:
-        """See `Inspect.stuck`."""
-        session, unit = self.session, self.unit
-        if not self.servers:
-            return []
-        working_set, pages = session.fresh_working_set(unit), ledger_pages(unit, session.ring_id, 20)
-        recorded = (book_name(entry.origin, entry.priority) for page in pages for entry in page.entries if entry.needs)
-        names = [*islice(recorded, most), *islice(ready_books(working_set), most)]
-        found = (_Question(self, name).stuck() for name in dict.fromkeys(names))
-        return [explanation for explanation in found if explanation is not None]
 
     @cached_property
     def has_many_newcomers(self) -> bool:
@@ -229,11 +217,6 @@ class _Question:
         address = self._ask_first()
         return self._nothing_waits() if address is None else self._waits(address)
 
-    def stuck(self) -> Explanation | None:
-        """Return that no server takes the queue or carries its first message; None if one does."""
-        address = None if self.book.skipped else self._ask_first()
-        return None if address is None else self._hindered(address)
-
     def of_message(self, address: Address) -> Explanation:
         """Return why a message waits."""
         self._ask(address, str(address))
@@ -310,12 +293,17 @@ class _Question:
         found = self._waits_for(address)
         if found.reason not in WAITS_FOR_A_BLOCK:
             return found
-        servicing = Servicing.read(self.unit, self.session.ring_id, self.now, self.is_dag_paused)
+        servicing = Servicing.read(self.unit, self.session.ring_id, self.now, self.asked.config, self.is_dag_paused)
         overdue = servicing.overdue(self.origin, self._sent_at(address))
-        if overdue is None:
+        if overdue is not None:
+            sentence = f"{overdue.sentence} {capitalised(found.sentence, self.origin)}"
+            remedies = [overdue.remedy, *found.remedies] if servicing.ever else found.remedies
+        elif self.name in servicing.at_most:
+            sentence = f"{found.sentence.removesuffix('.')}; its most was used up in block {servicing.at_most[self.name]}."
+            larger = [f"a larger most: airflow-mq queue set {quote(name)} --most …" for name, _ in self._mosts()]
+            remedies = [*found.remedies, *larger]
+        else:
             return found
-        sentence = f"{overdue.sentence} {capitalised(found.sentence, self.origin)}"
-        remedies = [overdue.remedy, *found.remedies] if servicing.ever else found.remedies
         return replace(found, sentence=sentence, remedies=remedies)
 
     def _waits_for(self, address: Address) -> Explanation:
@@ -437,8 +425,8 @@ class _Question:
         reason = first.queue(self.origin, priority_of(self.name)).reason if first else ""
         if behind:
             case = "behind"
-        elif reason == "spent":
-            case = "group spent" if self.future.config.paths else "spent"
+        elif reason in ("spent", MOST):
+            case = "group spent" if self.future.config.paths else "most spent" if reason == MOST else "spent"
         else:
             case = "limit" if reason == "limit" and first and not _is_full(first, weight) else "turn"
         return self._answer(case, behind=behind, weight=weight)
@@ -464,11 +452,14 @@ class _Question:
         if reason != "turn":
             share = min(2 * self.book.settings.share, 1 << 20)
             yield f"with a share of {share}", {"shares": {self.origin: share}}
-        for name, settings in self.unit.origins.settings(self.session.ring_id, [self.origin, *self._groups()]):
-            now = settings_of(settings).most
-            if now is not None:
-                wider = _times(now, 2)
-                yield f"with a most of {wider} for {name}", {"mosts": {name: wider}}
+        for name, most in self._mosts():
+            wider = _times(most, 2)
+            yield f"with a most of {wider} for {name}", {"mosts": {name: wider}}
+
+    def _mosts(self) -> list[tuple[str, Weight]]:
+        """Return the *most* of the origin, and those of the groups above it, with their names."""
+        rows = self.unit.origins.settings(self.session.ring_id, [self.origin, *self._groups()])
+        return [(name, most) for name, settings in rows if (most := settings_of(settings).most) is not None]
 
     def _if_sooner(self, change: str, address: Address, most: int, **conditions: Any) -> list[str]:
         """Return a change as a remedy if one of the next `most` blocks then takes a message."""

@@ -51,6 +51,8 @@ READS = 20
 _ORIGINS = 16
 #: Microseconds before the first count of ended messages that it includes.
 ENDED_WITHIN = 60_000_000
+#: Latest pages of the ledger that are searched for queues whose first messages are too heavy, and these queues.
+MOST_PAGES, MOST_STUCK = 20, 100
 #: Empty blocks after which a ring counts as one without work for a block.
 LOOK_AHEAD = 8
 
@@ -311,13 +313,16 @@ class Inspect:
             conditions = Conditions(limit, seed=seed)
             return Explainer(self._session, unit, conditions, ahead, is_dag_paused).of_message(address)
 
-    def stuck(self, most: int = 100) -> list[Explanation]:
-        """Explain the ready queues that no block of any server can service.
-
-        :param most: number of queues to check, from the head of the ring and from those recorded as stuck
-        """
+    def stuck(self, states: Sequence[QueueState], servicing: Servicing) -> list[Explanation]:
+        """Explain the queues that no block of any server can service: of these, and of those recorded as stuck."""
+        entries = chain.from_iterable(page.entries for page in self.ledger(limit=MOST_PAGES))
+        recorded = dict.fromkeys((entry.origin, entry.priority) for entry in entries if entry.needs)
+        known = {(state.origin, state.priority) for state in states}
+        more = self.queues(among=[*islice((pair for pair in recorded if pair not in known), MOST_STUCK)])
+        found = [state for state in (*states, *more) if servicing.wait_of(state, None).state in ("unserved", "stuck")]
         with self._store.reading() as unit:
-            return Explainer(self._session, unit, Conditions()).stuck(most)
+            explainer = Explainer(self._session, unit, Conditions())
+            return [explainer.of_queue(state.origin, state.priority, below=False) for state in found]
 
     def servicing(self, is_dag_paused: IsDagPaused = unknown_pause) -> Servicing:
         """Return the latest plans and services of the ring, which show whether one is overdue.
@@ -325,7 +330,7 @@ class Inspect:
         :param is_dag_paused: returns whether the DAG of a server of the ring is paused; None if that is unknown
         """
         with self._session.snapshot(stored=True) as (unit, working_set):
-            return Servicing.read(unit, self._ring_id, working_set.now, is_dag_paused)
+            return Servicing.read(unit, self._ring_id, working_set.now, working_set.config, is_dag_paused)
 
     def dry_run(
         self,

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 
-from ...rules.book import BACKOFF, IN_FLIGHT, PAUSED
+from ...rules.book import BACKOFF, PAUSED, Book
+from ...rules.claims import Scales
 from ...rules.config import RingConfig
 from ...rules.groups import SEPARATOR
+from ...rules.judging import bounds_of
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
 from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import REGULAR, book_name, books_of, origin_of, priority_of, queue_name
-from ...rules.weight import LARGEST, PER, Weight
+from ...rules.weight import LARGEST, PER, ZERO, Weight
 from ...store import codec
 from ...store.books import QueueDepth
 from ...store.inbox import RowIds
@@ -61,6 +63,9 @@ class QueueState:
     recent: int = 0
     #: Attempts of the first waiting message, none of which gave an outcome; 0 where the reading is not exact.
     attempts: int = 0
+    #: Weight of the first waiting message, if blocks that cannot carry it leave it in the queue; None if they set it
+    #: aside, or where the reading is not exact.
+    needs: Weight | None = None
 
     @property
     def name(self) -> str:
@@ -153,7 +158,7 @@ def queue_states(
     :param recent: seconds within which messages count as recent
     :param most: inbox rows of a queue to add up
     :param exact: read the first waiting message: its time, not that of the first message in its page, which may be
-        gone, and its attempts
+        gone, its attempts and its weight
     """
     most = MOST_ROWS if most is None else most
     ring, now, stored = working_set.ring_id, working_set.now, working_set.stored
@@ -171,10 +176,7 @@ def queue_states(
         messages = row.messages + items - cut_items.get(name, 0) + shift.uncut
         if messages <= 0:
             continue
-        sent, attempts = first.get(name, (oldest, 0))
-        # Blocks service a relaxed queue while messages of it are in flight; only a service in place does not.
-        is_free = book.skipped == IN_FLIGHT and not working_set.is_ordered(book)
-        skipped = "" if is_free else book.skipped
+        sent, attempts, needs = first.get(name, (oldest, 0, None))
         states.append(
             QueueState(
                 origin_of(name),
@@ -186,11 +188,12 @@ def queue_states(
                 set_aside=set_aside + shift.set_aside,
                 oldest=None if sent is None else moment(sent),
                 age=_age(sent, now),
-                skipped=skipped,
-                wakes_at=moment(row.wake_at) if skipped == BACKOFF else None,
+                skipped=book.skipped,
+                wakes_at=moment(row.wake_at) if book.skipped == BACKOFF else None,
                 share=book.settings.share,
                 recent=new,
                 attempts=attempts,
+                needs=None if name in in_flight else needs,
             )
         )
     return states
@@ -213,13 +216,27 @@ def _age(sent: int | None, now: int) -> float | None:
     return None if sent is None else max(now - sent, 0) / 1_000_000
 
 
-def _first_waiting(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return when the first waiting message of each book that has pages was sent, and how often it was tried."""
-    books = [book for book in map(working_set.book, names) if book.is_ready]
+def _first_waiting(
+    unit: Unit, working_set: StoredSet, names: Sequence[str]
+) -> dict[str, tuple[int, int, Weight | None]]:
+    """Return of each book's first waiting message the time of sending, the attempts and what it needs."""
+    books = [working_set.book(name) for name in names]
+    working_set.loader.inboxes.look_at((book.origin for book in books if not book.is_ready), len(books))
+    books = [book for book in books if book.is_ready or working_set.pull(book)]
     working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
-    firsts = {book.origin: first for book in books if (first := first_waiting(working_set, book)) is not None}
-    rows = unit.inbox.heads(working_set.ring_id, {name: [row_id] for name, (row_id, _) in firsts.items()})
-    return {row.origin: (row.sent_at, firsts[row.origin][1]) for row in rows}
+    firsts = {book.origin: page for book in books if (page := first_waiting(working_set, book)) is not None}
+    row_ids = {name: [page.place_of(page.first_index)[0]] for name, page in firsts.items()}
+    sent = {row.origin: row.sent_at for row in unit.inbox.heads(working_set.ring_id, row_ids)}
+    return {name: (sent[name], *_front(working_set, working_set.book(name), firsts[name])) for name in sent}
+
+
+def _front(working_set: StoredSet, book: Book, page: Page) -> tuple[int, Weight | None]:
+    """Return the attempts of the first unattempted message of a page, and its weight if blocks do not set it aside."""
+    config, item = working_set.config, page.first_index
+    weight = Scales(working_set).weight(book.origin, page, item)
+    # Without a limit of the ring, each block sets aside what it cannot carry.
+    bounds = bounds_of(config, ZERO).of(book.settings.most)
+    return page.note(item).attempts, None if bounds.exceeded(weight, page.extent(item)) else weight
 
 
 def live_blocks(unit: Unit, ring: int) -> list[Block]:

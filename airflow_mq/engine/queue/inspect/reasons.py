@@ -110,6 +110,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     # No earlier block takes it; forecasts find what would help.
     "behind": ("behind", "{behind:,} of its own queue come before it", []),
     "group spent": ("spent", "it, or a group that holds it, had its share or its most of the blocks before", []),
+    "most spent": ("spent", "its queue had its most of the blocks before", []),
     "spent": ("spent", "it weighs {weight}, for which its queue has not saved enough yet", []),
     "limit": ("limit", "it weighs {weight}, more than others leave of the blocks before", []),
     "turn": ("turn", "the blocks before are full when its turn would come", []),

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from shlex import quote
 from statistics import median
+from typing import Literal, NamedTuple
 
 from ....words import many, span, when
 from ...rules.book import SKIPS
-from ...rules.config import DAY
+from ...rules.config import DAY, RingConfig
+from ...rules.judging import MOST
+from ...rules.priority import book_name
+from ...rules.weight import Weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
-from ..servers import Server, server_of, servers_of
+from ..servers import Server, ledger_pages, server_of, servers_of
 from ..values import Paused, moment
 from .queues import QueueState
 
 #: Returns whether the DAG of a server is paused; None if that is unknown.
 IsDagPaused = Callable[[Server], bool | None]
-#: Latest plans whose intervals count.
-_PLANS = 50
+#: States of a queue: it waits for nothing but its turn, for a person or a time, for a block in progress, for one that
+#: does not come, or for one that takes its origin and carries its first message.
+State = Literal["turn", "paused", "failed", "set aside", "in flight", "overdue", "unserved", "stuck"]
+#: Latest plans whose intervals count, and servers whose latest pages of the ledger do.
+_PLANS, _PAGES = 50, 4
 #: A plan is overdue after this multiple of the usual interval, but not within the first seconds: tasks start late.
 _PATIENCE, _LEAST_PATIENCE = 1.5, 60.0
 #: Seconds after which a plan is overdue if there is no interval yet.
@@ -49,11 +56,19 @@ class Overdue:
     brief: str = ""
 
 
+class Wait(NamedTuple):
+    """State of a queue, and the reason in a few words."""
+
+    state: State
+    why: str
+
+
 @dataclass(frozen=True)
 class Servicing:
     """The latest plans and services of a ring, of any origin."""
 
     now: datetime
+    config: RingConfig = field(repr=False)
     #: Whether any block or service was ever counted.
     ever: bool
     #: The DAGs and programs that service the ring, each with its latest block.
@@ -65,24 +80,30 @@ class Servicing:
     #: The service in place that holds the ring, and until when; None without one.
     holder: str | None
     held_until: datetime | None
+    #: By the names of their books, the queues that stopped at their *most* in the latest block that serviced them.
+    at_most: Mapping[str, int] = field(repr=False)
     is_dag_paused: IsDagPaused = field(default=unknown_pause, repr=False, compare=False)
 
     @classmethod
-    def read(cls, unit: Unit, ring: int, now: int, is_dag_paused: IsDagPaused = unknown_pause) -> Servicing:
+    def read(
+        cls, unit: Unit, ring: int, now: int, config: RingConfig, is_dag_paused: IsDagPaused = unknown_pause
+    ) -> Servicing:
         """Read the servicing of a ring.
 
         :param is_dag_paused: returns whether the DAG of a server is paused; None if that is unknown
         """
         live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED, limit=_PLANS) if row.deadline > now]
-        state = unit.rings.state(ring)
+        state, servers = unit.rings.state(ring), servers_of(unit, ring)
         return cls(
             now=moment(now),
+            config=config,
             ever=state.blocks > 0,
-            servers=servers_of(unit, ring),
+            servers=servers,
             plans=_latest_plans(unit, ring),
             live=[server for server in live if server is not None],
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
+            at_most=_at_most(unit, ring, servers),
             is_dag_paused=is_dag_paused,
         )
 
@@ -129,25 +150,37 @@ class Servicing:
                 by_sentence[overdue.sentence] = overdue
         return list(by_sentence.values())
 
-    def why(self, state: QueueState, pause: Paused | None) -> str:
-        """Return in a few words why a queue waits, whose origin may have a pause; `Inspect.explain` is exact."""
-        brief = SKIPS.get(state.skipped, "")
+    def wait_of(self, state: QueueState, pause: Paused | None) -> Wait:
+        """Return why a queue waits, whose origin may have a pause; `Inspect.explain` names the message."""
+        brief, room = SKIPS.get(state.skipped, ""), self._room(state)
         if state.paused:
             reason = f": {pause.reason}" if pause is not None and pause.reason else ""
-            return f"{brief}{reason}" if pause is not None else f"{brief} together with its group"
+            return Wait("paused", f"{brief}{reason}" if pause is not None else f"{brief} together with its group")
         if state.wakes_at is not None:
-            return f"{brief}; next attempt after {when(state.wakes_at)}"
-        if not state.ready:
-            return "All messages are set aside" if state.set_aside else "All messages are in flight"
-        if brief:
-            return brief
+            return Wait("failed", f"{brief}; next attempt after {when(state.wakes_at)}")
+        if not state.ready and state.set_aside:
+            return Wait("set aside", "All messages are set aside")
+        if brief or not state.ready:
+            return Wait("in flight", brief or "All messages are in flight")
         if self.is_unserved(state.origin):
-            return "No DAG that services this ring takes this origin"
+            return Wait("unserved", "No DAG that services this ring takes this origin")
+        if room is not None:
+            return Wait("stuck", f"Its first message needs {state.needs}; a block carries up to {room}")
         overdue = self.overdue(state.origin, state.oldest)
         if overdue is not None:
-            return overdue.brief
-        tried = f"Its first message was tried {many(state.attempts, 'time')} without success"
-        return tried if state.attempts else "Waiting for its turn"
+            return Wait("overdue", overdue.brief)
+        if state.attempts:
+            return Wait("turn", f"Its first message was tried {many(state.attempts, 'time')} without success")
+        block = self.at_most.get(book_name(state.origin, state.priority))
+        whose = "Its most, or that of its group," if self.config.paths else "Its most"
+        return Wait("turn", "Waiting for its turn" if block is None else f"{whose} was used up in block {block}")
+
+    def _room(self, state: QueueState) -> Weight | None:
+        """Return the heaviest message that blocks of this origin carry, if its first message needs more than all do."""
+        rooms = [server.room_in(self.config) for server in self.servers if server.takes(state.origin)]
+        limits = [room for room in rooms if room is not None]
+        is_stuck = state.needs is not None and limits == rooms and all(map(state.needs.exceeds, limits))
+        return max(limits, default=None) if is_stuck else None
 
     def usual_interval(self, server: Server) -> float | None:
         """Return the usual seconds between the runs of a server; None until it has two."""
@@ -203,6 +236,19 @@ class Servicing:
         remedy = f"the runs of DAG {dag}" if state is False else f"airflow dags unpause {quote(dag)}"
         brief = look.removesuffix(".") if state else brief
         return Overdue(f"No block{whose} has been planned {since}. {look}", remedy, brief=brief)
+
+
+def _at_most(unit: Unit, ring: int, servers: Iterable[Server]) -> dict[str, int]:
+    """Return the queues that stopped at their *most* in the latest blocks of servers, with the block."""
+    found: dict[str, int] = {}
+    for block in sorted(server.block for server in servers)[-_PAGES:]:
+        for line in (line for page in ledger_pages(unit, ring, 1, block, block) for line in page.entries):
+            name = book_name(line.origin, line.priority)
+            if line.reason == MOST:
+                found[name] = block
+            else:
+                found.pop(name, None)
+    return found
 
 
 def _latest_plans(unit: Unit, ring: int) -> list[Server]:

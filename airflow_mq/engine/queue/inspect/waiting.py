@@ -66,7 +66,7 @@ class Waiting:
                 self.working_set.pull(book)
                 own = None if book.skipped else first_waiting(self.working_set, book)
                 if own is not None:
-                    found[book.origin] = Asks(self._since(own[0]))
+                    found[book.origin] = Asks(self._since(own.place_of(own.first_index)[0]))
             elif not first.asleep:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
@@ -137,15 +137,7 @@ class Waiting:
         return sum(self.parts(weigh(length)) for length in lengths[0 if marks else start :])
 
 
-def first_waiting(working_set: StoredSet, book: Book) -> tuple[int, int] | None:
-    """Return the inbox row of the first waiting message, and the number of its attempts."""
-    for index in range(book.begin, book.end):
-        page = working_set.page(book.origin, index)
-        if page is None or page.is_attempted:
-            continue
-        place = page.first_index
-        for part in page.slices:
-            if place < part.items:
-                return part.row_id, page.note(page.first_index).attempts
-            place -= part.items
-    return None
+def first_waiting(working_set: StoredSet, book: Book) -> Page | None:
+    """Return the page of the first waiting message, which is its first unattempted one."""
+    pages = (working_set.page(book.origin, index) for index in range(book.begin, book.end))
+    return next((page for page in pages if page is not None and not page.is_attempted), None)

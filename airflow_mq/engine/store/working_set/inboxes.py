@@ -130,12 +130,12 @@ class InboxLoader:
         self._posted.setdefault(posted.origin, deque()).append(Rows.of_posted(id_, posted))
         self.cache.payloads[id_] = posted.payload
 
-    def look_at(self, origins: Iterable[str]) -> None:
-        """Read the first rows of queues that were not looked at: a few of each, or many for a mere reader."""
+    def look_at(self, origins: Iterable[str], most: int = MOST_ROWS) -> None:
+        """Read the first rows of queues that were not looked at: a few of each, or `most` in all for a mere reader."""
         fresh = sorted(set(origins).difference(self.inboxes))
         if fresh:
             self.books.load(fresh)
-            rows = MOST_ROWS if self.with_due else 0
+            rows = most if self.with_due else 0
             self._fill(fresh, max(min(rows // len(fresh), LONGEST_LOOK), FIRST_LOOK))
             if self.with_due:
                 self._add_due(fresh)

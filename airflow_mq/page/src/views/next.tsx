@@ -9,7 +9,7 @@ import { Empty, Failure, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useLast, usePoll, useSettled } from "../poll";
 import type { ForecastBlock, Overview, Weight } from "../types";
-import { count, many, percent, tooHeavy, weight } from "../words";
+import { count, many, percent, weight } from "../words";
 import { DIMENSIONS, origins } from "./blocks";
 
 const ORDERS = ["deficit", "rotation", "shuffle"];
@@ -190,6 +190,7 @@ const LEFT_OUT: Record<string, string> = {
   emptied: "all its messages are in flight, set aside or expired",
   limit: "the block is full when its turn comes",
   spent: "it has not saved enough for its first message yet",
+  most: "its most, or that of a group above it, is used up when its turn comes",
   yielded: "its processor asked to stop",
   paused: "paused",
   "in flight": "its first messages are in flight",
@@ -198,6 +199,8 @@ const LEFT_OUT: Record<string, string> = {
 
 function LeftOut({ block }: { block: ForecastBlock }) {
   if (!block.left_out.length) return null;
+  const whose = block.server ? ` of ${block.server}` : "";
+  const heavy = (needs: Weight) => `its first message needs ${weight(needs)}, more than a block${whose} carries (${weight(block.limit)})`;
   return (
     <details>
       <summary>
@@ -206,7 +209,7 @@ function LeftOut({ block }: { block: ForecastBlock }) {
       <ul>
         {block.left_out.map((one) => (
           <li key={one.origin}>
-            <strong>{one.origin}</strong>: {one.needs ? tooHeavy(one.needs, block.limit, block.server) : (LEFT_OUT[one.reason] ?? one.reason)}
+            <strong>{one.origin}</strong>: {one.needs ? heavy(one.needs) : (LEFT_OUT[one.reason] ?? one.reason)}
           </li>
         ))}
       </ul>

@@ -15,7 +15,7 @@ import { Table, type Column } from "../parts/table";
 import { useLast, usePoll, useSettled } from "../poll";
 import { useWord } from "../route";
 import type { Forecast, ForecastBlock, Overview, Pauses, Queue } from "../types";
-import { age, atLeast, bytes, count, hour, localised, many, tooHeavy, weight } from "../words";
+import { age, atLeast, bytes, count, hour, localised, many, weight } from "../words";
 
 export function QueuesView() {
   const overview = useRing<Overview>("overview");
@@ -133,7 +133,7 @@ const MOST_FORECAST = 5_000;
 
 const keyOf = (one: { origin: string; priority: string }) => `${one.priority} ${one.origin}`;
 
-type Turns = { of: Map<string, number>; stuck: Map<string, string>; complete: boolean; blocks: number };
+type Turns = { of: Map<string, number>; complete: boolean; blocks: number };
 
 /** Number of the next block that would take something of each queue; null while that is unknown. */
 function useTurns(overview: Overview): Turns | null {
@@ -150,14 +150,11 @@ function useTurns(overview: Overview): Turns | null {
 function turnsOf(blocks: ForecastBlock[], several: boolean): Turns {
   const of = new Map<string, number>();
   for (const block of [...blocks].reverse()) for (const one of block.by_queue) of.set(keyOf(one), block.number);
-  const stuck = new Map<string, string>();
-  for (const { left_out, limit, server } of blocks.slice(0, 1))
-    for (const one of left_out) if (one.needs) stuck.set(keyOf(one), tooHeavy(one.needs, limit, server));
-  return { of, stuck, complete: !several && blocks.every((one) => one.queues === one.by_queue.length), blocks: blocks.length };
+  return { of, complete: !several && blocks.every((one) => one.queues === one.by_queue.length), blocks: blocks.length };
 }
 
 /** Badge of each state, and the colour of its meaning: busy, waits for a person or a time, or broken. */
-const STATES: Record<Queue["state"] | "stuck", [string, string]> = {
+const STATES: Record<Queue["state"], [string, string]> = {
   turn: ["Ready", ""],
   "in flight": ["In flight", "busy"],
   paused: ["Paused", "warn"],
@@ -169,12 +166,10 @@ const STATES: Record<Queue["state"] | "stuck", [string, string]> = {
 };
 
 function Why({ row, turns }: { row: Queue; turns: Turns | null }) {
-  const key = keyOf(row);
-  const stuck = row.state === "turn" ? turns?.stuck.get(key) : undefined;
   // A block takes messages behind those in flight, unless the ring keeps their order.
-  const goesOn = row.state === "in flight" && turns?.of.has(key);
-  const [name, kind] = STATES[stuck ? "stuck" : goesOn ? "turn" : row.state];
-  const words = stuck ?? (goesOn ? "Waiting for its turn" : row.paused ? paused(row.paused) : localised(row.why));
+  const goesOn = row.state === "in flight" && turns?.of.has(keyOf(row));
+  const [name, kind] = STATES[goesOn ? "turn" : row.state];
+  const words = goesOn ? "Waiting for its turn" : row.paused ? paused(row.paused) : localised(row.why);
   return (
     <>
       <span className={`badge ${kind}`}>{name}</span> <span className="sentence">{words}</span>
@@ -224,7 +219,7 @@ function nextTurn(row: Queue, turns: Turns | null, { served, now }: Overview): s
   const next = served.next && !served.several && Date.parse(served.next) > Date.parse(now) ? Date.parse(served.next) : null;
   if (row.state === "paused") return "when resumed";
   if (row.state === "set aside") return "after a decision";
-  if (row.state === "unserved" || turns?.stuck.has(keyOf(row))) return "none";
+  if (row.state === "unserved" || row.state === "stuck") return "none";
   if (!turns || row.ready === 0) return "–";
   const block = turns.of.get(keyOf(row));
   const time = (number: number) => (next ? hour(new Date(start + number * (next - start)).toISOString(), Date.parse(now)) : null);
