@@ -39,7 +39,7 @@ def size(count: float) -> str:
         if value < 999.5 or unit == "TB":
             break
         value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
+    return f"{value:,.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
 def weight(exact: Sequence[int]) -> str:

@@ -1,20 +1,25 @@
-"""Built page: the files in the wheel match their sources."""
+"""Built page: the files in the wheel match their sources, and write figures as commands do."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from airflow_mq import Weight, words
 from airflow_mq.cli.parser import parse_line
 from airflow_mq.engine.rules.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
+from airflow_mq.engine.rules.weight import LARGEST
 
 PAGE = Path(__file__).parents[2] / "airflow_mq" / "page"
 DIST = PAGE / "dist"
@@ -114,17 +119,54 @@ def node(place: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
-def test_build_is_reproducible(tmp_path: Path) -> None:
+def run(place: Path, environment: dict[str, str], *command: str) -> str:
+    """Run a command, and return its output."""
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A new build of a copy of the sources: its place, and a function that runs commands there."""
+    place = tmp_path_factory.mktemp("page")
     for name in READ:
         copy = shutil.copytree if (PAGE / name).is_dir() else shutil.copy
-        copy(PAGE / name, tmp_path / name)
-    environment = node(tmp_path)
-    for command in (["npm", "ci", "--no-audit", "--no-fund", "--fetch-retries=5"], ["npm", "run", "build"]):
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "src" / "types.ts").read_bytes() == (PAGE / "src" / "types.ts").read_bytes(), REBUILD
-    built = {path.name: path.read_bytes() for path in (tmp_path / "dist").iterdir()}
+        copy(PAGE / name, place / name)
+    built = SimpleNamespace(place=place, run=partial(run, place, node(place)))
+    built.run("npm", "ci", "--no-audit", "--no-fund", "--fetch-retries=5")
+    built.run("npm", "run", "build")
+    return built
+
+
+@pytest.mark.slow
+def test_build_is_reproducible(built: SimpleNamespace) -> None:
+    assert (built.place / "src" / "types.ts").read_bytes() == (PAGE / "src" / "types.ts").read_bytes(), REBUILD
+    files = {path.name: path.read_bytes() for path in (built.place / "dist").iterdir()}
     kept = {path.name: path.read_bytes() for path in DIST.iterdir()}
-    assert sorted(built) == sorted(kept), REBUILD
-    assert [name for name in kept if built[name] != kept[name]] == [], REBUILD
+    assert sorted(files) == sorted(kept), REBUILD
+    assert [name for name in kept if files[name] != kept[name]] == [], REBUILD
+
+
+#: Numbers at which a unit, a number of digits or a rounding changes, and some from the whole range.
+AMOUNTS = [
+    0, 1, 999, 1_000, 1_024, 1_250, 9_999, 10_000, 59_999, 60_000, 90_000, 119_999, 120_000, 150_000, 210_000, 600_000, 999_499,
+    999_500, 1 << 20, 1_350_000, 3_600_000, 5_400_000, 9_950_000, 86_400_000, 129_600_000, 10**9, 1 << 30, 1_100_000_000, 1 << 40,
+    10**12, LARGEST, *(5 * number * 10**zeros for number in range(1, 200, 7) for zeros in range(12)),
+    *(number * 30_000 for number in range(1, 400)), *(number**5 + number for number in range(900)),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_page_writes_weights_times_and_sizes_as_commands_do(built: SimpleNamespace) -> None:
+    built.run("node_modules/.bin/esbuild", "src/words.ts", "--format=esm", "--outfile=words.mjs", "--log-level=error")
+    (built.place / "texts.mjs").write_text(
+        'import { bytes, span, weight } from "./words.mjs";\n'
+        "const texts = (one) => [weight({ time: one, size: one }), bytes(one), span(one / 1000)];\n"
+        "console.log(JSON.stringify(JSON.parse(process.argv[2]).map(texts)));\n"
+    )
+
+    found = json.loads(built.run("node", "texts.mjs", json.dumps(AMOUNTS)))
+
+    expected = [[words.weight(Weight(one, one)), words.size(one), words.span(one / 1_000)] for one in AMOUNTS]
+    assert {one: (page, command) for one, page, command in zip(AMOUNTS, found, expected) if page != command} == {}

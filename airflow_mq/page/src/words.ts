@@ -1,10 +1,9 @@
-/** Formatting of numbers, weights, times and states. */
+/** Formatting of numbers, weights, times and states; numbers, weights and times as `airflow_mq.words` writes them. */
 
 import type { Weight } from "./types";
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 export const count = (number: number) => whole.format(number);
 export const compact = (number: number) => (number < 100_000 ? whole : short).format(number);
@@ -12,29 +11,51 @@ export const compact = (number: number) => (number < 100_000 ? whole : short).fo
 export const atLeast = (figure: string, more: boolean | undefined) => (more ? `≥ ${figure}` : figure);
 export const many = (number: number, one: string, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
 
-export function bytes(number: number): string {
-  let value = number;
-  let unit = 0;
-  while (value >= 1000 && unit < UNITS.length - 1) {
-    value /= 1000;
-    unit += 1;
-  }
-  return `${unit === 0 || value >= 100 ? whole.format(Math.round(value)) : value.toFixed(1)} ${UNITS[unit]}`;
+/** Round as Python does: where two roundings are as near, to the even digit. */
+function round(value: number, digits: 0 | 1): string {
+  const [half, evens] = digits ? [0.25, 5] : [0.5, 0.5];
+  const near = value % (2 * half) === half ? Math.round(value * evens) / evens : value;
+  return digits ? near.toFixed(1) : count(Number(near.toFixed(0)));
 }
 
-/** Weights count milliseconds; large ones are shown in larger units. */
-export const millis = (number: number) => (number < 10_000 ? `${count(number)} ms` : span(number / 1000));
-export const weight = (one: Weight | null) => (one ? `${millis(one.time)} · ${bytes(one.size)}` : "no limit");
-/** The server is the DAG or program whose block it is, if it is known. */
-export const tooHeavy = (needs: Weight, limit: Weight, server: string | null) =>
-  `Its first message needs ${weight(needs)}, more than a block${server ? ` of ${server}` : ""} carries (${weight(limit)})`;
+/** A number of bytes, rounded. */
+export function bytes(number: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let value = number;
+  while (value >= 999.5 && units.length > 1) {
+    value /= 1000;
+    units.shift();
+  }
+  return `${round(value, units[0] === "B" || value >= 99.95 ? 0 : 1)} ${units[0]}`;
+}
+
+type Units = [number, string][];
+const TIMES: Units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"], [1, "ms"]];
+const SIZES: Units = [
+  [2 ** 40, "TiB"], [1e12, "TB"], [2 ** 30, "GiB"], [1e9, "GB"], [2 ** 20, "MiB"], [1e6, "MB"], [2 ** 10, "KiB"], [1e3, "kB"], [1, "B"],
+];
+
+/** The exact text, in the largest unit that needs at most one decimal; null if it is long. */
+function exact(amount: number, units: Units): string | null {
+  const [unit, name] = units.find(([unit]) => amount >= unit && (amount * 10) % unit === 0) ?? [1, units.at(-1)![1]];
+  const text =
+    name === "ms" && amount >= 1_000
+      ? `${count(Math.floor(amount / 1_000))}.${String(amount % 1_000).padStart(3, "0")} s`
+      : `${count(Math.floor(amount / unit))}${amount % unit ? `.${Math.floor((amount * 10) / unit) % 10}` : ""} ${name}`;
+  return text.length <= 7 ? text : null;
+}
+
+/** The parts of a weight: milliseconds and bytes, exact where that is short and rounded otherwise. */
+export const ofTime = (time: number) => exact(time, TIMES) ?? span(time / 1_000);
+export const ofSize = (size: number) => exact(size, SIZES) ?? bytes(size);
+export const weight = (one: Weight | null) => (one ? `${ofTime(one.time)} · ${ofSize(one.size)}` : "no limit");
 export const percent = (part: number | null) => (part === null ? "–" : `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`);
 /** A deviation with its sign. */
 export const off = (part: number | null) => (part === null ? "–" : `${part < 0 ? "−" : part > 0 ? "+" : ""}${percent(Math.abs(part))}`);
 export const rate = (number: number | null) => (number === null ? "–" : `${compact(number)}/min`);
 export const where = (address: string) => address.replace(/:high$/, " (high)");
 
-/** The invisible characters of `airflow_mq.core.characters`, and all that control the direction of text. */
+/** The invisible characters of `airflow_mq.engine.rules.characters`, and all that control the direction of text. */
 const INVISIBLE =
   /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
 
@@ -54,8 +75,8 @@ const STEPS: [number, string][] = [
 ];
 
 export function span(seconds: number): string {
-  for (const [size, name] of STEPS) if (seconds >= 2 * size) return `${count(Math.round(seconds / size))} ${name}`;
-  return `${count(Math.max(0, Math.round(seconds)))} s`;
+  for (const [size, name] of STEPS) if (seconds >= 2 * size) return `${round(seconds / size, 0)} ${name}`;
+  return `${round(Math.max(0, seconds), 0)} s`;
 }
 
 export const age = (time: string, now = Date.now()) => span((now - Date.parse(time)) / 1000);

@@ -3,7 +3,7 @@
 import { useState, type KeyboardEvent } from "react";
 
 import type { BlockShare, Weight } from "../types";
-import { bytes, many, millis, percent } from "../words";
+import { many, ofSize, ofTime, percent } from "../words";
 import { byName, colour } from "./colours";
 
 export type Dimension = "time" | "size";
@@ -24,7 +24,7 @@ const STEP = 46;
 const TOP = 16;
 const LEFT = 44;
 
-export const amount = (value: number, by: Dimension) => (by === "time" ? millis(value) : bytes(value));
+export const amount = (value: number, by: Dimension) => (by === "time" ? ofTime(value) : ofSize(value));
 
 type Props = { bars: Bar[]; by: Dimension; chosen?: string | null; onPick?: (id: string) => void; label: string };
 
