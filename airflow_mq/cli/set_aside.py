@@ -103,7 +103,7 @@ def execute(session: Session, args: Namespace) -> None:
     *_FILTERS,
     option("--all", "all messages but those that were swept"),
     why(),
-    option("--service-weight TIME/SIZE", "the limit of a block, in a ring without one", weight),
+    option("--service-weight TIME/SIZE", "the limit of the next blocks, if blocks judge by their own limits", weight),
     option("--weigh", "ask the ring's weigher again"),
     option("--forget-attempts", "count attempts from zero (as --error does)"),
     example="$ set-aside requeue --reason size --why 'the limit was raised'\n"
@@ -111,7 +111,7 @@ def execute(session: Session, args: Namespace) -> None:
     rest="address",
 )
 def requeue(session: Session, args: Namespace) -> bool:
-    """Requeue set-aside messages that the ring's limits allow now.
+    """Requeue set-aside messages that the limits of blocks allow now.
 
     A message joins the end of its queue and keeps its age. Exit code 1 if any message stays set aside.
     """
@@ -124,6 +124,7 @@ def requeue(session: Session, args: Namespace) -> bool:
             result = queue.set_aside.requeue_all(args.why, **how, **filters)
         is_none = not (result.moved or result.stayed or result.exclusions())
         near = meant(queue, args.origin) if is_none else ""
+        by_latest = queue.config.judges_by_block and args.service_weight is None
     moved = [{"address": one.address, "moved": one.moved} for one in result.moved]
     stayed = [{"address": judged.address, "why": judged.why} for judged in result.stayed]
     session.out.value({"moved": moved, "stayed": stayed, "excluded": result.exclusions()})
@@ -134,6 +135,10 @@ def requeue(session: Session, args: Namespace) -> bool:
     session.out.remark(f"{len(result.moved):,} requeued; {len(result.stayed):,} still set aside{near}")
     if any(one.why.startswith("it was tried") for one in result.stayed):
         session.out.remark("to retry the messages that were tried too often, add --forget-attempts")
+    if by_latest and any(one.why.startswith("it weighs") for one in result.stayed):
+        session.out.remark(
+            "the limits are those of the latest blocks; if the next ones have more, add --service-weight"
+        )
     for sentence in result.exclusions():
         session.out.remark(sentence)
     return not (result.stayed or result.swept)

@@ -31,6 +31,7 @@ from ..store.set_aside import AsideRow
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .blocks.blocks import refuse_claimed_by_hand
+from .servers import servers_of
 from .session import RingSession, limit_of
 from .values import SetAside, moment
 
@@ -254,10 +255,10 @@ class SetAsides:
     def refusals(self, messages: Sequence[SetAside], limit: Weight | None = None) -> builtins.list[str]:
         """Return for each of these messages why `requeue` would leave it set aside; empty if it fits now.
 
-        :param limit: the weight of a block, in a ring without a service weight.
+        :param limit: see `requeue`.
         """
-        with self.session.snapshot(names=list({one.address.book for one in messages})) as (_, working_set):
-            limit, scales = limit_of(working_set.config, limit), Scales(working_set)
+        with self.session.snapshot(names=list({one.address.book for one in messages})) as (unit, working_set):
+            limits, scales = self._limits(unit, limit), Scales(working_set)
             keys = dict.fromkeys((message.address.book, message.address.page) for message in messages)
             working_set.loader.load_books([name for name, _ in keys])
             working_set.loader.pages.fetch(keys)
@@ -269,7 +270,7 @@ class SetAsides:
                     continue
                 weight = message.weight or scales.weight(address.book, page, address.index)
                 book = working_set.book(address.book)
-                found.append(rules.why_set_aside(working_set, book, page, address.index, weight, limit))
+                found.append(rules.why_set_aside(working_set, book, page, address.index, weight, limits(address)))
         return found
 
     def requeue(
@@ -281,13 +282,14 @@ class SetAsides:
         weigh: bool = False,
         forget_attempts: bool = False,
     ) -> Judgement:
-        """Requeue set-aside messages that fit the present limits of the ring; all of one call, or none.
+        """Requeue set-aside messages that fit the present limits of blocks; all of one call, or none.
 
         A requeued message joins the end of its queue with a new address. It keeps its id, headers, attempts, expiry and
         time of arrival.
 
         :param why: the reason, recorded with the event.
-        :param limit: the weight of a block, in a ring without a service weight.
+        :param limit: the limit of the next blocks, in a ring whose blocks judge by their own. By default, that of the
+            latest block of each DAG and program that takes the origin; a message stays if it fits none of them.
         :param weigh: ask the ring's weigher for the weight, instead of using the recorded one.
         :param forget_attempts: reset the attempts to zero, so that messages that were tried too often fit.
         """
@@ -295,13 +297,14 @@ class SetAsides:
         check_text(why, "a reason")
         result = Judgement()
         with self.session.hold.transaction() as (unit, working_set):
-            block_limit = limit_of(working_set.config, limit)
+            limits = self._limits(unit, limit)
             _prefetch(working_set, chosen)
             known, actor = _known(unit, working_set, chosen), self.session.actor
             how = {"weigh": weigh, "forget_attempts": forget_attempts}
             for address in chosen:
                 refuse_claimed_by_hand(unit, self.ring_id, address)
-                result.add(rules.judge_again(working_set, address, known.get(address), block_limit, actor, why, **how))
+                aside = known.get(address)
+                result.add(rules.judge_again(working_set, address, aside, limits(address), actor, why, **how))
         return result
 
     def requeue_all(
@@ -322,18 +325,30 @@ class SetAsides:
         check_text(why, "a reason")
         result, actor = Judgement(), self.session.actor
         how = {"weigh": weigh, "forget_attempts": forget_attempts or "error" in wanted}
+        with self.store.loose() as unit:
+            limits = self._limits(unit, limit)
 
         def requeue(working_set: StoredSet, message: SetAside) -> None:
-            address = message.address
-            block_limit = limit_of(working_set.config, limit)
-            aside = None
+            address, aside = message.address, None
             if message.id is not None:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
-            result.add(rules.judge_again(working_set, address, aside, block_limit, actor, why, **how))
+            result.add(rules.judge_again(working_set, address, aside, limits(address), actor, why, **how))
 
         for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.get("reason") == SWEPT):
             result.stayed.append(Judged(address, None, str(refusal)))
         return result
+
+    def _limits(self, unit: Unit, limit: Weight | None) -> Callable[[Address], Sequence[Weight]]:
+        """Return a function that returns the limits of the blocks that may meet a message."""
+        config = self.session.config
+        is_fixed = limit is not None or not config.judges_by_block
+        servers = () if is_fixed else servers_of(unit, self.ring_id)
+
+        def limits(address: Address) -> Sequence[Weight]:
+            found = (server.limit_in(config) for server in servers if server.takes(address.origin))
+            return [one for one in found if one is not None] or [limit_of(config, limit)]
+
+        return limits
 
     def discard(self, addresses: Address | Iterable[Address], why: str) -> int:
         """Delete set-aside messages and record the reason; all of one call, or none. Return their number."""

@@ -200,6 +200,11 @@ class RingConfig:
         return self.heap_size - HEADER_SIZE
 
     @property
+    def judges_by_block(self) -> bool:
+        """Whether each block judges messages by its own limit, not by the ring's service weight."""
+        return self.set_aside_above == "block" or self.service_weight is None
+
+    @property
     def limits_origins(self) -> bool:
         """Whether the ring limits the number of its origins."""
         return self.max_origins is not None or self.max_origins_per_group is not None

@@ -80,8 +80,8 @@ def bounds_of(config: RingConfig, limit: Weight) -> Bounds:
 
     The setting `set_aside_above` chooses whether the ring's service weight counts as a full block, or this limit.
     """
-    if config.set_aside_above == "ring" and config.service_weight is not None:
-        limit = config.service_weight
+    if not config.judges_by_block:
+        limit = config.service_weight or ZERO
     full = max_message_weight(limit, config.costs) or ZERO
     if config.most_of_limit is None:
         return Bounds(full, size=config.max_message_size)

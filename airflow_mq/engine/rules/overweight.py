@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .book import Book
@@ -120,7 +121,7 @@ def judge_again(
     working_set: WorkingSet,
     address: Address,
     aside: Aside | None,
-    limit: Weight,
+    limits: Sequence[Weight],
     actor: str,
     why: str,
     *,
@@ -132,7 +133,7 @@ def judge_again(
     It keeps its age. No other message is delayed, and the messages sent after it were tried long ago.
 
     :param aside: why it was set aside; None if its queue was swept.
-    :param limit: the limit of a block.
+    :param limits: the limits of blocks that may meet it.
     :param weigh: use the ring's weigher instead of the weight for which it was set aside.
     :param forget_attempts: reset its attempts to zero, even if it does not fit.
     """
@@ -144,7 +145,7 @@ def judge_again(
     note = page.note(item)
     current = Scales(working_set).weight(address.book, page, item)
     weight = current if weigh or aside is None or aside.weight is None else aside.weight
-    refusal = why_set_aside(working_set, book, page, item, weight, limit)
+    refusal = why_set_aside(working_set, book, page, item, weight, limits)
     if refusal:
         return Judged(address, None, refusal)
     id_ = aside.id if aside else working_set.id_of(address.book, page, item)
@@ -156,11 +157,14 @@ def judge_again(
     return Judged(address, moved, why)
 
 
-def why_set_aside(working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight, limit: Weight) -> str:
-    """Return why a message of this weight stays set aside under the present limits; empty if it fits."""
-    exceeded = bounds_of(working_set.config, limit).of(book.settings.most).exceeded(weight, page.extent(item))
-    if exceeded:
-        return in_words(exceeded.reason, weight, exceeded.limit, page.extent(item))
+def why_set_aside(
+    working_set: WorkingSet, book: Book, page: Page, item: int, weight: Weight, limits: Sequence[Weight]
+) -> str:
+    """Return why a message of this weight stays set aside in blocks of all these limits; empty if it fits one."""
+    bounds = [bounds_of(working_set.config, limit).of(book.settings.most) for limit in limits]
+    found = [exceeded for one in bounds if (exceeded := one.exceeded(weight, page.extent(item)))]
+    if len(found) == len(limits):
+        return in_words(found[0].reason, weight, found[0].limit, page.extent(item))
     attempts, most = page.note(item).attempts, working_set.config.max_attempts
     if most is None or attempts < most:
         return ""

@@ -179,6 +179,10 @@ def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_bloc
     mq("ring", "change", "--set", "set_aside_above=block")
 
     assert "1 processed, 1 set aside" in mq(*limited).out
+    stays = mq("set-aside", "requeue", "--all", code=1)
+    assert "it weighs 70 s · 1 B, more than the 1 min · 1 MB that a block can carry" in stays.out
+    assert "of the latest blocks; if the next ones have more, add --service-weight" in stays.out + stays.err
+    assert "1 requeued" in mq("set-aside", "requeue", "--all", "--service-weight", "10min/1MB").out
 
 
 def test_following_until_sigterm(mq: Terminal) -> None:

@@ -188,3 +188,63 @@ def test_stuck_lists_stuck_queues(make_queue: Maker) -> None:
 
     assert [explanation.origin for explanation in stuck(queue, 1)] == ["acme"]
     assert [explanation.reason for explanation in stuck(queue)] == ["stuck"]
+
+
+def set_aside_by(queue: MessageQueue, *limits: Weight) -> Address:
+    """Let blocks of DAGs with these limits run; return the message that they set aside."""
+    for number, limit in enumerate(limits):
+        run_block(queue, limit, f"DAG 'orders-{number}', task 'block.plan'")
+    (aside,) = queue.set_aside.list()
+    return aside.address
+
+
+def test_requeue_refuses_what_the_next_block_would_set_aside(make_queue: Maker) -> None:
+    queue = stuck_queue(make_queue, set_aside_above="block")
+    address = set_aside_by(queue, BLOCK)
+    refusal = "it weighs 70 s · 1 B, more than the 1 min · 1 MB that a block can carry"
+
+    assert [judged.why for judged in queue.set_aside.requeue(address).stayed] == [refusal]
+    assert [judged.why for judged in queue.set_aside.requeue_all().stayed] == [refusal]
+    assert queue.set_aside.refusals(queue.set_aside.list()) == [refusal]
+
+    # The DAG's limit was raised, and no block has had it yet.
+    assert queue.set_aside.refusals(queue.set_aside.list(), RING) == [""]
+    assert len(queue.set_aside.requeue(address, limit=RING).moved) == 1
+    assert run_block(queue, RING) == ["acme"] and queue.set_aside.list() == []
+
+
+def test_requeue_accepts_what_a_block_of_another_dag_carries(make_queue: Maker) -> None:
+    queue = stuck_queue(make_queue, set_aside_above="block")
+    address = set_aside_by(queue, BLOCK, RING)
+
+    assert len(queue.set_aside.requeue(address).moved) == 1
+
+
+def test_requeue_asks_only_dags_that_take_the_origin(make_queue: Maker) -> None:
+    queue = stuck_queue(make_queue, set_aside_above="block")
+    address = set_aside_by(queue, BLOCK)
+    queue.enqueue_message("beta", b"x", weight=Weight(1, 1))
+    queue.blocks.settle(queue.blocks.plan(origins=["beta"], limit=RING, server=in_airflow("DAG 'beta', task 'plan'")))
+
+    assert [judged.address for judged in queue.set_aside.requeue(address).stayed] == [address]
+
+
+def test_requeue_compares_with_the_ring_by_default(make_queue: Maker) -> None:
+    queue = stuck_queue(make_queue)
+    run_block(queue)
+    queue.admin.change_ring(service_weight=BLOCK)
+    address = set_aside_by(queue, BLOCK)
+    queue.admin.change_ring(service_weight=RING)
+
+    assert len(queue.set_aside.requeue(address).moved) == 1
+
+
+def test_requeue_in_a_ring_without_service_weight_uses_the_limits_of_blocks(make_queue: Maker) -> None:
+    queue = make_queue()
+    queue.admin.change_ring(service_weight=None)
+    queue.enqueue_message("acme", b"heavy", weight=HEAVY)
+    address = set_aside_by(queue, BLOCK)
+
+    assert "more than the 1 min" in queue.set_aside.requeue(address).stayed[0].why
+    run_block(queue, RING, "DAG 'orders-0', task 'block.plan'")
+    assert len(queue.set_aside.requeue(address).moved) == 1

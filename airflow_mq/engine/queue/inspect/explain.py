@@ -299,7 +299,9 @@ class _Question:
             sentence = f"{overdue.sentence} {capitalised(found.sentence, self.origin)}"
             remedies = [overdue.remedy, *found.remedies] if servicing.ever else found.remedies
         elif self.name in servicing.at_most:
-            sentence = f"{found.sentence.removesuffix('.')}; its most was used up in block {servicing.at_most[self.name]}."
+            sentence = (
+                f"{found.sentence.removesuffix('.')}; its most was used up in block {servicing.at_most[self.name]}."
+            )
             larger = [f"a larger most: airflow-mq queue set {quote(name)} --most …" for name, _ in self._mosts()]
             remedies = [*found.remedies, *larger]
         else:
