@@ -10,7 +10,6 @@ from io import BytesIO
 from typing import IO, NamedTuple
 
 from ..rules.blob import Reference
-from ..rules.characters import shown
 from ..rules.errors import BlobMissing, DeliverySealed, InvalidInput
 from ..rules.groups import is_below
 from ..rules.message import PLAIN, Address, Attributes, Posted, check_origin, message_id, message_ids
@@ -20,13 +19,14 @@ from ..rules.page import NO_NOTE, Facts, Page
 from ..rules.patterns import OriginPatterns
 from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
 from ..rules.settle import Tally
+from ..rules.units import check_seconds
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..store.blobs import open_blob
 from ..store.working_set import StoredSet
 from .context import ProcessorContext
 
 #: A time, or a duration from now.
-When = datetime | timedelta | float | int
+When = datetime | timedelta | float | str
 
 _LAST_MOMENT = 253_402_300_799_000_000
 
@@ -432,19 +432,14 @@ def microseconds(when: datetime) -> int:
     return int(when.timestamp() * 1_000_000)
 
 
-def instant(when: When, now: Callable[[], int], least: float = -1e10) -> int:
+def instant(when: When, now: Callable[[], int], least: float = -1e9) -> int:
     """Return a time on the store's clock, in microseconds; a duration starts at `now()`.
 
     :param least: the shortest duration, in seconds.
     """
     if isinstance(when, datetime):
         return microseconds(when)
-    seconds: object = when.total_seconds() if isinstance(when, timedelta) else when
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not least <= seconds <= 1e10:
-        raise InvalidInput(
-            f"invalid time {shown(when)!r}: expected a datetime, a timedelta, or seconds from {least:g} to 1e10"
-        )
-    return now() + int(seconds * 1_000_000)
+    return now() + int(check_seconds(when, "time", least=least) * 1_000_000)
 
 
 def moment(microseconds: int) -> datetime:

@@ -28,14 +28,13 @@ _READ_SIZES = {**{name.lower(): size for name, size in SIZES.items()}, **{
 _AMOUNT = re.compile(r"([0-9][0-9,_]{0,26}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})")
 
 
-def milliseconds(value: object, bare: bool = False) -> object:
+def milliseconds(value: Any, bare: bool = False) -> object:
     """Return a `timedelta` (rounded up) or a text such as `90s` as milliseconds, and any other value as it is.
 
     :param bare: read a text without a unit as milliseconds; otherwise, it is invalid.
     """
-    duration: Any = value
     if hasattr(value, "total_seconds"):
-        return -(-round(duration.total_seconds() * 1_000_000) // 1_000)
+        return -(-round(value.total_seconds() * 1_000_000) // 1_000)
     return _whole(_read(value, _READ_TIMES, "ms" * bare, _TIME), value, _TIME) if isinstance(value, str) else value
 
 
@@ -44,15 +43,14 @@ def byte_count(value: object, bare: bool = False) -> object:
     return _whole(_read(value, _READ_SIZES, "b" * bare, _SIZE), value, _SIZE) if isinstance(value, str) else value
 
 
-def seconds(value: object, bare: bool = False) -> object:
+def seconds(value: Any, bare: bool = False) -> object:
     """Return a `timedelta` or a text such as `90s` as seconds, and any other value as it is."""
-    duration: Any = value
     if hasattr(value, "total_seconds"):
-        return duration.total_seconds()
+        return value.total_seconds()
     return float(_read(value, _READ_TIMES, "s" * bare, _TIME) / 1_000) if isinstance(value, str) else value
 
 
-def check_seconds(value: object, what: str, bare: bool = False) -> float:
+def check_seconds(value: object, what: str, bare: bool = False, least: float = 0.0) -> float:
     """Return a caller's duration in seconds, or raise `InvalidInput`.
 
     :param what: the name of the value, for the error.
@@ -60,9 +58,10 @@ def check_seconds(value: object, what: str, bare: bool = False) -> float:
     found = None
     with suppress(InvalidInput):
         found = seconds(value, bare)
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1e9:
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= 1e9:
         raise InvalidInput(
-            f"invalid {what} {shown(value, 40, repr)}: expected seconds from 0 to 1e9, or a duration such as 90s or 15m"
+            f"invalid {what} {shown(value, 40, repr)}: expected seconds from {least:,.0f} to 1e9, "
+            "or a duration such as 90s or 15m"
         )
     return float(found)
 

@@ -215,8 +215,11 @@ def test_keys_are_separate_per_ring(make_queue: Maker) -> None:
 # Time.
 
 
-def test_delayed_message_joins_when_it_is_due(queue: MessageQueue, clock: Clock) -> None:
-    queue.enqueue_message("acme", b"later", not_before=1.0)
+@pytest.mark.parametrize("delay", [1.0, "1s", "1000 ms", timedelta(seconds=1)])
+def test_delayed_message_joins_when_it_is_due(
+    queue: MessageQueue, clock: Clock, delay: float | str | timedelta
+) -> None:
+    queue.enqueue_message("acme", b"later", not_before=delay)
     queue.enqueue_message("acme", b"now")
     assert serve(queue) == [("acme", b"now")]
     queue.enqueue_message("acme", b"second")
@@ -268,7 +271,7 @@ def test_key_of_a_delayed_message_is_accepted_once(queue: MessageQueue, clock: C
     assert queue.footprint("acme").count == 1
 
 
-@pytest.mark.parametrize("when", [datetime(2030, 1, 1), "soon", float("nan"), True])
+@pytest.mark.parametrize("when", [datetime(2030, 1, 1), "soon", "-1s", float("nan"), 1e10, True])
 def test_invalid_times_are_rejected(queue: MessageQueue, when: object) -> None:
     for name in ("not_before", "expires"):
         with pytest.raises(InvalidInput):

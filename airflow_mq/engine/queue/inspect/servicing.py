@@ -15,7 +15,6 @@ from ...rules.book import SKIPS
 from ...rules.config import DAY, RingConfig
 from ...rules.judging import MOST
 from ...rules.priority import book_name
-from ...rules.weight import Weight
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
@@ -112,10 +111,6 @@ class Servicing:
         """Whether a service in place holds the ring now; one that died holds it until its lease is over."""
         return self.held_until is not None and self.held_until > self.now
 
-    def is_unserved(self, origin: str) -> bool:
-        """Return whether the ring is serviced, and no server takes this origin."""
-        return bool(self.servers) and not any(server.takes(origin) for server in self.servers)
-
     def overdue(self, origin: str, sent: datetime | None) -> Overdue | None:
         """Return the plan or service that a waiting message should have met by now; None if none is overdue.
 
@@ -152,7 +147,7 @@ class Servicing:
 
     def wait_of(self, state: QueueState, pause: Paused | None) -> Wait:
         """Return why a queue waits, whose origin may have a pause; `Inspect.explain` names the message."""
-        brief, room = SKIPS.get(state.skipped, ""), self._room(state)
+        brief = SKIPS.get(state.skipped, "")
         if state.paused:
             reason = f": {pause.reason}" if pause is not None and pause.reason else ""
             return Wait("paused", f"{brief}{reason}" if pause is not None else f"{brief} together with its group")
@@ -162,10 +157,11 @@ class Servicing:
             return Wait("set aside", "All messages are set aside")
         if brief or not state.ready:
             return Wait("in flight", brief or "All messages are in flight")
-        if self.is_unserved(state.origin):
+        rooms = [server.room_in(self.config) for server in self.servers if server.takes(state.origin)]
+        if self.servers and not rooms:
             return Wait("unserved", "No DAG that services this ring takes this origin")
-        if room is not None:
-            return Wait("stuck", f"Its first message needs {state.needs}; a block carries up to {room}")
+        if rooms and state.needs and all(room is not None and state.needs.exceeds(room) for room in rooms):
+            return Wait("stuck", f"Its first message needs {state.needs}; a block carries up to {rooms[0]}")
         overdue = self.overdue(state.origin, state.oldest)
         if overdue is not None:
             return Wait("overdue", overdue.brief)
@@ -174,13 +170,6 @@ class Servicing:
         block = self.at_most.get(book_name(state.origin, state.priority))
         whose = "Its most, or that of its group," if self.config.paths else "Its most"
         return Wait("turn", "Waiting for its turn" if block is None else f"{whose} was used up in block {block}")
-
-    def _room(self, state: QueueState) -> Weight | None:
-        """Return the heaviest message that blocks of this origin carry, if its first message needs more than all do."""
-        rooms = [server.room_in(self.config) for server in self.servers if server.takes(state.origin)]
-        limits = [room for room in rooms if room is not None]
-        is_stuck = state.needs is not None and limits == rooms and all(map(state.needs.exceeds, limits))
-        return max(limits, default=None) if is_stuck else None
 
     def usual_interval(self, server: Server) -> float | None:
         """Return the usual seconds between the runs of a server; None until it has two."""
@@ -240,15 +229,11 @@ class Servicing:
 
 def _at_most(unit: Unit, ring: int, servers: Iterable[Server]) -> dict[str, int]:
     """Return the queues that stopped at their *most* in the latest blocks of servers, with the block."""
-    found: dict[str, int] = {}
-    for block in sorted(server.block for server in servers)[-_PAGES:]:
-        for line in (line for page in ledger_pages(unit, ring, 1, block, block) for line in page.entries):
-            name = book_name(line.origin, line.priority)
-            if line.reason == MOST:
-                found[name] = block
-            else:
-                found.pop(name, None)
-    return found
+    blocks = sorted(server.block for server in servers)[-_PAGES:]
+    pages = [page for block in blocks for page in ledger_pages(unit, ring, 1, block, block)]
+    lines = ((page.block, line) for page in pages for line in page.entries)
+    latest = {book_name(line.origin, line.priority): (block, line.reason) for block, line in lines}
+    return {name: block for name, (block, reason) in latest.items() if reason == MOST}
 
 
 def _latest_plans(unit: Unit, ring: int) -> list[Server]:

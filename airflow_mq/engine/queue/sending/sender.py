@@ -52,7 +52,7 @@ class SendOptions(TypedDict, total=False):
     weight: Weight | None
     #: Text sent alongside each payload without headers of its own.
     headers: Mapping[str, str] | None
-    #: The messages join their queues at this time, or after this duration.
+    #: The messages join their queues at this time, or after this duration, such as `90s`, a `timedelta` or seconds.
     not_before: When | None
     #: The messages expire at this time, or after this duration.
     expires: When | None
