@@ -33,10 +33,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(6_655),
+    "lines of rules": Budget(6_680),
     "lines of store": Budget(8_280),
-    "lines of queue": Budget(10_180),
-    "lines of the engine": Budget(25_100, 19_500),
+    "lines of queue": Budget(10_235),
+    "lines of the engine": Budget(25_145, 19_500),
     "lines of the command line": Budget(5_435),
     "lines of the package": Budget(46_320, 38_000),
     "lines of SQL without migrations": Budget(1_650, 1_700),
