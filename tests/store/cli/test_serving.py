@@ -167,8 +167,8 @@ def test_a_message_between_the_limit_and_the_service_weight_is_reported_and_bloc
     foreseen = mq("block", "dry-run").out
     assert "acme waits behind a message that needs 70 s · 1 B of 1 min · 1 MB" in foreseen
     assert (
-        "messages in all: 0" in foreseen
-        and "messages in all: 2" in mq("block", "dry-run", "--service-weight", "600000/1000000").out
+        "total: 0 messages" in foreseen
+        and "total: 2 messages" in mq("block", "dry-run", "--service-weight", "600000/1000000").out
     )
     assert "limit: needs 70 s · 1 B of 1 min · 1 MB" in mq("report", "ledger").out
     wrong = [one for one in mq.json("doctor", code=1)["findings"] if one["level"] == "wrong"]
