@@ -17,10 +17,10 @@ from ...rules.config import RingConfig
 from ...rules.working_set import WorkingSet
 from ..rows import Locked
 from ..unit import Unit
-from .loader import LoadOptions, StoreLoader
+from .loader import StoreLoader
 from .overlay import Overlay
 from .ring import MEET_IN_ALL
-from .source import Source
+from .source import LoadOptions, Source
 from .writer import ChangedRows, Collector, Existing, Writer
 
 

@@ -12,7 +12,7 @@ from .. import codec
 from ..rows import BookRow, settings_of
 from .groups import GroupLoader
 from .inbox import Cut
-from .source import Source
+from .source import LoadOptions, Source
 
 #: Number of ready books that one look at the ring brings, and for how many the walk fetches ahead.
 RING_SLICE = 128
@@ -32,12 +32,11 @@ class StoredBook:
 class BookLoader:
     """Loads books by name, and keeps their stored state."""
 
-    def __init__(self, working_set: WorkingSet, source: Source, groups: GroupLoader, *, skip_in_flight: bool) -> None:
-        """:param skip_in_flight: skip a queue with messages in flight even if it is not ordered."""
+    def __init__(self, working_set: WorkingSet, source: Source, groups: GroupLoader, options: LoadOptions) -> None:
         self.working_set = working_set
         self.source = source
         self.groups = groups
-        self.skip_in_flight = skip_in_flight
+        self.options = options
         self.stored: dict[str, StoredBook] = {}
 
     def load(self, origins: Iterable[str]) -> None:
@@ -69,7 +68,7 @@ class BookLoader:
             self.groups.known.setdefault(origin_of(origin), settings)
             settings = self.groups.bounded(origin, settings)
         book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", settings)
-        is_ordered = self.skip_in_flight or self.working_set.is_ordered(book)
+        is_ordered = self.options.skip_in_flight or self.working_set.is_ordered(book)
         with_group = self.groups.is_group_paused(origin)
         book.skipped = row.skip_reason(self.working_set.now, ordered=is_ordered, with_group=with_group)
         self.working_set.books[origin] = book

@@ -15,7 +15,7 @@ from ..rows import PlainRow, rows_of, split_heap
 from .books import BookLoader
 from .budget import MOST_ROWS, Budget
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
-from .source import Source
+from .source import LoadOptions, Source
 
 #: Rows of up to so many bytes are fetched together with their payloads, where these are wanted.
 INLINE = 2000
@@ -74,22 +74,13 @@ class PayloadCache:
 class InboxLoader:
     """Loads inbox rows that lie in no page yet."""
 
-    def __init__(
-        self, working_set: WorkingSet, source: Source, books: BookLoader, cache: PayloadCache, budget: Budget,
-        *, with_payloads: bool, with_due: bool,
-    ) -> None:  # fmt: skip
-        """Begin without any inbox.
-
-        :param with_payloads: fetch small payloads with their rows.
-        :param with_due: bring delayed rows that are due, though they have not joined their inboxes.
-        """
+    def __init__(self, working_set: WorkingSet, source: Source, books: BookLoader, options: LoadOptions) -> None:
         self.working_set = working_set
         self.source = source
         self.books = books
-        self.cache = cache
-        self.budget = budget
-        self.inline = INLINE if with_payloads else 0
-        self.with_due = with_due
+        self.cache, self.budget = PayloadCache(), Budget(working_set)
+        self.inline = INLINE if options.with_payloads else 0
+        self.with_due = options.with_due
         self.inboxes: dict[str, Inbox] = {}
         #: Messages that this operation enqueued, in order, by origin.
         self._posted: dict[str, deque[Rows]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from ...rules.changes import POSTED
@@ -12,47 +11,25 @@ from ...rules.message import Address, Posted
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from .books import BookLoader
-from .budget import Budget
 from .groups import GroupLoader
-from .inboxes import InboxLoader, PayloadCache
+from .inboxes import InboxLoader
 from .pages import PageLoader
 from .payloads import PayloadLoader
 from .ring import RingLoader
-from .source import Source
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """Rows that a loader reads in addition to those that every operation needs."""
-
-    #: Skip all queues with messages in flight. If false, skip only ordered ones.
-    skip_in_flight: bool = True
-    #: Fetch payloads with rows and pages, for an operation that processes messages.
-    with_payloads: bool = False
-    #: Let all payloads be empty, for an operation that depends on none.
-    without_payloads: bool = False
-    #: Include delayed rows that are due, for an operation that does not write.
-    with_due: bool = False
-    #: Look for newcomers until none is left, and not again at the end of the walk: the next operation follows at once.
-    looks_once: bool = False
+from .source import LoadOptions, Source
 
 
 class StoreLoader:
     """The part of a working set that reads from a store."""
 
     def __init__(self, working_set: WorkingSet, source: Source, options: LoadOptions) -> None:
-        self.working_set, self.source, self._options = working_set, source, options
-        self.cache, self.budget = PayloadCache(), Budget(working_set)
+        self.working_set, self.source, self.options = working_set, source, options
         self.groups = GroupLoader(working_set, source)
-        self.books = BookLoader(working_set, source, self.groups, skip_in_flight=options.skip_in_flight)
+        self.books = BookLoader(working_set, source, self.groups, options)
         self.pages = PageLoader(working_set, source, self.books)
-        self.inboxes = InboxLoader(
-            working_set, source, self.books, self.cache, self.budget,
-            with_payloads=options.with_payloads, with_due=options.with_due,
-        )  # fmt: skip
-        self.payloads = PayloadLoader(
-            self.pages, self.inboxes, with_payloads=options.with_payloads, without_payloads=options.without_payloads
-        )
+        self.inboxes = InboxLoader(working_set, source, self.books, options)
+        self.payloads = PayloadLoader(working_set, source, self.inboxes, options)
+        self.cache = self.inboxes.cache
         # What the rules ask for.
         self.load_books, self.load_page, self.next_rows = self.books.load, self.pages.load, self.inboxes.next_rows
         self.load_groups, self.settings = self.groups.load_groups, self.groups.settings
@@ -61,8 +38,7 @@ class StoreLoader:
     @cached_property
     def ring(self) -> RingLoader:
         """The loader of the ring's order, which many operations do not need."""
-        looks_once = self._options.looks_once
-        return RingLoader(self.working_set, self.source, self.books, self.pages, self.inboxes, looks_once=looks_once)
+        return RingLoader(self.working_set, self.source, self.books, self.pages, self.inboxes, self.options)
 
     def more(self, *, high: bool) -> list[str]:
         return self.ring.more_high() if high else self.ring.more_ready()
@@ -80,7 +56,7 @@ class StoreLoader:
         """
         keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
         self.pages.fetch(keys)
-        if self._options.without_payloads:
+        if self.options.without_payloads:
             return
         pages = self.working_set.pages
         self.payloads.fetch(

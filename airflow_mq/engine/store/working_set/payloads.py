@@ -14,11 +14,12 @@ from ...rules.errors import StoreCorrupt
 from ...rules.message import PLAIN, Attributes, Posted
 from ...rules.page import Facts, Page, Slices
 from ...rules.priority import told
+from ...rules.working_set import WorkingSet
 from .. import codec
 from ..attributes import StoredAttributes, pack_attributes
 from .budget import MOST_BYTES
 from .inboxes import InboxLoader
-from .pages import PageLoader
+from .source import LoadOptions, Source
 
 #: Number of messages whose facts are fetched together, where the caller asks for them one by one.
 FACTS_AT_ONCE = 256
@@ -29,14 +30,9 @@ Key = tuple[str, int]
 class PayloadLoader:
     """Loads the contents of messages that lie in pages."""
 
-    def __init__(self, pages: PageLoader, inboxes: InboxLoader, *, with_payloads: bool, without_payloads: bool) -> None:
-        """
-        :param with_payloads: fetch payloads for the queues that the walk will come to, too
-        :param without_payloads: fetch none, and let all be empty
-        """
-        self.working_set, self.source = pages.working_set, pages.source
+    def __init__(self, working_set: WorkingSet, source: Source, inboxes: InboxLoader, options: LoadOptions) -> None:
+        self.working_set, self.source, self.options = working_set, source, options
         self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
-        self.with_payloads, self.without_payloads = with_payloads, without_payloads
         #: Attributes of the rows of messages that this operation enqueued.
         self._posted: dict[int, StoredAttributes] = {}
         self._facts: dict[Key, tuple[range, Facts]] = {}
@@ -48,10 +44,10 @@ class PayloadLoader:
 
     def load(self, origin: str, page: Page, stop: int | None = None) -> None:
         """Load the payloads of a page, at least those before `stop`, and fetch those that the walk will come to."""
-        if self.without_payloads:
+        if self.options.without_payloads:
             page.payloads, page.resolved = [b""] * len(page.lengths), len(page.slices)
             return
-        if self.with_payloads:
+        if self.options.with_payloads:
             _skip_gone(page)
         parts, is_known = _unresolved(page), self.cache.payloads.__contains__
         known = len(list(takewhile(is_known, parts.row_ids)))
@@ -103,7 +99,7 @@ class PayloadLoader:
         messages, size = self.budget.messages, min(self.budget.size, MOST_BYTES)
         wanted = {origin: set(needed.row_ids)}
         self._most_fetches = max(self._most_fetches, self._fetches[origin] + 1)
-        for name in [origin, *self.budget.upcoming(origin, messages)] if self.with_payloads else ():
+        for name in [origin, *self.budget.upcoming(origin, messages)] if self.options.with_payloads else ():
             own, left = wanted.setdefault(name, set()), self._most_fetches * self.working_set.config.heap_size
             for row_id, items, bytes_ in self._first_rows(name):
                 if min(messages, size, left) <= 0:

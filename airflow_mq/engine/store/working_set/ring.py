@@ -15,7 +15,7 @@ from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import LineRow, Source
+from .source import LineRow, LoadOptions, Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
 #: origins have rows instead: few origins may have all of them.
@@ -50,7 +50,7 @@ class RingLoader:
 
     def __init__(
         self, working_set: WorkingSet, source: Source, books: BookLoader, pages: PageLoader, inboxes: InboxLoader,
-        *, looks_once: bool = False,
+        options: LoadOptions,
     ) -> None:  # fmt: skip
         self.working_set = working_set
         self.source = source
@@ -78,7 +78,7 @@ class RingLoader:
         self._met: dict[str, None] = {}
         #: Whether the last look came to its end: no newcomer is left that it could have found.
         self._look_ended = False
-        self._looks_once = looks_once
+        self._options = options
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
         self._whole: list[LineRow] | None = None
 
@@ -86,7 +86,7 @@ class RingLoader:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
         following = self._next
         found: list[tuple[int, str]] = []
-        looked_to_end = self._looks_once and self._rest_done and self._look_ended
+        looked_to_end = self._options.looks_once and self._rest_done and self._look_ended
         while not found:
             if following.is_empty and not self._rest_done:
                 self._fetch_ready()
@@ -178,7 +178,7 @@ class RingLoader:
         takes, look = self.working_set.takes, max(self._look, books.RING_SLICE)
         stretch = self.source.serviceable(
             self._ticket_cursor, look, books.RING_SLICE, self.working_set.now,
-            ordered=self.working_set.config.ordered, any_order=self.books.skip_in_flight,
+            ordered=self.working_set.config.ordered, any_order=self._options.skip_in_flight,
         )  # fmt: skip
         for reason, names in stretch.skipped.items():
             self.working_set.skipped[reason] += filter(takes, names)

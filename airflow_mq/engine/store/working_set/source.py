@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...rules.message import Address
@@ -16,6 +17,22 @@ from ..rows import BookRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Rows that a loader reads in addition to those that every operation needs."""
+
+    #: Skip all queues with messages in flight. If false, skip only ordered ones.
+    skip_in_flight: bool = True
+    #: Fetch payloads with rows and pages, for an operation that processes messages.
+    with_payloads: bool = False
+    #: Let all payloads be empty, for an operation that depends on none.
+    without_payloads: bool = False
+    #: Include delayed rows that are due, for an operation that does not write.
+    with_due: bool = False
+    #: Look for newcomers until none is left, and not again at the end of the walk: the next operation follows at once.
+    looks_once: bool = False
 
 
 class LineRow(NamedTuple):

@@ -64,8 +64,8 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "ordered queue claimed while it is in flight", "engine/store/working_set/books.py",
-        "is_ordered = self.skip_in_flight or self.working_set.is_ordered(book)",
-        "is_ordered = self.skip_in_flight",
+        "is_ordered = self.options.skip_in_flight or self.working_set.is_ordered(book)",
+        "is_ordered = self.options.skip_in_flight",
     ),
     _bug(
         "absurd use charged in full", "engine/rules/paths.py",
