@@ -73,12 +73,7 @@ class StoredSet(WorkingSet):
 
     def locked_after(self, locked: Locked) -> Locked:
         """Return a locked ring as it is since this working set was saved there."""
-        written = self.written
-        state = self.reading.state._replace(
-            ticket_floor=written.ticket_floor, look_floor=written.look_floor,
-            look_place=written.look_place, high_place=written.high_place, debt=written.debt,
-        )  # fmt: skip
-        return locked._replace(state=state)
+        return locked._replace(state=self.written._replace(version=self.reading.state.version))
 
     @contextmanager
     def within(self, unit: Unit, locked: Locked) -> Iterator[None]:
