@@ -91,7 +91,7 @@ SETTLED = (
 FAIRNESS = (
     Metric("fairness.share_error", GAUGE, "part", "largest deviation of a share, in either direction; 0.05 is 5 %"),
     Metric("fairness.longest_wait", GAUGE, "blocks", "most consecutive blocks that started none of a queue's messages"),
-    Metric("fairness.late", GAUGE, "blocks", "most blocks by which a backlog was processed later than promised"),
+    Metric("fairness.late", GAUGE, "blocks", "most blocks by which a queue was emptied later than with its fair share"),
     Metric("fairness.jain", GAUGE, "index", "Jain's index over received and promised shares; 1 is fair"),
 )
 #: Of single origins, as many as are asked for.

@@ -93,7 +93,7 @@ class OriginFairness(NamedTuple):
     #: Longest row of blocks in which it waited, and the present one.
     longest_wait: int = 0
     waiting: int = 0
-    #: Largest number of blocks by which a backlog was emptied later than promised.
+    #: Largest number of blocks by which the queue was emptied later than with its fair share.
     late: int = 0
     #: Weight received in all, in blocks.
     granted: float = 0.0
@@ -125,7 +125,7 @@ class Fairness:
 
     @property
     def most_late(self) -> int:
-        """Largest number of blocks by which any backlog was emptied later than promised."""
+        """Largest number of blocks by which any queue was emptied later than with its fair share."""
         return max((figures.late for figures in self.origins), default=0)
 
     @property
