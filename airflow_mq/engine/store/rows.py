@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.book import BACKOFF, DEFAULT_SETTINGS, IN_FLIGHT, PAUSED, QueueSettings
 from ..rules.changes import PutOff
@@ -239,47 +239,12 @@ def rows_of(rows: Sequence[PlainRow]) -> Rows:
     return Rows(list(ids), list(items), lengths, notes, last=not more[-1])
 
 
-class PackedMessages(Sequence[bytes]):
-    """The messages in the bytes of an inbox row, which are split when they are read: until then they are one object."""
-
-    __slots__ = ("_heap", "_lengths")
-
-    def __init__(self, heap: bytes, lengths: list[int]) -> None:
-        self._heap, self._lengths = heap, lengths
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(split(self._heap, self._lengths))
-
-    @overload
-    def __getitem__(self, at: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[bytes]: ...
-
-    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
-        if not isinstance(at, slice):
-            return list(self)[at]
-        first, stop, _ = at.indices(len(self))
-        return split(self._heap[sum(self._lengths[:first]) :], self._lengths[first:stop])
-
-
-def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> Sequence[bytes]:
+def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> list[bytes]:
     """Return the messages in the bytes of an inbox row."""
-    if items == 1 and not packed and len(heap) == size:
-        return [heap]
     lengths = codec.unpack_lengths(packed, items, size)
-    if len(heap) != sum(lengths):
-        raise StoreCorrupt(f"an inbox row of {sum(lengths)} bytes has {len(heap)}")
-    if len(lengths) == 1:
-        return [heap]
-    return PackedMessages(heap, lengths)
-
-
-def split(heap: bytes, lengths: Sequence[int]) -> list[bytes]:
-    """Return the messages in the bytes of a heap. Reads of a file take a third of the time of slices."""
+    if len(heap) != size:
+        raise StoreCorrupt(f"an inbox row of {size} bytes has {len(heap)}")
+    # Reads of a file take a third of the time of slices.
     return list(map(BytesIO(heap).read, lengths))
 
 

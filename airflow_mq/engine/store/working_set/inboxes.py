@@ -28,7 +28,7 @@ class PayloadCache:
 
     def __init__(self) -> None:
         #: The messages of each row; of a row of one message that message.
-        self.payloads: dict[int, bytes | Sequence[bytes]] = {}
+        self.payloads: dict[int, bytes | list[bytes]] = {}
         #: Times of sending, and attributes that are not empty, of the rows whose facts were read.
         self.sent_at: dict[int, int | None] = {}
         self.attributes: dict[int, StoredAttributes] = {}
