@@ -154,9 +154,7 @@ class Admin:
             if value is not None
         }
         with self.store.writing() as unit:
-            # Another change of settings waits for this transaction.
-            unit.rings.held_config(self.ring_id)
-            before = settings_of(dict(unit.origins.settings(self.ring_id, [check_origin(origin)])).get(origin))
+            before = settings_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
             after = replace(before, **{name: getattr(DEFAULT_SETTINGS, name) for name in dropped}, **changes)
             if after.least is not None and after.most is not None and after.least.exceeds(after.most):
                 raise ConfigRefused(f"an origin cannot be promised {after.least} and get {after.most} at most")

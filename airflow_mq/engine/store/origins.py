@@ -51,6 +51,10 @@ class Origins(Repository):
         """Return groups that are paused with everything below them."""
         return [group for (group,) in self.unit.rows("paused_groups", ring=ring, now=now)]
 
+    def lock_settings(self, ring: int, origin: str) -> Any:
+        """Return the settings of an origin for a change in the same transaction."""
+        return self.unit.only("lock_setting", ring=ring, origin=origin)[0]
+
     def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool) -> None:
         """Write the settings of an origin."""
         self.unit.run("set_setting", ring=ring, origin=origin, settings=as_json(settings), guaranteed=guaranteed)

@@ -74,6 +74,18 @@ def test_two_changes_at_a_time_both_count(pg_queues: tuple[MessageQueue, Message
 
 @pytest.mark.concurrency
 @pytest.mark.postgres
+def test_a_share_waits_for_no_sender(pg_queues: tuple[MessageQueue, MessageQueue]) -> None:
+    """A sender that adds a queue to a bounded ring locks the settings of the ring, and a caller may commit much later."""
+    queue, other = pg_queues
+    with queue.store.writing() as unit:
+        unit.rings.held_config(queue.session.ring_id)
+        with ThreadPoolExecutor(1) as pool:
+            change = pool.submit(other.admin.set_origin, "acme", share=2)
+            assert change.result(timeout=5.0) == {"share": (1, 2)}
+
+
+@pytest.mark.concurrency
+@pytest.mark.postgres
 @pytest.mark.parametrize("weighed", [False, True])
 def test_a_plan_that_waited_knows_the_larger_pages(
     pg_queues: tuple[MessageQueue, MessageQueue], weighed: bool, few_pages: None

@@ -20,6 +20,12 @@ ORDER BY p.origin
 -- Return groups that are paused with everything below them.
 SELECT p.origin FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
 
+-- name: lock_setting
+-- Return the settings of an origin, and let no other transaction change them. It waits for no sender.
+INSERT INTO {s}setting AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)
+ON CONFLICT (ring, origin) DO UPDATE SET settings = t.settings
+RETURNING settings
+
 -- name: set_setting
 -- Write the settings of an origin.
 INSERT INTO {s}setting (ring, origin, settings, guaranteed) VALUES (:ring, :origin, {json settings}, :guaranteed)
