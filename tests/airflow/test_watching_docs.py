@@ -14,7 +14,7 @@ import yaml
 
 from airflow_mq import LinearWeigher, MessageQueue, Weight
 from airflow_mq.engine.store import grant, parse, upgrade
-from airflow_mq.observe.metrics import COUNTER, METRICS, ORIGIN_BACKLOG, ORIGIN_FAIRNESS, TIMER, untagged
+from airflow_mq.observe.metrics import BLOCKS, COUNTER, METRICS, ORIGIN_BACKLOG, ORIGIN_FAIRNESS, TIMER, untagged
 
 #: Metrics of one origin instead of the ring.
 OF_ORIGINS = (*ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
@@ -57,6 +57,15 @@ def test_alarms_ring_on_metrics_that_there_are() -> None:
     rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text())["groups"][0]["rules"]
 
     assert set(re.findall(r"airflow_mq_\w+", " ".join(rule["expr"] for rule in rules))) <= prometheus_names()
+
+
+def test_the_longest_wait_can_reach_the_bound_of_its_alert() -> None:
+    """The metric covers the latest blocks only."""
+    rules = yaml.safe_load((DOCS / "grafana" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    (expr,) = [rule["expr"] for rule in rules if rule["alert"] == "QueueStarves"]
+    bound = re.search(r"fairness_longest_wait\) >= (\d+)", expr)
+
+    assert bound and int(bound[1]) <= BLOCKS
 
 
 def test_the_collector_uses_what_it_defines() -> None:
