@@ -151,14 +151,14 @@ class BlockSettler:
                 working_set.changes.block = row.number
                 working_set.save()
                 working_set.loader.keep_payloads(0, None)
-        full = Weight.of(self.session.config.service_weight or row.details_json["limit"])
+        full = Weight.of(self.session.config.service_weight or settling.details["limit"])
         for claim, settled in zip(settling.claims, settling.found):
             total.add(settled)
             processor = processor_of(claim.whose) if processor_of else ""
             measures.remember(unit, self.ring_id, claim.whose, settled.measured, processor, full)
-        result = Serviced(weight=row.details_json["overhead"].plus(total.used), origins=len(settling.claims))
+        result = Serviced(weight=settling.details["overhead"].plus(total.used), origins=len(settling.claims))
         result.add_counts(total)
-        details = {**row.details_json, "result": result.__dict__}
+        details = {**settling.details, "result": result.__dict__}
         details.pop("problem", None)
         unit.blocks.end(row.id, state, now, details)
         if applies:

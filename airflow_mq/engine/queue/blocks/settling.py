@@ -108,15 +108,15 @@ class Settling:
         self, working_set: StoredSet, row: BlockRow, actor: str, terms: Terms | None = None,
         claims: Sequence[Claim] | None = None, answers: Mapping[str, Answers] | None = None,
     ) -> None:  # fmt: skip
-        unit, details = working_set.unit, row.details_json
+        unit, self.details = working_set.unit, row.details_json
         self.working_set, self.row, self.actor, self.before = working_set, row, actor, terms
         self.claims = claims_of(unit, row) if claims is None else claims
         self.answers = answers_of(unit.blocks.reports(row.id)) if answers is None else answers
         #: The result of each claim.
         self.found = [Settlement() for _ in self.claims]
         self.settler = ClaimSettler(
-            working_set, details["limit"], self.claims,
-            reports_begin=bool(details.get("reports_begin")),
+            working_set, self.details["limit"], self.claims,
+            reports_begin=bool(self.details.get("reports_begin")),
         )  # fmt: skip
         if terms is not None:
             self.settler.mosts = terms.mosts
@@ -133,8 +133,8 @@ class Settling:
             self._settle_by_hand()
             yield
             return
-        parts = parts_of(working_set.config.service_weight or row.details_json["limit"])
-        charges = row.details_json["order"] == "deficit"
+        parts = parts_of(working_set.config.service_weight or self.details["limit"])
+        charges = self.details["order"] == "deficit"
         loads = Loads(working_set, self.claims, self.answers)
         for pieces in divided(self.claims, PART, loads.size_of, PART_SIZE):
             self._part = pieces
@@ -163,7 +163,7 @@ class Settling:
             result.returned = 1
         else:
             used = getattr(outcome, "used", None) or claim.planned
-            limit = self.row.details_json["limit"]
+            limit = self.details["limit"]
             try:
                 cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, self.actor)
             except (InsufficientWeight, TemporarilyUnprocessable):

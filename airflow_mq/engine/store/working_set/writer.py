@@ -313,9 +313,10 @@ class Writer:
         check_floors()
 
     def _write_posted(self, rows: ChangedRows, allow_high: bool) -> None:
-        if allow_high and any(is_high(posted.origin) for posted in rows.posted.values()):
-            self.unit.rings.allow_high(self.ring_id)
-        self.unit.inbox.insert(self.ring_id, starmap(posted_row, rows.posted.items()))
+        if rows.posted:
+            if allow_high and any(is_high(posted.origin) for posted in rows.posted.values()):
+                self.unit.rings.allow_high(self.ring_id)
+            self.unit.inbox.insert(self.ring_id, starmap(posted_row, rows.posted.items()))
         if rows.put_off:
             ids = self.unit.fresh_ids(len(rows.put_off))
             self.unit.inbox.put_off(self.ring_id, [delayed_row(id_, *one) for id_, one in zip(ids, rows.put_off)])
@@ -363,7 +364,10 @@ class Writer:
         return check
 
     def _write_events(self, rows: ChangedRows) -> None:
-        arrivals = rows.arrivals(self.unit, self.ring_id)
-        self.unit.set_aside.save(self.ring_id, rows.set_aside(arrivals))
-        events = dated(rows.events, arrivals) if arrivals else rows.events
-        self.unit.events.save(self.ring_id, events, rows.now, rows.block)
+        events: Iterable[EventRun] = rows.events
+        if rows.asides:
+            arrivals = rows.arrivals(self.unit, self.ring_id)
+            self.unit.set_aside.save(self.ring_id, rows.set_aside(arrivals))
+            events = dated(events, arrivals)
+        if rows.events:
+            self.unit.events.save(self.ring_id, events, rows.now, rows.block)
