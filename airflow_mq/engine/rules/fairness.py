@@ -9,8 +9,9 @@ backing off is not wanting, nor is one whose processor yielded.
 
 *Promised* is a queue's fair share: its weighted max-min part of what the block gave to all. An emptied queue wanted
 what it got; a wanting queue would have taken more. Each gets its *least* first and at most its *most*; the rest is
-divided by shares. Where origins are paths, this holds among the members of each group. High queues are compared with
-high ones and regular with regular ones, for the weight that a block gave to their level.
+divided by shares. A queue that stopped at its own *most* wanted what it got: the smaller part of a *most* may end a
+visit long before the dominant one. Where origins are paths, this holds among the members of each group. High queues are
+compared with high ones and regular with regular ones, for the weight that a block gave to their level.
 
 *Contended* blocks count for the share of a queue: those in which it was wanting, and the block that emptied it
 afterwards. They make up its *backlogs*. A backlog is promised at most its total demand: what it got, and what of it
@@ -46,6 +47,7 @@ from typing import NamedTuple
 
 from .config import BLOCK_PARTS
 from .groups import ROOT, SEPARATOR, group_of, home_of, names_above
+from .judging import MOST
 from .orders import Entry, lines_of, wanting_in
 from .priority import REGULAR, queue_name
 from .weight import Weight
@@ -239,6 +241,8 @@ class _Kind:
     share: int
     least: int
     most: int
+    #: Whether a visit that ended at a *most* ended at the queue's own: no group above it can have one.
+    is_top: bool = False
     #: Of a kind for one block: its backlog, or the group that it stands for.
     backlog: _Backlog | None = None
     below: _Group | None = None
@@ -305,7 +309,7 @@ class _Queue:
     #: Whether any message was started since it had a backlog.
     started: bool = False
     backlogs: list[_Backlog] = field(default_factory=list)
-    #: Blocks in which it is not like others, with what it got: outside of backlogs, or more than its most.
+    #: Blocks in which it is not like others, with what it got: outside of backlogs, stopped at its most, or beyond it.
     apart: list[tuple[int, int, _Backlog | None]] = field(default_factory=list)
 
     def read(
@@ -335,7 +339,8 @@ class _Queue:
             if backlog is not None and is_in:
                 backlog.stretches.append(blocks)
                 backlog.received += got
-            if got and (not is_in or _fine(got) > self.kind.most):
+            at_most = entry is not None and entry.reason == MOST and self.kind.is_top
+            if got and (not is_in or at_most or _fine(got) > self.kind.most):
                 self.apart.append((blocks.start, got, backlog if is_in else None))
             if started and not is_wanting:
                 backlog = None
@@ -431,7 +436,7 @@ class _Division:
             # What is set under the name of a group is the group's.
             share, least = (1, 0) if is_group else (promise.share, promise.least)
             group = self._group(path)
-            kind = _Kind(group, promise.share, share, _fine(least), _fine(promise.most))
+            kind = _Kind(group, promise.share, share, _fine(least), _fine(promise.most), is_top=path == ROOT)
             self.kinds[path, promise, is_group] = kind
             group.kinds.append(kind)
         return kind
@@ -538,7 +543,7 @@ class _Division:
             self._leave(backlog)
             want = min(want, backlog.asked - backlog.promised)
         least = min(kind.least, want)
-        kind.group.singles.append(_Kind(kind.group, kind.setting, kind.share, least, want, backlog, size=1))
+        kind.group.singles.append(_Kind(kind.group, kind.setting, kind.share, least, want, backlog=backlog, size=1))
 
     def _share_out(self, group: _Group, left: int, at: int) -> None:
         """Divide weight among the members of a group and of the groups below."""

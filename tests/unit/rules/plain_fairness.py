@@ -10,6 +10,7 @@ from math import inf
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.fairness import Fairness, OriginFairness, Promise, Takes, jain, ratios_of
 from airflow_mq.engine.rules.groups import SEPARATOR
+from airflow_mq.engine.rules.judging import MOST
 from airflow_mq.engine.rules.orders import Entry, lines_of, wanting_in
 from airflow_mq.engine.rules.weight import Weight
 
@@ -21,6 +22,8 @@ class Round:
     granted: Mapping[str, int]
     started: frozenset[str]
     wanting: frozenset[str]
+    #: Queues whose visit ended at a *most*.
+    stopped: frozenset[str] = frozenset()
 
 
 def rounds_of(
@@ -56,6 +59,7 @@ def rounds_of(
             {**dict.fromkeys(skipped, 0), **{entry.origin: parts(entry.granted) for entry in page}},
             frozenset(entry.origin for entry in page if entry.messages),
             frozenset(wanting[at]),
+            frozenset(entry.origin for entry in page if entry.reason == MOST),
         )
         for at, (page, skipped) in enumerate(zip(pages, skips or [()] * len(pages)))
     ]
@@ -118,16 +122,20 @@ def judge(
     *,
     left: Mapping[str, float] | None = None,
     paths: bool = False,
+    groups: Collection[str] = (),
 ) -> Fairness:
     """Return the figures of these blocks.
 
     :param promises: settings of each origin; with paths, also of groups by name.
     :param left: remaining demand of the queues that are wanting at the end; infinite if missing.
+    :param groups: names of groups, in any of the blocks.
     """
     lasting = backlogs_of(rounds, left or {})
     sums: dict[str, _Sum] = {}
     for block, backlogs in zip(rounds, lasting):
-        fair = fair_shares(block, promises, {origin: log.rest for origin, log in backlogs.items()}, paths=paths)
+        fair = fair_shares(
+            block, promises, {origin: log.rest for origin, log in backlogs.items()}, paths=paths, groups=groups
+        )
         given = sum(block.granted.values())
         for origin, backlog in backlogs.items():
             backlog.add(fair[origin], block.granted.get(origin, 0), given)
@@ -172,7 +180,12 @@ def _figures(origin: str, promise: Promise, total: _Sum) -> OriginFairness:
 
 
 def fair_shares(
-    block: Round, promises: Mapping[str, Promise], asked: Mapping[str, float] | None = None, *, paths: bool = False
+    block: Round,
+    promises: Mapping[str, Promise],
+    asked: Mapping[str, float] | None = None,
+    *,
+    paths: bool = False,
+    groups: Collection[str] = (),
 ) -> dict[str, float]:
     """Return what each queue was promised of what a block gave to all: weighted max-min, leasts first.
 
@@ -182,7 +195,10 @@ def fair_shares(
     """
     wants: dict[str, float] = dict(block.granted)
     for origin in {*block.wanting, *(asked or ())}:
-        most = max(promises.get(origin, Promise()).most, block.granted.get(origin, 0))
+        got = block.granted.get(origin, 0)
+        # Below a group, the visit may have ended at the group's *most*.
+        is_top = not paths or (SEPARATOR not in origin and origin not in groups)
+        most = got if got and origin in block.stopped and is_top else max(promises.get(origin, Promise()).most, got)
         wants[origin] = min(most, (asked or {}).get(origin, inf))
     fair: dict[str, float] = {}
     _share_out(float(sum(block.granted.values())), wants, promises, fair, "" if paths else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -62,6 +63,19 @@ def test_least_and_most_bound_what_is_promised() -> None:
     both = {"a": Promise(least=90), "b": Promise(least=90)}
     assert fair_shares(a_round("ab", a=30, b=70), both) == {"a": 50, "b": 50}
     assert fair_shares(a_round("a", b=0), {}) == {"a": 0, "b": 0}
+
+
+def test_a_queue_at_its_own_most_is_promised_what_it_got() -> None:
+    """Of a *most* of a quarter of a block's time and a sixteenth of its size, a queue of large messages gets less."""
+    pages = [[line("large", 6, "most"), line("loud", 94, "limit")] for _ in range(20)]
+    pages.append([line("large", 3, "emptied"), line("loud", 97, "limit")])
+    most = {"large": Promise(most=BLOCK_PARTS // 4)}
+
+    told = judged(pages, {"loud": Asks(0, inf, True)}, most)
+    assert (told.origin("large").late, told.origin("large").error) == (0, pytest.approx(0.0))
+    assert told.origin("loud").error == pytest.approx(0.0)
+    stopped_by_the_block = [[replace(entry, reason="limit") for entry in page] for page in pages[:-1]] + pages[-1:]
+    assert judged(stopped_by_the_block, {"loud": Asks(0, inf, True)}, most).origin("large").late > 10
 
 
 def test_paths_share_at_each_level() -> None:

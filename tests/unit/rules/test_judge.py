@@ -15,7 +15,7 @@ from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.weight import Weight
 from tests.unit.rules import plain_fairness as plain
 
-REASONS = ("limit", "spent", "emptied", "yielded", *SKIPS)
+REASONS = ("limit", "spent", "most", "emptied", "yielded", *SKIPS)
 PATHS = ("a", "b", "c", "a/x", "a/y", "b/z", "a/x/1", "a/x/2", "c/q/w")
 BOUNDS = (5, 50, 200, 500)
 TAKES: tuple[Takes, ...] = (None, None, lambda origin: origin[-1] in "02468xm", lambda origin: origin < "b")
@@ -93,7 +93,8 @@ def test_the_judge_and_the_plain_way(seed: int, *, paths: bool, bounds: bool) ->
     since = {name: asks.since for name, asks in ready.items()}
     rounds = plain.rounds_of(pages, parts, since, takes, skips)
     told = judge(pages, parts, ready, promises, left.__getitem__, paths=paths, takes=takes, skips=skips)
-    same(told, plain.judge(rounds, promises, left=left, paths=paths))
+    groups = {group for name in plain.lines_of(pages, skips).keys() | ready.keys() for group in names_above(name)}
+    same(told, plain.judge(rounds, promises, left=left, paths=paths, groups=groups))
 
 
 def test_only_demands_that_matter_are_read() -> None:
