@@ -12,6 +12,7 @@ import pytest
 from airflow_mq import Done, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.queue.blocks.settlement import BlockSettler
 from airflow_mq.engine.queue.inspect.queues import QueueState
+from airflow_mq.engine.queue.inspect.reasons import Explanation
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.primitives import as_json
@@ -35,6 +36,11 @@ def addresses(queue: MessageQueue, **filters: Any) -> list[Any]:
     return [replace(one, age=None) for one in queue.set_aside.list(**filters)]
 
 
+def sentences(found: Iterable[Explanation]) -> list[str]:
+    """Return explanations without last errors, which come from events."""
+    return [one.sentence.partition("; the last error")[0].rstrip(".") for one in found]
+
+
 #: Readings by name. Events, the ledger, deficits and times of sending follow when the ends are applied.
 READERS: dict[str, Callable[[MessageQueue], Any]] = {
     "footprint": lambda queue: [queue.footprint(origin) for origin in ORIGINS],
@@ -55,13 +61,8 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
         [replace(one, sent_at=None) for one in queue.inspect.peek(origin, limit=100)] for origin in ORIGINS
     ],
     "waiting": lambda queue: [batch.payloads for batch in queue.inspect.waiting(*ORIGINS, limit=100)],
-    "explain": lambda queue: [
-        queue.inspect.explain(origin, seed=SEED).sentence.partition("; the last error")[0].rstrip(".")
-        for origin in ORIGINS
-    ],
-    "stuck": lambda queue: [
-        one.sentence for one in queue.inspect.stuck(queue.inspect.ring().queues, queue.inspect.servicing())
-    ],
+    "explain": lambda queue: sentences(queue.inspect.explain(origin, seed=SEED) for origin in ORIGINS),
+    "stuck": lambda queue: sentences(queue.inspect.stuck(queue.inspect.ring().queues, queue.inspect.servicing())),
     "overdue": lambda queue: queue.inspect.servicing().of_queues(queue.inspect.ring().queues),
     "finds work": lambda queue: queue.inspect.finds_work(),
     "dry run": lambda queue: taken([queue.inspect.dry_run(seed=SEED)]),

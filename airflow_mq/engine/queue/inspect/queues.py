@@ -176,7 +176,8 @@ def queue_states(
         messages = row.messages + items - cut_items.get(name, 0) + shift.uncut
         if messages <= 0:
             continue
-        sent, attempts, needs = first.get(name, (oldest, 0, None))
+        sent, attempts, needs = first.get(name, (None, 0, None))
+        sent = oldest if sent is None else sent
         states.append(
             QueueState(
                 origin_of(name),
@@ -218,8 +219,11 @@ def _age(sent: int | None, now: int) -> float | None:
 
 def _first_waiting(
     unit: Unit, working_set: StoredSet, names: Sequence[str]
-) -> dict[str, tuple[int, int, Weight | None]]:
-    """Return of each book's first waiting message the time of sending, the attempts and what it needs."""
+) -> dict[str, tuple[int | None, int, Weight | None]]:
+    """Return of each book's first waiting message the time of sending, the attempts and what it needs.
+
+    Messages that a recorded end sends have no time yet.
+    """
     books = [working_set.book(name) for name in names]
     working_set.loader.inboxes.look_at((book.origin for book in books if not book.is_ready), len(books))
     books = [book for book in books if book.is_ready or working_set.pull(book)]
@@ -227,7 +231,7 @@ def _first_waiting(
     firsts = {book.origin: page for book in books if (page := first_waiting(working_set, book)) is not None}
     row_ids = {name: [page.place_of(page.first_index)[0]] for name, page in firsts.items()}
     sent = {row.origin: row.sent_at for row in unit.inbox.heads(working_set.ring_id, row_ids)}
-    return {name: (sent[name], *_front(working_set, working_set.book(name), firsts[name])) for name in sent}
+    return {name: (sent.get(name), *_front(working_set, working_set.book(name), firsts[name])) for name in firsts}
 
 
 def _front(working_set: StoredSet, book: Book, page: Page) -> tuple[int, Weight | None]:
