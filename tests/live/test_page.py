@@ -287,7 +287,7 @@ def test_another_limit_is_tried_by_keyboard(seen: Seen) -> None:
     expect(shown.get_by_text("250 ms", exact=True)).to_be_visible()
     expect(taken).not_to_have_text(before, use_inner_text=True)
     shown.get_by_role("button", name="Reset").click()
-    expect(shown.get_by_text("2,500 ms", exact=True)).to_be_visible()
+    expect(shown.get_by_text("2.5 s", exact=True)).to_be_visible()
 
 
 def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
