@@ -111,7 +111,7 @@ def release(session: Session, args: Namespace) -> None:
 @command(
     *_CONDITIONS,
     name="dry-run",
-    example="$ block dry-run\n$ block dry-run --share acme=3 --set order=deficit --service-weight 60000/1000000",
+    example="$ block dry-run\n$ block dry-run --share acme=3 --set order=deficit --service-weight 1m/1MB",
 )
 def dry_run(session: Session, args: Namespace) -> None:
     """Show what the next block would take from each queue; claims nothing.

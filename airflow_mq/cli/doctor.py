@@ -92,8 +92,8 @@ def doctor(session: Session, args: Namespace) -> bool:
     bad = sum(one.level == WRONG for one in found)
     session.out.value({"store": address.safe, "ok": not bad, "findings": found})
     print_findings(session, found)
-    session.out.remark(f"{bad} of {len(found)} findings want attention" if bad else "nothing is wrong")
-    session.out.remark("`airflow-mq check` looks into what is stored")
+    session.out.remark(f"{bad} of {len(found)} checks found a problem" if bad else "nothing is wrong")
+    session.out.remark("to check what is stored: airflow-mq check")
     return not bad
 
 
@@ -199,7 +199,7 @@ def _settings(queue: MessageQueue) -> Iterator[Finding]:
     elif config.service_weight is not None and config.service_weight.time > config.lease * 1000:
         yield Finding(
             NOTE,
-            f"a block may take {time_text(config.service_weight.time)}, longer than its lease of {config.lease:g} s",
+            f"a block may take {time_text(config.service_weight.time)}, longer than its lease of {span(config.lease)}",
             "nothing, if DAGs process it, because their jobs renew it; otherwise make the lease longer",
         )
 

@@ -149,7 +149,7 @@ def _part(file: IO[bytes]) -> float | None:
 
 
 def _report(session: Session, done: Enqueued) -> None:
-    text = f"enqueued {many(done.count, 'message')} of {done.size:,} bytes"
+    text = f"enqueued {many(done.count, 'message')} of {many(done.size, 'byte')}"
     if done.repeated:
         text += f"; {done.repeated:,} had been sent before with the same key"
     session.out.answer({"count": done.count, "size": done.size, "repeated": done.repeated}, text)

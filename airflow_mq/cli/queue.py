@@ -172,7 +172,7 @@ def paused(session: Session, args: Namespace) -> None:
     ORDERED,
     option("--unset NAME", "use the ring's setting for NAME, or for all", choices=(*_SETTINGS, "all"), action="append"),
     name="set",
-    example="$ queue set acme --share 4 --most 300000/500000000\n$ queue set acme --unset most",
+    example="$ queue set acme --share 4 --most 5m/500MB\n$ queue set acme --unset most",
 )
 def set_origin(session: Session, args: Namespace) -> None:
     """Change how an origin is serviced, from the next block on.

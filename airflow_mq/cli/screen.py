@@ -48,7 +48,7 @@ def facts(look: Look) -> Iterator[tuple[str, str]]:
     for server in sorted(servicing.servers, key=lambda server: server.at, reverse=True)[:_NAMED]:
         yield "serviced by", _server(look, server)
     if not servicing.servers and not servicing.is_held:
-        yield "serviced by", "nothing yet: start a DAG with block(), or airflow-mq service"
+        yield "serviced by", "nothing yet: start a DAG with block(), or a worker: airflow-mq service --help"
 
 
 def _server(look: Look, server: Server) -> str:

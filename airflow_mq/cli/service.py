@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 def service(session: Session, args: Namespace) -> bool | None:
     """Process the ready queues with a Python function, in this process.
 
-    A function of one parameter receives the Delivery (payload, origin, page, index, meter); parameters named payload,
-    origin and message receive these. It returns nothing or true if the message is processed, false if it is processed
-    without success, or an outcome such as Yield() or BadFormat(). If it raises, the message stays, and a later call
-    tries it again. The exit code is 1 if no tried message was processed.
+    A function of one parameter receives the Delivery (payload, origin, address, attempt and others); parameters named
+    payload, origin and message receive these. It returns nothing or true if the message is processed, false if it is
+    processed without success, or an outcome such as Yield() or BadFormat(). If it raises, the message stays, and a
+    later call tries it again. The exit code is 1 if no tried message was processed.
     """
     raised: list[str] = []
     processor = _noting(_processor(args.processor, args.batch), raised)

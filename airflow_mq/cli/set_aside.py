@@ -51,7 +51,8 @@ def list_set_aside(session: Session, args: Namespace) -> None:
         return
     if more:
         session.out.remark(f"there are more: continue with --after {found[-1].address}")
-    session.out.remark("one message: airflow-mq message history ADDRESS; then requeue, execute or discard it")
+    session.out.remark("what happened to one: airflow-mq message history ADDRESS")
+    session.out.remark("to decide: airflow-mq set-aside requeue, execute or discard, each with --help")
 
 
 def _plain(one: SetAside) -> dict[str, object]:

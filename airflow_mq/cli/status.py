@@ -23,7 +23,7 @@ _SHOWN = 5
 def status(session: Session, args: Namespace) -> bool:
     """Show whether a ring is serviced, what waits, and what needs a person.
 
-    Reads only. Of the queues, reads the first 100 in turn; the last line names what was not looked at. Exit code 1 if
+    Reads only. Of the queues, reads the first 100 in turn; the last line names what it does not check. Exit code 1 if
     something needs a person: a set-aside message, a block that hangs, a queue that no block can service, a block that
     is overdue, or a setting that harms.
     """
@@ -53,9 +53,9 @@ def status(session: Session, args: Namespace) -> bool:
     session.out.line("")
     print_findings(session, findings)
     session.out.line(
-        f"{many(len(wrong), 'thing')} for a person to decide" if wrong else "nothing that was looked at needs a person"
+        f"{many(len(wrong), 'thing')} for a person to decide" if wrong else "nothing that was checked needs a person"
     )
-    session.out.remark("not looked at:")
+    session.out.remark("not checked:")
     for what in skipped:
         session.out.remark(f"       {what}")
     return not wrong

@@ -184,6 +184,10 @@ def test_a_user_without_rights(pg_uri: str) -> None:
             with pytest.raises(StoreUnreachable) as refused:
                 MessageQueue(address)
             assert str(refused.value) == str(known.NOT_INTO_DATABASE)
+            connection.execute(b"ALTER ROLE bare NOLOGIN")
+            with pytest.raises(StoreUnreachable) as refused:
+                MessageQueue(address)
+            assert str(refused.value) == str(known.NO_LOGIN)
         finally:
             connection.execute(b"DROP OWNED BY bare; DROP ROLE bare")
 

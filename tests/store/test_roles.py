@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -224,6 +226,38 @@ def test_an_installer_creates_and_upgrades_and_owns_what_there_is(owner: StoreAd
         connection.execute(SQL("GRANT CREATE ON DATABASE {} TO {}").format(database, Identifier(str(user.user))))
     assert upgrade(user)
     grant(user, "sender", str(roles("sender of an installer").user), origins="acme")
+
+
+@postgres
+@pytest.mark.empty_store
+def test_the_roles_of_the_checklist(owner: StoreAddress, roles: Roles) -> None:
+    """Those of docs/go-live.md suffice to create the tables and to use them."""
+    installer, user = roles("owner"), roles("user")
+    page = (Path(__file__).parents[2] / "docs/go-live.md").read_text("utf-8")
+    (statements,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    with closing(connect(owner)) as connection:
+        for role in (installer, user):
+            connection.execute(SQL("DROP ROLE {}").format(Identifier(str(role.user))))
+        names = {"queue_owner": installer.user, "queue_user": user.user, "queue ": owner.database}
+        for name, ours in names.items():
+            statements = statements.replace(name, f"{Identifier(str(ours)).as_string(connection)} ")
+        connection.execute(statements.replace("…", "change me").encode())
+    assert upgrade(installer)
+    grant(installer, "runtime", str(user.user))
+    with MessageQueue(user) as queue:
+        queue.enqueue_message("acme", b"x")
+
+
+@postgres
+def test_a_role_that_is_created_can_log_in_with_a_password(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("created")
+    name = Identifier(str(user.user))
+    with closing(connect(owner)) as connection:
+        connection.execute(SQL("DROP ROLE {}").format(name))
+        grant(owner, "runtime", str(user.user))
+        connection.execute(SQL("ALTER ROLE {} PASSWORD 'change me'").format(name))
+    with MessageQueue(user) as queue:
+        queue.enqueue_message("acme", b"x")
 
 
 @postgres

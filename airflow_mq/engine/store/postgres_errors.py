@@ -31,6 +31,7 @@ _SILENT = "the PostgreSQL store does not answer: "
 
 # Errors of which copies are raised.
 LOGIN = LoginRefused(f"{_NO_WAY}the server refused the user or the password; correct login and password")
+NO_LOGIN = LoginRefused(f"{_NO_WAY}the server does not let this role log in; run ALTER ROLE … LOGIN")
 NO_PASSWORD = LoginRefused(f"{_NO_WAY}the server wants a password and none was given; add it to address or connection")
 NO_RULE = LoginRefused(
     f"{_NO_WAY}the server has no rule that lets this user in from this host; add a line to its pg_hba.conf, "
@@ -112,6 +113,7 @@ _WORDS = (
     (METHOD, ("authentication method requirement", "auth method")),
     (NO_RULE, ("no pg_hba.conf entry", "pg_hba.conf rejects")),
     (NO_PASSWORD, ("no password supplied",)),
+    (NO_LOGIN, ("is not permitted to log in",)),
     (LOGIN, ("authentication failed", 'role "" ', "user not found", "client certificate")),
     (NOT_INTO_DATABASE, ("permission denied for database", 'database "" is not currently accepting')),
     (DATABASE, ('database "" does not exist', "no such database")),

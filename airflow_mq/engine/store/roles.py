@@ -126,7 +126,7 @@ def is_secret(table: str, column: str = "") -> bool:
 def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: str) -> Iterator[Composed]:
     name, place = Identifier(role), Identifier(schema)
     if not _exists(connection, role):
-        yield SQL("CREATE ROLE {}").format(name)
+        yield SQL("CREATE ROLE {} LOGIN").format(name)
     if kind == "installer":
         yield SQL("GRANT CONNECT, CREATE ON DATABASE {} TO {}").format(Identifier(connection.info.dbname), name)
         if _owner(connection, schema) != role:

@@ -22,6 +22,7 @@ def payloads(mq: Terminal, origin: str = "acme") -> list[str]:
 def test_messages_from_arguments(mq: Terminal) -> None:
     assert mq.json("enqueue", "acme", "one", "two") == {"count": 2, "size": 6, "repeated": 0}
     assert "enqueued 1 message of 5 bytes" in mq("enqueue", "acme", "three").out
+    assert mq("enqueue", "bolt", "x").out == "enqueued 1 message of 1 byte\n"
     assert mq("enqueue", "acme", "--quiet", "four").out == ""
     assert mq.json("enqueue", "acme", "--delay", "0", "five", "six")["count"] == 2
 

@@ -118,7 +118,7 @@ def test_help_is_folded_and_its_examples_are_not(
     monkeypatch.setenv("COLUMNS", "80")
     main(["block", "dry-run", "--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert "  airflow-mq block dry-run --share acme=3 --set order=deficit --service-weight 60000/1000000" in lines
+    assert "  airflow-mq block dry-run --share acme=3 --set order=deficit --service-weight 1m/1MB" in lines
     assert max(len(line) for line in lines if not line.startswith("  airflow-mq ")) <= 80
 
 

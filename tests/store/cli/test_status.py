@@ -22,17 +22,17 @@ def settle(queue: MessageQueue, server: str = DAG) -> None:
 def test_an_empty_ring_names_the_first_step(mq: Terminal) -> None:
     told = mq("status").out
     assert "0 messages (0 B) in 0 queues" in told and "airflow-mq enqueue acme" in told
-    assert "nothing yet: start a DAG with block(), or airflow-mq service" in told
-    assert "nothing that was looked at needs a person" in told
+    assert "nothing yet: start a DAG with block(), or a worker: airflow-mq service --help" in told
+    assert "nothing that was checked needs a person" in told
     found = mq.json("status")
     assert (found["ok"], found["findings"], found["queues"]) == (True, [], [])
 
 
 def test_it_names_what_it_did_not_look_at(mq: Terminal, queue: MessageQueue) -> None:
-    told = mq("status").out.partition("not looked at:")[2]
+    told = mq("status").out.partition("not checked:")[2]
     assert "airflow-mq check" in told and "airflow-mq doctor" in told and "queue list" not in told
     queue.enqueue_messages((f"o{number:03}", b"x") for number in range(101))
-    assert "queues after the first 100" in mq("status").out.partition("not looked at:")[2]
+    assert "queues after the first 100" in mq("status").out.partition("not checked:")[2]
     assert len(mq.json("status")["queues"]) == 100
 
 

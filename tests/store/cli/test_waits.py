@@ -28,7 +28,7 @@ def test_commands_name_the_reason(mq: Terminal, queue: MessageQueue, name: str) 
     assert explained["reason"] == waits.reason
     if "most" in waits.why:
         assert f"its most was used up in block {row['why'].split()[-1]}" in explained["sentence"]
-        assert "a larger most: airflow-mq queue set acme --most …" in explained["remedies"]
+        assert "a larger most, or none: airflow-mq queue set acme --unset most" in explained["remedies"]
     if waits.state in ("unserved", "stuck"):
         (finding,) = (one for one in status["findings"] if one["level"] == "wrong")
         assert (finding["what"], finding["do"]) == (explained["sentence"], "; or ".join(explained["remedies"]))

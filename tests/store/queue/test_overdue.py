@@ -198,7 +198,7 @@ def test_service_in_place_counts(make_queue: Maker, clock: Clock) -> None:
     clock.advance(100)
 
     assert "Nothing has serviced this ring since" in sentence(queue)
-    assert "(2 min; usually every 5 s). Is tester running?" in sentence(queue)
+    assert "(2 min; usually every 5 s). Is the program of tester running?" in sentence(queue)
 
 
 def test_origins_have_servers_of_their_own(make_queue: Maker, clock: Clock) -> None:

@@ -58,7 +58,7 @@ def test_a_whole_screen(top: Emulated) -> None:
 
 def test_it_reports_that_nothing_services_the_ring(top: Emulated, uri: str) -> None:
     """The sentence of the page, `doctor` and `explain`."""
-    top.until("No block has ever serviced this ring. -> a DAG with block(), or airflow-mq service")
+    top.until("No block has ever serviced this ring. -> a DAG with block(), or a worker: airflow-mq service --help")
     with MessageQueue(uri) as queue:
         queue.blocks.plan()
     top.until(", last ", without="No block has ever")

@@ -302,8 +302,8 @@ class _Question:
             sentence = (
                 f"{found.sentence.removesuffix('.')}; its most was used up in block {servicing.at_most[self.name]}."
             )
-            larger = [f"a larger most: airflow-mq queue set {quote(name)} --most …" for name, _ in self._mosts()]
-            remedies = [*found.remedies, *larger]
+            larger = "a larger most, or none: airflow-mq queue set {} --unset most"
+            remedies = [*found.remedies, *(larger.format(quote(name)) for name, _ in self._mosts())]
         else:
             return found
         return replace(found, sentence=sentence, remedies=remedies)

@@ -38,7 +38,7 @@ class Explanation:
 WAITS_FOR_A_BLOCK = ("next", "turn", "limit", "spent", "behind", "overweight", "expired", "chance", "backoff", "new")
 ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
 _SETTLE = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
-_SHORTER = "a shorter backoff of the ring, for what goes back from then on"
+_BACKOFF = "nothing but time; after its next failure, the present backoff of the ring applies: airflow-mq ring show"
 _TIME = "nothing but time: the sender set this time, or the ring's backoff, as an attempt failed"
 _ASIDE = "{address} is set aside: {why}; it waits for a person."
 _EXECUTE = "airflow-mq set-aside execute {address} --processor module:function"
@@ -68,14 +68,14 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     "set aside by a limit": ("set aside", _ASIDE, [_EXECUTE, _REQUEUE, _DISCARD]),
     "waits aside": (
         "backoff", "{address} returned and waits aside until {due}: then it joins its queue again, behind all others, "
-        "at a new address.", [_SHORTER],
+        "at a new address.", [_BACKOFF],
     ),
     "gone": ("gone", "{address} is gone: it was processed, or dropped.", []),
     "nowhere": ("nowhere", "no message was ever at {address}{later}.", []),
     # Its queue is skipped, for a reason of this name.
     PAUSED: ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
     IN_FLIGHT: ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
-    BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", [_SHORTER]),
+    BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", [_BACKOFF]),
     # No server can take it.
     "unserved": (
         "unserved", "{subject} waits for a processor: no DAG or program that services this ring takes {origin} "

@@ -35,7 +35,7 @@ _PATIENCE, _LEAST_PATIENCE = 1.5, 60.0
 _UNKNOWN_INTERVAL = 600.0
 _NEVER = "No block has ever serviced this ring."
 _FORGOTTEN = "No block has serviced this ring within its kept history."
-_NO_SERVER = "a DAG with block(), or airflow-mq service"
+_NO_SERVER = "a DAG with block(), or a worker: airflow-mq service --help"
 
 
 def unknown_pause(server: Server) -> bool | None:
@@ -214,7 +214,7 @@ class Servicing:
         brief = f"No block for {span(self._age(latest))}{usual}"
         dag = latest.dag_id
         if dag is None:
-            sentence = f"Nothing{whose} has serviced this ring {since}. Is {latest.title} running?"
+            sentence = f"Nothing{whose} has serviced this ring {since}. Is the program of {latest.title} running?"
             return Overdue(sentence, _NO_SERVER, brief=brief)
         state = self.is_dag_paused(latest)
         look = {
