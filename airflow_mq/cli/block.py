@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.config import RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
 from ..engine.rules.weight import ZERO
-from ..words import many, outcomes
+from ..words import capitalised, many, outcomes
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, limit, positive, setting, words
 from .command import Group, command, option
 from .near import near_origin
@@ -242,7 +242,9 @@ def explain(session: Session, args: Namespace) -> None:
             found = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
         near = near_origin(queue, args.what) if found.reason == "empty" else None
     session.out.value(vars(found))
-    session.out.line(found.sentence + (f" Did you mean {near}?" if near else ""))
+    # A name of a queue or of its group keeps its letters.
+    sentence = capitalised(found.sentence, found.origin.partition("/")[0])
+    session.out.line(sentence + (f" Did you mean {near}?" if near else ""))
     for remedy in found.remedies:
         session.out.line(f"would help: {remedy}")
 

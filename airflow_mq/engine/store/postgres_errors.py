@@ -96,8 +96,9 @@ READ_ONLY = StoreReadOnly(
     "use the address of the primary, or let the server be written",
 )
 NO_RIGHTS = StoreReadOnly(
-    "the user of this address may not read or write a table of the queue, so nothing was written; grant the rights "
-    "listed under “Roles in PostgreSQL” in the security page",
+    "the user of this address may not read or write a table of the queue, so nothing was written; to upgrade or "
+    "grant, use the address of the tables' owner; otherwise grant the rights listed under “Roles in PostgreSQL” in the "
+    "security page",
 )
 NO_SCHEMA = SchemaMissing()
 

@@ -28,6 +28,17 @@ def test_an_empty_ring(mq: Terminal) -> None:
     assert mq("explain", "acme").out == "acme has no messages.\n"
 
 
+def test_a_sentence_begins_with_a_capital(mq: Terminal, queue: MessageQueue) -> None:
+    """Except if it begins with the name of a queue."""
+    queue.admin.change_ring(service_weight=Weight(1_000, 1_000))
+    queue.enqueue_message("acme", b"x")
+    queue.service_queues(lambda delivery: None)
+    queue.enqueue_message("acme", b"y")
+    assert mq("explain", "acme").out == "The first message of acme, acme:1:0, runs in the next block.\n"
+    queue.admin.pause("acme", "a look")
+    assert mq("explain", "acme").out.startswith("acme is paused")
+
+
 def test_a_ring_whose_queues_are_skipped(mq: Terminal, small: MessageQueue) -> None:
     for origin in ("acme", "globex"):
         small.admin.pause(origin, "a look")

@@ -31,7 +31,7 @@ from .events import latest_events
 from .forecast import Conditions, ForecastBlock, Foresight
 from .messages import holders, in_flight, page_at
 from .order import ready_books
-from .reasons import CASES, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
+from .reasons import CASES, FIXED, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
 from .servicing import IsDagPaused, Servicing, unknown_pause
 
 #: Default number of blocks to forecast.
@@ -125,7 +125,9 @@ def _with_last_error(unit: Unit, ring: int, found: Explanation) -> Explanation:
         clauses.append(f"it was {error.replace(NOT_TRIED, f'not tried{_in_block(event)}:', 1)}")
     elif error:
         clauses.append(f"the last error: {error}")
-    return replace(found, sentence=f"{'; '.join(clauses)}.", last_error=error)
+    fixed = [FIXED] if found.attempts and found.reason in WAITS_FOR_A_BLOCK else []
+    remedies = [*found.remedies, *fixed]
+    return replace(found, sentence=f"{'; '.join(clauses)}.", remedies=remedies, last_error=error)
 
 
 def _with_fate(unit: Unit, ring: int, found: Explanation) -> Explanation:
