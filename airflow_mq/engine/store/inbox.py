@@ -87,23 +87,20 @@ class Inbox(Repository):
         """Return delayed rows with their bytes."""
         return self.unit.rows("delayed_heaps", {"id": ids})
 
-    def heads(self, ring: int, wanted: RowIds, *, with_blocks: bool = False) -> list[InboxRow]:
-        """Return rows without their bytes.
-
-        :param with_blocks: return the first block planned after each, too
-        """
-        return list(map(InboxRow._make, self._by_id(ring, wanted, with_blocks=with_blocks)))
+    def heads(self, ring: int, wanted: RowIds) -> list[InboxRow]:
+        """Return rows without their bytes."""
+        return list(map(InboxRow._make, self._by_id(ring, wanted, with_times=True)))
 
     def _ranges(
-        self, ring: int, ranges: Sequence[RowRange], inline: int = 0, *, with_blocks: bool = False
+        self, ring: int, ranges: Sequence[RowRange], inline: int = 0, *, with_times: bool = False
     ) -> list[PlainRow]:
-        """Return the first rows of ranges, with bytes up to a size."""
+        """Return the first rows of ranges, with bytes up to a size, or without any, and with times if wanted."""
         asked = columns(RowRange._fields, ranges)
         if inline:
             return self.unit.rows("inbox_rows", asked, ring=ring, inline=inline)
-        return self.unit.rows("inbox_heads", asked, ring=ring, with_blocks=with_blocks)
+        return self.unit.rows("inbox_heads", asked, ring=ring, with_times=with_times)
 
-    def _by_id(self, ring: int, wanted: RowIds, inline: int = 0, *, with_blocks: bool = False) -> list[PlainRow]:
+    def _by_id(self, ring: int, wanted: RowIds, inline: int = 0, *, with_times: bool = False) -> list[PlainRow]:
         """Return rows by id: read by a range of ids of each queue of which many are wanted.
 
         A range returns at most as many rows as are wanted of it, so other rows among them cost little.
@@ -114,7 +111,7 @@ class Inbox(Repository):
                 ranges.append(RowRange(origin, own[0], own[-1], len(own)))
             else:
                 ranges += [RowRange(origin, id_, id_, 1) for id_ in own]
-        rows = self._ranges(ring, ranges, inline, with_blocks=with_blocks)
+        rows = self._ranges(ring, ranges, inline, with_times=with_times)
         ids = list(chain.from_iterable(wanted.values()))
         if [row[1] for row in rows] == ids:
             return rows
@@ -122,16 +119,16 @@ class Inbox(Repository):
         found = [row for row in rows if row[1] in missing]
         missing.difference_update(row[1] for row in found)
         left = [RowRange(origin, id_, id_, 1) for origin, own in wanted.items() for id_ in own if id_ in missing]
-        return found + self._ranges(ring, left, inline, with_blocks=with_blocks)
+        return found + self._ranges(ring, left, inline, with_times=with_times)
 
     def arrivals(self, ring: int, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Arrival]:
         """Return when rows were sent, and the first block planned after each."""
         wanted: dict[str, list[int]] = {}
         for origin, id_ in sorted(set(keys)):
             wanted.setdefault(origin, []).append(id_)
-        return {
-            (row.origin, row.id): Arrival(row.sent_at, row.block) for row in self.heads(ring, wanted, with_blocks=True)
-        }
+        rows = self.heads(ring, wanted)
+        blocks = dict(self.unit.rows("first_blocks", {"id": [row.id for row in rows]}, ring=ring))
+        return {(row.origin, row.id): Arrival(row.sent_at, blocks[row.id]) for row in rows}
 
     def still_stored(self, ring: int, origin: str, ids: Iterable[int]) -> set[int]:
         """Return which rows of a queue exist. A look-up by id visits no deleted row between them."""

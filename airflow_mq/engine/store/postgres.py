@@ -169,7 +169,7 @@ class PostgresUnit(Unit):
 
 def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
     """Return the columns of `ONE_ROW`."""
-    origin, _, size, items, more, lengths, attributes, heap, _, _ = row
+    origin, _, size, items, more, lengths, attributes, heap, _ = row
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
 
 

@@ -134,8 +134,6 @@ class InboxRow(NamedTuple):
     heap: bytes | None = None
     #: When it was sent, where that is known.
     sent_at: int = 0
-    #: Number of the first block planned after it was sent, where that was asked for.
-    block: int | None = None
 
 
 #: An inbox row as a statement returns it: to name the columns of thousands of rows takes as long as to read them.

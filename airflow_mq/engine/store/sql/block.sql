@@ -35,6 +35,18 @@ RETURNING blocks
 INSERT INTO {s}block (id, ring, number, key, token, by_hand, seconds, deadline, planned_at, details)
 VALUES (:id, :ring, :number, :key, :token, :by_hand, :seconds, :deadline, :planned_at, {json details})
 
+-- name: first_blocks
+-- Return for each id the number of the first block planned after it.
+SELECT :id, (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > :id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+)
+
+-- name: first_blocks (postgres)
+SELECT w.id, (
+    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > w.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+)
+FROM {each id bigint[]}
+
 -- name: blocks
 -- Return blocks before a number, the latest first; a negative state matches all.
 {part block}

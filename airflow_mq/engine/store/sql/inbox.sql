@@ -48,8 +48,8 @@ WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 -- part: rows_in_range (postgres)
 -- The first rows of a request `w`, a range of ids of one queue.
 FROM {s}inbox m
-WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-ORDER BY m.origin, m.id
+WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
+ORDER BY m.id
 LIMIT w.rows
 
 -- name: inbox_rows
@@ -70,21 +70,16 @@ CROSS JOIN LATERAL (
 ) m
 
 -- name: inbox_heads
--- Return the same without bytes, which a reader's role may not read, and the number of the first block planned after each
--- row, where that is wanted.
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL, m.sent_at, CASE WHEN :with_blocks THEN (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-) END
+-- Return the same without bytes, which a reader's role may not read, and with times where they are wanted.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL, CASE WHEN :with_times THEN m.sent_at END
 FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
 LIMIT :rows
 
 -- name: inbox_heads (postgres)
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL, {at m.sent_at},
-       CASE WHEN :with_blocks THEN (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > m.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-) END
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL,
+       CASE WHEN :with_times THEN {at m.sent_at} END
 FROM {each origin text[], first bigint[], last bigint[], rows bigint[]}
 CROSS JOIN LATERAL (
     SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, m.sent_at {part rows_in_range}

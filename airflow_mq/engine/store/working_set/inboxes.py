@@ -45,7 +45,7 @@ class PayloadCache:
 
         The bytes of a row of one message are that message.
         """
-        for _, id_, size, items, _, lengths, attributes, heap, sent_at, *_ in rows:
+        for _, id_, size, items, _, lengths, attributes, heap, sent_at in rows:
             if heap is not None:
                 is_one = items == 1 and not lengths and len(heap) == size
                 self.payloads[id_] = heap if is_one else split_heap(heap, size, items, lengths)
