@@ -144,7 +144,7 @@ COMMON = (
     option("--conn-id ID", "take the store from this Airflow connection", default=SUPPRESS),
     option("--ring RING", "the ring of the store (default: default)", words, default=SUPPRESS),
     option("--json", "print JSON; commands that stream print one per line", default=SUPPRESS),
-    option("--quiet", "print results and errors only", default=SUPPRESS),
+    option("-q --quiet", "print results and errors only", default=SUPPRESS),
 )
 
 

@@ -201,6 +201,21 @@ def test_service_in_place_counts(make_queue: Maker, clock: Clock) -> None:
     assert "(2 min; usually every 5 s). Is the program of tester running?" in sentence(queue)
 
 
+def test_calls_that_a_person_repeats_are_no_schedule(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue()
+    for _ in range(3):
+        queue.enqueue_message("acme", b"x")
+        serve(queue)
+        clock.advance(5)
+    queue.enqueue_message("acme", b"x")
+    clock.advance(540)
+    assert sentence(queue).startswith("the first message") and queue.inspect.servicing().expected() is None
+
+    clock.advance(120)
+
+    assert "(11 min). Is the program of tester running?" in sentence(queue)
+
+
 def test_origins_have_servers_of_their_own(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue()
     rewind(clock, 4 * 300)

@@ -367,6 +367,8 @@ def _step(event: Event, place: Address, at: datetime) -> Step:
         why = "without success"
     elif event.fate is Fate.TRANSFERRED:
         why = f"to {event.detail}"
+    elif event.fate is Fate.ATTEMPTS_EXHAUSTED and event.last_error:
+        why = f"{why}; the last error: {event.last_error}"
     return Step(_STEPS[event.fate], place, at, event.block, event.actor, why, event.weight)
 
 

@@ -172,9 +172,12 @@ class Servicing:
         return Wait("turn", "Waiting for its turn" if block is None else f"{whose} was used up in block {block}")
 
     def usual_interval(self, server: Server) -> float | None:
-        """Return the usual seconds between the runs of a server; None until it has two."""
+        """Return the usual seconds between the runs of a server; None until it has two, or a program four.
+
+        A person may have run a program two or three times in a row.
+        """
         intervals = self._intervals(server)
-        return median(intervals) if intervals else None
+        return median(intervals) if len(intervals) >= (1 if server.is_dag else 3) else None
 
     def expected(self) -> datetime | None:
         """Return when the next plan is due by the usual intervals: a past time if it is late, None if unknown."""
