@@ -58,9 +58,9 @@ def progress(what: str) -> Iterator[Tell]:
 
         columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24), TimeElapsedColumn()
         bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
-        bar.add_task(**line)
+        shown, task = bar, bar.add_task(**line)
+        bar.update(task, **line)  # with what was reported meanwhile
         bar.start()
-        shown = bar
 
     def tell(text: str = "", part: float | None = None) -> None:
         line["description"] = f"{what}: {text}" if text else what

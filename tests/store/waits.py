@@ -141,7 +141,7 @@ WAITS = {
     ),
     "backoff": Waits(has_failed, "failed", "The last attempt failed; next attempt after ", "backoff"),
     "released": Waits(is_released, "turn", "Its first message was tried 1 time without success", "next"),
-    "in flight": Waits(is_in_flight, "in flight", "Its first messages are in flight", "in flight"),
+    "in flight": Waits(is_in_flight, "in flight", "All messages are in flight", "in flight"),
     "behind": Waits(is_behind_messages_in_flight, "in flight", "Its first messages are in flight", "in flight"),
     "relaxed": Waits(is_relaxed_behind_messages_in_flight, "turn", TURN, "next"),
     "set aside": Waits(is_set_aside, "set aside", "All messages are set aside", "set aside", True),

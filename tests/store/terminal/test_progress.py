@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 import termios
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.progress import Progress
 
 from airflow_mq import MessageQueue
+from airflow_mq.cli import output
 from airflow_mq.engine.store import parse, upgrade
 from tests.store.terminal.emulator import Emulated
 
@@ -49,6 +53,27 @@ def test_who_waits_on_a_terminal_sees_how_far_it_is(environment: dict[str, str],
         terminal.press("\n")
         assert terminal.end() == 0
         assert "enqueued 2 messages of 198 bytes" in terminal.text and "━" not in terminal.text
+
+
+@pytest.mark.parametrize("when", ["add_task", "start"])
+def test_a_report_while_the_bar_appears_is_shown(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """The working thread may report progress at any moment while another thread makes the bar."""
+    reported, real = threading.Event(), getattr(Progress, when)
+    bars: list[Progress] = []
+
+    def late(self: Progress, *args: Any, **values: Any) -> Any:
+        found = real(self, *args, **values)
+        bars.append(self)
+        report("the latest")
+        reported.set()
+        return found
+
+    monkeypatch.setattr(Progress, when, late)
+    monkeypatch.setattr(output, "AFTER", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with output.progress("working") as report:
+        assert reported.wait(60)
+    assert bars[0].tasks[0].description == "working: the latest"
 
 
 def test_what_is_quick_flashes_nothing(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

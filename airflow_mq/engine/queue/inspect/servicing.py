@@ -156,7 +156,7 @@ class Servicing:
         if not state.ready and state.set_aside:
             return Wait("set aside", "All messages are set aside")
         if brief or not state.ready:
-            return Wait("in flight", brief or "All messages are in flight")
+            return Wait("in flight", brief if state.ready else "All messages are in flight")
         rooms = [server.room_in(self.config) for server in self.servers if server.takes(state.origin)]
         if self.servers and not rooms:
             return Wait("unserved", "No DAG that services this ring takes this origin")
