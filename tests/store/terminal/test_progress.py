@@ -58,12 +58,13 @@ def test_who_waits_on_a_terminal_sees_how_far_it_is(environment: dict[str, str],
 @pytest.mark.parametrize("when", ["add_task", "start"])
 def test_a_report_while_the_bar_appears_is_shown(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """The working thread may report progress at any moment while another thread makes the bar."""
-    reported, real = threading.Event(), getattr(Progress, when)
+    begun, reported, real = threading.Event(), threading.Event(), getattr(Progress, when)
     bars: list[Progress] = []
 
     def late(self: Progress, *args: Any, **values: Any) -> Any:
         found = real(self, *args, **values)
         bars.append(self)
+        assert begun.wait(60)
         report("the latest")
         reported.set()
         return found
@@ -72,6 +73,7 @@ def test_a_report_while_the_bar_appears_is_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(output, "AFTER", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with output.progress("working") as report:
+        begun.set()
         assert reported.wait(60)
     assert bars[0].tasks[0].description == "working: the latest"
 
