@@ -118,11 +118,20 @@ def find_python(version: str) -> str | None:
     return None
 
 
+def find_uv() -> str:
+    """Return uv from the PATH, or the one beside this Python."""
+    return shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment without variables that lead to another store or to this tree."""
+    outside = {"AIRFLOW_MQ_STORE", "PYTHONPATH", "VIRTUAL_ENV"}
+    return {name: value for name, value in os.environ.items() if name not in outside}
+
+
 def run(command: list[str], log: Path, cwd: Path) -> None:
     """Run a command of a cell and append its output to the cell's log."""
-    outside = {"AIRFLOW_MQ_STORE", "PYTHONPATH", "VIRTUAL_ENV"}
-    clean = {name: value for name, value in os.environ.items() if name not in outside}
-    clean |= {"AIRFLOW_HOME": str(cwd / "airflow"), "PYTHONDONTWRITEBYTECODE": "1"}
+    clean = clean_environment() | {"AIRFLOW_HOME": str(cwd / "airflow"), "PYTHONDONTWRITEBYTECODE": "1"}
     with log.open("a") as log_file:
         print("$", *command, file=log_file, flush=True)
         subprocess.run(command, cwd=cwd, stdout=log_file, stderr=subprocess.STDOUT, check=True, env=clean)
@@ -174,7 +183,7 @@ def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
 
 
 def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -> None:
-    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    uv = find_uv()
     run([uv, "venv", "-q", "--python", python_path, str(work / "venv")], log, work)
     wanted = [f"apache-airflow=={cell.airflow}.*", *HELD_BACK.get(cell.airflow, ())] if cell.airflow else []
     (work / "wanted.in").write_text("\n".join(wanted))

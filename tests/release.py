@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from airflow_mq import __version__
+from tests.matrix import clean_environment, find_uv
 
 ROOT = Path(__file__).parents[1]
 #: What a wheel may contain beside the package.
@@ -37,10 +38,8 @@ class Unfit(Exception):
 
 def run(*words: str | Path, cwd: Path = ROOT, **variables: str) -> str:
     """Run a program and return what it printed. Raises `Unfit` if it fails."""
-    outside = {"AIRFLOW_MQ_STORE", "PYTHONPATH", "VIRTUAL_ENV"}
-    environment = {name: value for name, value in os.environ.items() if name not in outside} | variables
     done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env=environment, text=True,
+        [str(word) for word in words], cwd=cwd, env=clean_environment() | variables, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     if done.returncode:
@@ -151,7 +150,7 @@ class Release:
 @contextmanager
 def environment(folder: Path, wanted: str) -> Iterator[tuple[float, Path]]:
     """Make an environment of its own with a package; yield when that began, and the folder of its programs."""
-    uv, begun = shutil.which("uv") or str(Path(sys.executable).with_name("uv")), time.monotonic()
+    uv, begun = find_uv(), time.monotonic()
     run(uv, "venv", "--quiet", "--python", sys.executable, folder)
     run(uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", "-c", ROOT / "constraints.txt", wanted)
     try:

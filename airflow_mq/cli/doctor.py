@@ -252,18 +252,18 @@ def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
     paused = [state for state in failing if state.paused]
     often = [state for state in failing if state.attempts >= FAILING and not state.paused]
     seldom = [state for state in failing if state.attempts < FAILING and not state.paused]
-    for level, states in ((WRONG, often), (NOTE, seldom), (NOTE, paused)):
-        if not states:
+    for level, alike in ((WRONG, often), (NOTE, seldom), (NOTE, paused)):
+        if not alike:
             continue
-        times = many(max(state.attempts for state in states), "time")
-        is_paused = "; paused" if states is paused else ""
-        if len(states) == 1:
-            what = f"the first message of {states[0].name} was tried {times} without success{is_paused}"
-            do = f"airflow-mq explain {shlex.quote(states[0].origin)}{of_ring(ring)}"
+        times = many(max(state.attempts for state in alike), "time")
+        is_paused = "; paused" if alike is paused else ""
+        if len(alike) == 1:
+            what = f"the first message of {alike[0].name} was tried {times} without success{is_paused}"
+            do = f"airflow-mq explain {shlex.quote(alike[0].origin)}{of_ring(ring)}"
         else:
-            names = ", ".join(state.name for state in states[:_NAMED])
-            more = f" and {len(states) - _NAMED} more" if len(states) > _NAMED else ""
-            what = f"the first messages of {len(states)} queues were tried without success, up to {times}{is_paused}"
+            names = ", ".join(state.name for state in alike[:_NAMED])
+            more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+            what = f"the first messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
             what += f": {names}{more}"
             do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)

@@ -43,6 +43,15 @@ def run_blocks(queue: MessageQueue, clock: Clock, seconds: float, count: int = 4
         run_block(queue, server)
 
 
+def serve_often(queue: MessageQueue, clock: Clock, times: int) -> None:
+    """Service a message in place every five seconds, and leave one that waits."""
+    for _ in range(times):
+        queue.enqueue_message("acme", b"x")
+        serve(queue)
+        clock.advance(5)
+    queue.enqueue_message("acme", b"x")
+
+
 def sentence(queue: MessageQueue, origin: str = "acme") -> str:
     return queue.inspect.explain(origin).sentence
 
@@ -187,11 +196,7 @@ def test_plans_of_one_run_are_no_interval(make_queue: Maker, clock: Clock) -> No
 
 def test_service_in_place_counts(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue()
-    for _ in range(4):
-        queue.enqueue_message("acme", b"x")
-        serve(queue)
-        clock.advance(5)
-    queue.enqueue_message("acme", b"x")
+    serve_often(queue, clock, 4)
     clock.advance(20)
     assert sentence(queue).startswith("the first message")
 
@@ -203,11 +208,7 @@ def test_service_in_place_counts(make_queue: Maker, clock: Clock) -> None:
 
 def test_calls_that_a_person_repeats_are_no_schedule(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue()
-    for _ in range(3):
-        queue.enqueue_message("acme", b"x")
-        serve(queue)
-        clock.advance(5)
-    queue.enqueue_message("acme", b"x")
+    serve_often(queue, clock, 3)
     clock.advance(540)
     assert sentence(queue).startswith("the first message") and queue.inspect.servicing().expected() is None
 
