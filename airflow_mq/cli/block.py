@@ -13,7 +13,7 @@ from ..engine.rules.weight import ZERO
 from ..words import capitalised, many, outcomes
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, limit, positive, setting, words
 from .command import Group, command, option
-from .near import near_origin
+from .near import meant
 from .output import Columns
 from .queue import HOW_TO_BEGIN
 from .serialisation import as_percent, record
@@ -240,11 +240,11 @@ def explain(session: Session, args: Namespace) -> None:
             found = queue.inspect.explain_message(address(args.what), **how)
         else:
             found = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
-        near = near_origin(queue, args.what) if found.reason == "empty" else None
+        near = meant(queue, args.what) if found.reason == "empty" else ""
     session.out.value(vars(found))
     # A name of a queue or of its group keeps its letters.
     sentence = capitalised(found.sentence, found.origin.partition("/")[0])
-    session.out.line(sentence + (f" Did you mean {near}?" if near else ""))
+    session.out.line(sentence.removesuffix(".") + near if near else sentence)
     for remedy in found.remedies:
         session.out.line(f"would help: {remedy}")
 

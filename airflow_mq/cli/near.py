@@ -13,21 +13,16 @@ if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
 
 
-def near_origin(queue: MessageQueue, name: str) -> str | None:
-    """Return the origin with messages that is most like a name, if it is another one.
+def meant(queue: MessageQueue, name: str | None) -> str:
+    """Return the end of a sentence about an origin without messages: a question for a near one, or nothing.
 
     Those that begin with the same character are compared first: there may be many more origins.
     """
-    for prefix in (name[:1], ""):
-        found = nearest(name, [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count])
+    for prefix in (name[:1], "") if name else ():
+        found = nearest(str(name), [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count])
         if found is not None:
-            return None if found == name else found
-    return None
-
-
-def meant(queue: MessageQueue, name: str | None) -> str:
-    """Return the end of a sentence about an origin without messages: a question for a near one, or nothing."""
-    return question(near_origin(queue, name) if name else None)
+            return question(found if found != name else None)
+    return ""
 
 
 def question(near: str | None) -> str:

@@ -19,7 +19,6 @@ from .serialisation import changes_of, in_words, record
 from .session import Session
 
 if TYPE_CHECKING:
-    from ..engine.queue import MessageQueue
     from ..engine.queue.inspect.queues import QueueState
     from ..engine.queue.inspect.servicing import Servicing
     from ..engine.queue.values import Paused
@@ -135,16 +134,12 @@ def resume(session: Session, args: Namespace) -> bool:
     """
     with session.queue() as queue:
         was_paused = queue.admin.resume(args.origin)
-        near = "" if was_paused else _near_paused(queue, args.origin)
+        near = "" if was_paused else question(nearest(args.origin, [one.origin for one in queue.admin.paused()]))
     session.out.answer(
         {"origin": args.origin, "was_paused": was_paused},
         f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused{near}",
     )
     return was_paused
-
-
-def _near_paused(queue: MessageQueue, name: str) -> str:
-    return question(nearest(name, [one.origin for one in queue.admin.paused()]))
 
 
 _PAUSED: Columns = (

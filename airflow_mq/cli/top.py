@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import MessageQueueError
 from .arguments import age, limit
@@ -61,9 +62,10 @@ def top(session: Session, args: Namespace) -> None:
             session.out.lines(Screen(session.where or "", look).lines(session.out.width()))
         elif session.out.as_json:
             for reading in _readings(watcher, interval):
-                session.out.value(
-                    _error(reading) if isinstance(reading, Exception) else as_plain(reading, session.where)
-                )
+                if isinstance(reading, MessageQueueError):
+                    session.out.value({"error": type(reading).__name__, "message": without_passwords(str(reading))})
+                else:
+                    session.out.value(as_plain(reading, session.where))
                 sys.stdout.flush()
         else:
             _watch(watcher, Screen(session.where or "", look, interval))
@@ -84,10 +86,6 @@ def _readings(watcher: Watcher, interval: float) -> Iterator[Look | MessageQueue
         time.sleep(max(interval, REST * (time.monotonic() - began)))
 
 
-def _error(error: MessageQueueError) -> dict[str, object]:
-    return {"error": type(error).__name__, "message": without_passwords(str(error))}
-
-
 def _watch(watcher: Watcher, screen: Screen) -> None:
     """Show reading after reading until Ctrl-C; the last one stays while the store does not answer."""
     from rich.console import Console
@@ -103,8 +101,11 @@ def _watch(watcher: Watcher, screen: Screen) -> None:
         redirect_stderr=False,
     )
     away: datetime | None = None
+    readings = _readings(watcher, screen.interval or 0.0)
     with at_sigterm(interrupt), _screen(live):
-        for reading in _readings(watcher, screen.interval or 0.0):
+        while True:
+            with _signals(signal.SIG_UNBLOCK):
+                reading = next(readings)
             if isinstance(reading, MessageQueueError):
                 away = away or datetime.now(timezone.utc)
                 text = shown(without_passwords(str(reading)))
@@ -116,46 +117,53 @@ def _watch(watcher: Watcher, screen: Screen) -> None:
 
 
 @contextmanager
+def _signals(how: int) -> Iterator[None]:
+    """Block or unblock the signals that end or stop `top`; a handler within a frame would mix its output with it."""
+    before = signal.pthread_sigmask(how, (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _screen(live: Live) -> Iterator[None]:
     """Take the whole screen without echo and log lines; leave the terminal as it was, also while Ctrl-Z stops this."""
-    import signal
     import termios
 
-    keyboard = sys.stdin.fileno() if sys.stdin.isatty() else None
-    before: list[Any] | None = None
+    terminal = sys.stdout.fileno()
+    before = termios.tcgetattr(terminal)
 
     def take() -> None:
         nonlocal before
-        if keyboard is not None:
-            before = termios.tcgetattr(keyboard)
-            silent = termios.tcgetattr(keyboard)
-            silent[3] &= ~termios.ECHO
-            termios.tcsetattr(keyboard, termios.TCSADRAIN, silent)
+        before = termios.tcgetattr(terminal)
+        silent = termios.tcgetattr(terminal)
+        silent[3] &= ~termios.ECHO
+        termios.tcsetattr(terminal, termios.TCSADRAIN, silent)
         live.start(refresh=True)
 
     def give() -> None:
         live.stop()
-        if keyboard is not None and before is not None:
-            # What was typed meanwhile is not for the shell.
-            termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
+        # What was typed meanwhile is not for the shell.
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
     def pause(*_: object) -> None:
-        give()
-        os.kill(os.getpid(), signal.SIGSTOP)
-        take()
-
-    stopped = signal.signal(signal.SIGTSTP, pause)
-    logging.disable(logging.CRITICAL)
-    try:
-        take()
-        yield
-    finally:
-        # A second Ctrl-C leaves no terminal behind that hides its cursor.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with suppress(OSError):  # the terminal may be gone
+        with _signals(signal.SIG_BLOCK):
             give()
-        logging.disable(logging.NOTSET)
-        signal.signal(signal.SIGTSTP, stopped)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            take()
+
+    with _signals(signal.SIG_BLOCK):
+        stopped = signal.signal(signal.SIGTSTP, pause)
+        logging.disable(logging.CRITICAL)
+        try:
+            take()
+            yield
+        finally:
+            with suppress(OSError):  # the terminal may be gone
+                give()
+            logging.disable(logging.NOTSET)
+            signal.signal(signal.SIGTSTP, stopped)
 
 
 def as_plain(look: Look, store: str | None) -> dict[str, object]:

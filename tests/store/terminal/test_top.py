@@ -23,6 +23,37 @@ from tests.store.terminal.emulator import Emulated
 pytestmark = pytest.mark.slow
 
 TOP = (sys.executable, "-m", "airflow_mq", "top", "--interval", "0.2s")
+#: How a screen is left: with its cursor, and with what was there before.
+LEFT = b"\x1b[?25h\x1b[?1049l"
+#: `top` that sends itself a signal while its main thread draws, or writes, a frame after the first.
+DISTURBED = """
+import os, sys, threading
+from airflow_mq.cli import main
+from airflow_mq.cli.screen import Screen
+
+place, number, lines, write, frames = sys.argv.pop(1), int(sys.argv.pop(1)), Screen.lines, sys.stdout.write, []
+
+def disturb():
+    if threading.current_thread() is threading.main_thread():
+        frames.append(place)
+        if len(frames) == 2:
+            os.kill(os.getpid(), number)
+
+def drawn(*args):
+    if place == "drawing":
+        disturb()
+    return lines(*args)
+
+def written(text):
+    half = len(text) // 2
+    count = write(text[:half])
+    if place == "writing" and " loud " in text:
+        disturb()
+    return count + write(text[half:])
+
+Screen.lines, sys.stdout.write = drawn, written
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -106,7 +137,7 @@ def test_the_terminal_is_left_as_it_was(top: Emulated, ending: str | signal.Sign
         top.process.send_signal(ending)
 
     assert top.end() == 0
-    assert top.raw.endswith(b"\x1b[?25h\x1b[?1049l")
+    assert top.raw.endswith(LEFT)
     assert termios.tcgetattr(top.slave) == top.before
     assert b"Traceback" not in top.raw and b"typed" not in top.raw
     os.set_blocking(top.slave, False)
@@ -116,15 +147,38 @@ def test_the_terminal_is_left_as_it_was(top: Emulated, ending: str | signal.Sign
 
 def test_stopped_and_continued(top: Emulated) -> None:
     top.press("\x1a")
+    continued(top)
+    top.press("\x03")
+    assert top.end() == 0
+
+
+def continued(top: Emulated) -> None:
+    """Wait until `top` has stopped itself, and continue it."""
     while os.waitid(os.P_PID, top.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
         top.read(0.1)
     top.drain()
-    assert top.raw.endswith(b"\x1b[?25h\x1b[?1049l") and termios.tcgetattr(top.slave) == top.before
+    assert top.raw.endswith(LEFT) and termios.tcgetattr(top.slave) == top.before
     top.process.send_signal(signal.SIGCONT)
     top.screen.reset()
     top.until("   1  loud")
-    top.press("\x03")
-    assert top.end() == 0
+
+
+@pytest.mark.parametrize("place", ["drawing", "writing"])
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_within_a_frame_acts_after_it(uri: str, place: str, number: int) -> None:
+    words = (sys.executable, "-c", DISTURBED, place, str(int(number)), *TOP[3:])
+    with Emulated(words, {**os.environ, "AIRFLOW_MQ_STORE": uri}) as top:
+        if number == signal.SIGTSTP:
+            continued(top)
+            top.press("\x03")
+        assert top.end() == 0
+        assert termios.tcgetattr(top.slave) == top.before
+        *screens, rest = top.raw.split(LEFT)
+        assert len(screens) == (2 if number == signal.SIGTSTP else 1) and rest == b""
+        for screen in screens:
+            begin, *frames = screen.split(b"\x1b[H")
+            assert begin == b"\x1b[?1049h" and frames.pop(0) == b"\x1b[?25l"
+            assert [frame.count(b"\r\n") for frame in frames] == [top.screen.lines - 1] * len(frames)
 
 
 def test_a_store_that_goes_away_and_comes_back(top: Emulated, uri: str) -> None:
