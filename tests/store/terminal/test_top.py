@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -130,7 +131,10 @@ def test_it_fits_any_size(top: Emulated, width: int, height: int) -> None:
 @pytest.mark.parametrize("ending", ["\x03", signal.SIGTERM])
 def test_the_terminal_is_left_as_it_was(top: Emulated, ending: str | signal.Signals) -> None:
     assert b"\x1b[?1049h" in top.raw and b"\x1b[?25l" in top.raw
-    top.press("typed")
+    top.press("typed\n")
+    # The terminal gets keys a moment after they were pressed; a signal may be faster.
+    while fcntl.ioctl(top.slave, termios.FIONREAD, bytes(4)) == bytes(4):
+        time.sleep(0.01)
     if isinstance(ending, str):
         top.press(ending)
     else:
