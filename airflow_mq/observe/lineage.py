@@ -82,7 +82,7 @@ def namespace_of(address: StoreAddress) -> str:
     """Return the name of a store, without credentials."""
     if address.driver == "sqlite":
         return f"airflow_mq://{address.path}"
-    return f"airflow_mq://{address.host}:{address.port}/{address.database}/{address.schema}"
+    return f"airflow_mq://{address.authority}/{address.database}/{address.schema}"
 
 
 def begun(

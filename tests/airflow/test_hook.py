@@ -191,7 +191,7 @@ def test_another_extra_is_refused(extra: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"host": "h1,h2"}, "neither several hosts"),
+        ({"host": "h1,/var/run/postgresql"}, "Unix socket"),
         ({"host": "/var/run/postgresql"}, "Unix socket"),
         ({"host": "postgresql://u@h"}, "one name or one IP address"),
         ({"host": None}, "no host"),
@@ -208,6 +208,12 @@ def test_other_fields_of_postgres_are_refused(fields: dict[str, Any], says: str)
     connection = SimpleNamespace(**{**POSTGRES, "port": None, "extra": '{"driver": "postgresql"}', **fields})
     with pytest.raises(AddressRefused, match=says):
         read_connection(connection)
+
+
+def test_several_hosts_have_the_port_of_the_connection(hook: Hook) -> None:
+    address = hook(**{**POSTGRES, "host": "h1,h2:5434", "port": 5433}).address()
+
+    assert address.safe == "postgresql://u@h1:5433,h2:5434/d?target_session_attrs=read-write"
 
 
 @pytest.mark.parametrize(

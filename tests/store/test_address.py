@@ -6,6 +6,9 @@ import pickle
 import socket
 import struct
 import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -17,7 +20,11 @@ from psycopg.conninfo import conninfo_attempts
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import AddressRefused, StoreUnreachable
 from airflow_mq.engine.store.address import NUMBERS, SSL_MODES, StoreAddress, parse
+from airflow_mq.engine.store.pipelined import within
+from airflow_mq.engine.store.postgres import connect
+from airflow_mq.engine.store.postgres_errors import NO_PRIMARY
 from airflow_mq.provider import SSL_MODES as SSL_MODES_OF_THE_FORM
+from airflow_mq.testing.loopback import free_port
 
 CANARY = "hunter2canary"
 
@@ -149,7 +156,7 @@ def test_other_sqlite_addresses_are_refused(uri: str, says: str) -> None:
 
 LIBPQ_OPTIONS = """
 service servicefile passfile sslkey sslcert sslrootcert sslcrl sslpassword sslkeylogfile sslcertmode options host
-hostaddr port user password dbname target_session_attrs replication requirepeer require_auth channel_binding
+hostaddr port user password dbname replication requirepeer require_auth channel_binding
 krbsrvname gssencmode application_name fallback_application_name client_encoding load_balance_hosts
 """
 
@@ -175,8 +182,14 @@ def test_other_options_of_libpq_are_refused_by_name(name: str) -> None:
         ("postgresql:u:p@h/d", "starts with postgresql:"),
         ("postgresql:/u:p@h/d", "starts with postgresql:"),
         ("host=h dbname=d user=u password=p", "does not begin with its kind is not known"),
-        ("postgresql://u:p@h1,h2/d", "neither several hosts"),
-        ("postgresql://u:p@h1:1,h2:2/d", "one host"),
+        ("postgresql://u:p@h1,h2/d", "ends in target_session_attrs=read-write"),
+        ("postgresql://u:p@h1:1,h2:2/d", "ends in target_session_attrs=read-write"),
+        ("postgresql://u:p@h1,h2/d?target_session_attrs=any", "ends in target_session_attrs=read-write"),
+        ("postgresql://u:p@h/d?target_session_attrs=read-write", "and no other one does"),
+        ("postgresql://u:p@h1,/d?target_session_attrs=read-write", "one name or one IP address"),
+        ("postgresql://u:p@h1,h2:0/d?target_session_attrs=read-write", "1 to 65535"),
+        ("postgresql://u:p@h1,h2:x/d?target_session_attrs=read-write", "not a whole number"),
+        ("postgresql://u:p@h1,%2Fvar%2Frun/d?target_session_attrs=read-write", "Unix socket"),
         ("postgresql://u:p@%2Fvar%2Frun%2Fpostgresql/d", "Unix socket"),
         ("postgresql://u:p@/var/run/postgresql/d", "one host"),
         ("postgresql://u:p@-h/d", "one name or one IP address"),
@@ -269,6 +282,9 @@ def test_a_schema_is_a_plain_identifier(schema: str) -> None:
         "postgresql://u:pa?{}@h/d",
         "postgresql://u:{}@h:99999/d",
         "postgresql://u:{}@h1,h2/d",
+        "postgresql://u@h1,h2:{}/d",
+        "postgresql://u@h/d?target_session_attrs={}",
+        "postgresql://u@h1,h2/d?target_session_attrs={}",
         "postgresql://u:{}@h/d?service=x",
         "postgresql://u:{}@/d",
         "postgresql://u:{}%zz@h/d",
@@ -296,6 +312,71 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
         except AddressRefused:
             continue
         assert parse(address.uri) == address
+
+
+# -- several hosts --
+
+
+def test_several_hosts_are_those_of_libpq() -> None:
+    uri = "postgresql://u:p@one:5433,two,[::1]:5434/d?target_session_attrs=read-write"
+    address, theirs = parse(uri), psycopg.conninfo.conninfo_to_dict(uri)
+    ours = address.conninfo()
+
+    assert address.servers == [("one", 5433), ("two", 5432), ("::1", 5434)]
+    assert ours["host"] == theirs["host"]
+    assert (ours["port"], theirs["port"]) == ("5433,5432,5434", "5433,,5434")
+    assert ours["target_session_attrs"] == theirs["target_session_attrs"] == "read-write"
+    assert address.safe == "postgresql://u@one:5433,two:5432,[::1]:5434/d?target_session_attrs=read-write"
+    assert parse(address.uri) == address
+    assert parse("postgresql://u@two,[::1]:5434,one:5433/d?target_session_attrs=read-write").place == address.place
+
+
+def test_several_hosts_share_the_port_of_their_parts() -> None:
+    address = StoreAddress("postgresql", host="one,two:5434", port=5433, user="u", database="d", schema="mq")
+
+    assert address.servers == [("one", 5433), ("two", 5434)]
+    assert address.safe == "postgresql://u@one:5433,two:5434/d?schema=mq&target_session_attrs=read-write"
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    """Yield the port of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.postgres
+def test_the_host_that_accepts_writes_is_used(pg_uri: str, black_hole: int) -> None:
+    address = parse(pg_uri)
+    (host, port), unused = address.servers[0], free_port()
+    several = replace(address, host=f"{host}:{unused},{host}:{black_hole},{host}:{port}", connect_timeout=1)
+
+    with MessageQueue(parse(several.uri).uri) as queue:
+        queue.enqueue_message("acme", b"an order")
+        assert queue.footprint("acme").count == 1
+
+
+@pytest.mark.postgres
+def test_no_host_accepts_writes(pg_uri: str) -> None:
+    address = parse(pg_uri)
+    with psycopg.connect(pg_uri, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{address.database}" SET default_transaction_read_only = on')
+    several = replace(address, host=f"{address.host}:{free_port()},{address.host}:{address.port}")
+
+    with pytest.raises(StoreUnreachable) as caught, MessageQueue(several.uri) as queue:
+        queue.enqueue_message("acme", b"an order")
+    assert str(caught.value) == str(NO_PRIMARY)
+
+
+@pytest.mark.slow
+def test_several_hosts_take_no_longer_than_the_caller_waits(black_hole: int) -> None:
+    hosts = ",".join(["127.0.0.1"] * 3)
+    several = StoreAddress("postgresql", host=hosts, port=black_hole, user="u", database="d")
+    began = time.monotonic()
+
+    with within(6), pytest.raises(StoreUnreachable):
+        connect(several)
+    assert time.monotonic() - began < 12
 
 
 # -- parameters of libpq --

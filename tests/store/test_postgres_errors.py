@@ -106,6 +106,7 @@ def test_a_server_that_accepts_connections_and_stays_silent_is_a_time_out() -> N
         ("FATAL:  sorry, too many clients already", known.TOO_MANY),
         ("FATAL:  remaining connection slots are reserved for roles with …", known.TOO_MANY),
         ("FATAL:  the database system is starting up", known.STARTING),
+        ("session is read-only\nconnection failed: Connection refused", known.NO_PRIMARY),
         ("SSL error: certificate verify failed", known.TLS),
         ('root certificate file "/x" does not exist', known.TLS),
         ("could not receive data from server: No route to host", known.NETWORK),

@@ -3,6 +3,7 @@
     sqlite:///folder/store.db        below the root where one is set, else below the current folder
     sqlite:////folder/store.db       from the top of the file system
     postgresql://user:password@host:port/database?schema=airflow_mq&sslmode=require&connect_timeout=10
+    postgresql://user@one:5432,two:5432/database?target_session_attrs=read-write      the one that accepts writes
     …?origins=acme%7Cacme/*&priority=regular      users of this address send as acme, at regular priority only
 
 `postgres://` means the same as `postgresql://`. User, password, database and paths are percent-encoded: `@` is
@@ -11,7 +12,7 @@
 (see `rules.patterns`). An address may come from a user who can edit Airflow connections. Such a user
 may reach a store, but must not borrow identity or secrets of the process. Hence:
 
-* one host, over TCP: through a Unix socket the server would trust the account of the process;
+* hosts over TCP: through a Unix socket the server would trust the account of the process;
 * no other libpq option and nothing from the environment: no `PGPASSWORD`, `PGOPTIONS` or `PGHOSTADDR`, no password
   file, no client certificate, no Kerberos ticket (`StoreAddress.conninfo`). Variables that only make a connection
   stricter stay in force: `PGSSLROOTCERT`, `PGCHANNELBINDING`, `PGREQUIREAUTH`, and `PGSSLMODE` where the address names
@@ -43,10 +44,16 @@ __all__ = ["StoreAddress", "parse", "refuse_network_file_system", "sqlite_addres
 LOGINS = ("scram-sha-256", "md5", "password", "none")
 DEFAULT_SCHEMA, DEFAULT_PORT = "airflow_mq", 5432
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+#: The parameter by which libpq finds the one of several servers that accepts writes, and its only value here.
+TARGET, READ_WRITE = "target_session_attrs", "read-write"
 #: Parameters that restrict senders.
 PERMITTED = ("origins", "priority")
 
 POSTGRES_FORM = "postgresql://user:password@host:port/database"
+_NOT_READ = (
+    f"the address does not read as {POSTGRES_FORM}: one host, or several separated by commas, and : @ / ? # % and blanks "
+    "percent-encoded in user, password and database"
+)
 
 # Errors repeat only these names; any other name may be a piece of a badly written password.
 _KNOWN_AND_REFUSED = (
@@ -58,9 +65,10 @@ _KNOWN_AND_REFUSED = (
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}(?=:)")
 _POSTGRES = re.compile(
     r"(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
-    r"(?P<host>\[[0-9A-Za-z:.%]*\]|[^:@/?#\s\[\]]*)(?::(?P<port>[^:@/?#\s\[\]]*))?"
+    r"(?P<servers>[^@/?#\s]*)"
     r"(?:/(?P<database>[^@/?#\s]*))?(?:\?(?P<query>[^#\s]*))?"
 )
+_SERVER = re.compile(r"(?:\[(?P<six>[0-9A-Za-z:.%]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[^:\[\]]*))?")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,30}")
 _SENDERS = re.compile(r"(?:origins|priority)=[^#]*\Z")
@@ -82,6 +90,7 @@ class StoreAddress:
 
     driver: Literal["sqlite", "postgresql"]
     path: Path | None = None
+    #: One host, or several separated by commas, each with a port of its own or with that of the address.
     host: str | None = None
     port: int = DEFAULT_PORT
     user: str | None = None
@@ -145,8 +154,20 @@ class StoreAddress:
         """The place of the store, by which addresses with other users or parameters are recognized as the same one."""
         if self.path is not None:
             return f"sqlite:{os.path.realpath(self.path)}"
-        host = "localhost" if self.host in ("127.0.0.1", "::1") else (self.host or "").lower()
-        return f"postgresql:{host}:{self.port}/{self.database}?{self.schema}"
+        hosts = (("localhost" if host in ("127.0.0.1", "::1") else host.lower(), port) for host, port in self.servers)
+        named = ",".join(sorted(f"{host}:{port}" for host, port in hosts))
+        return f"postgresql:{named}/{self.database}?{self.schema}"
+
+    @property
+    def servers(self) -> list[tuple[str, int]]:
+        """The servers of which one accepts writes: the host and the port of each."""
+        host = self.host or ""
+        return _servers(host, self.port) if "," in host else [(host, self.port)]
+
+    @property
+    def authority(self) -> str:
+        """The servers as an address writes them."""
+        return _joined(self.servers)
 
     @property
     def uri(self) -> str:
@@ -158,9 +179,9 @@ class StoreAddress:
         if self.host is None or self.user is None or self.database is None:
             raise AddressRefused("only an address of PostgreSQL has connection parameters")
         settings: dict[str, Any] = {
-            "host": self.host,
+            "host": ",".join(host for host, _ in self.servers),
             "hostaddr": "",  # else PGHOSTADDR would apply
-            "port": self.port,
+            "port": ",".join(str(port) for _, port in self.servers),
             "user": self.user,
             "password": self.password or "",  # else PGPASSWORD would go to any host of an address
             "passfile": _NO_FILE,  # else passwords of ~/.pgpass would, too
@@ -169,7 +190,7 @@ class StoreAddress:
             "sslkey": _NO_FILE,
             "gssencmode": "disable",
             "options": "",
-            "target_session_attrs": "any",
+            "target_session_attrs": READ_WRITE if len(self.servers) > 1 else "any",
             "client_encoding": "UTF8",
             "application_name": "airflow_mq",
             "connect_timeout": self.connect_timeout,
@@ -196,10 +217,10 @@ class StoreAddress:
     def _written(self, *, with_password: bool) -> str:
         if self.path is not None:
             return f"sqlite:///{quote(str(self.path))}{self._parameters(PERMITTED)}"
-        host = f"[{self.host}]" if ":" in (self.host or "") else self.host
         secret = f":{quote(self.password, safe='')}" if with_password and self.password else ""
-        written = f"postgresql://{quote(self.user or '', safe='')}{secret}@{host}:{self.port}"
-        return f"{written}/{quote(self.database or '', safe='')}{self._parameters(PARAMETERS)}"
+        written = f"postgresql://{quote(self.user or '', safe='')}{secret}@{self.authority}"
+        found = f"{written}/{quote(self.database or '', safe='')}{self._parameters(PARAMETERS)}"
+        return f"{found}{'&' if '?' in found else '?'}{TARGET}={READ_WRITE}" if len(self.servers) > 1 else found
 
     def _parameters(self, names: Iterable[str]) -> str:
         values = ((name, getattr(self, name)) for name in names)
@@ -257,25 +278,41 @@ def sqlite_address(
 def _parse_postgres(rest: str) -> StoreAddress:
     found = _POSTGRES.fullmatch(rest)
     if found is None:
-        raise AddressRefused(
-            f"the address does not read as {POSTGRES_FORM}: one host, and : @ / ? # % and blanks "
-            "percent-encoded in user, password and database"
-        )
+        raise AddressRefused(_NOT_READ)
     user, database = (_decoded(found[part] or "", part) for part in ("user", "database"))
     # Only now are the other parts known to be what they seem, so the parameters come last.
-    _check_named(user=user, host=found["host"], database=database)
-    given = dict(_parameters(found["query"], PARAMETERS))
+    _check_named(user=user, host=found["servers"], database=database)
+    servers = _servers(found["servers"], DEFAULT_PORT)
+    given = dict(_parameters(found["query"], (*PARAMETERS, TARGET)))
+    if (len(servers) > 1, given.pop(TARGET, None)) not in ((False, None), (True, READ_WRITE)):
+        raise AddressRefused(f"an address of several hosts ends in {TARGET}={READ_WRITE}, and no other one does")
     numbers: dict[str, Any] = {name: _number(text, name) for name, text in given.items() if name in NUMBERS}
-    if found["port"] is not None:
-        numbers["port"] = _number(found["port"], "port")
+    if len(servers) == 1:
+        numbers["port"] = servers[0][1]
     return StoreAddress(
         "postgresql",
-        host=found["host"][1:-1] if found["host"].startswith("[") else found["host"],
+        host=_joined(servers) if len(servers) > 1 else servers[0][0],
         user=user,
         password=_decoded(found["password"] or "", "password") or None,
         database=database,
         **{**given, **numbers},
     )
+
+
+def _servers(text: str, port: int) -> list[tuple[str, int]]:
+    """Return the host and the port of each server of a list; `port` is that of the servers that name none."""
+    servers = []
+    for part in text.split(","):
+        found = _SERVER.fullmatch(part)
+        if found is None:
+            raise AddressRefused(_NOT_READ)
+        own = found["port"]
+        servers.append((found["name"] or found["six"] or "", port if own is None else _number(own, "port")))
+    return servers
+
+
+def _joined(servers: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in servers)
 
 
 def _parameters(query: str | None, known: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -298,7 +335,10 @@ def _check_named(**parts: str | None) -> None:
 
 def _check_postgres(address: StoreAddress) -> None:
     _check_named(user=address.user, host=address.host, database=address.database)
-    _check_host(address.host or "")
+    for host, port in address.servers:
+        _check_host(host)
+        if not 1 <= port <= 65535:
+            raise AddressRefused("the port of the address is a number from 1 to 65535")
     for what, text in (("user", address.user or ""), ("database", address.database or "")):
         if not text.isprintable() or len(text.encode()) > 63:
             raise AddressRefused(f"the {what} of the address is longer than 63 bytes or cannot be printed")
@@ -306,8 +346,6 @@ def _check_postgres(address: StoreAddress) -> None:
         raise AddressRefused("the database of the address is a plain name, without = and ://")
     if any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in address.password or ""):
         raise AddressRefused("the password of the address has a NUL in it, or half of a character")
-    if not 1 <= address.port <= 65535:
-        raise AddressRefused("the port of the address is a number from 1 to 65535")
     if (
         not _SCHEMA.fullmatch(address.schema)
         or address.schema.startswith("pg_")
@@ -355,8 +393,7 @@ def _check_host(host: str) -> None:
     elif _HOST.fullmatch(host):
         return
     raise AddressRefused(
-        "the host of the address is one name or one IP address (IPv6 in brackets); "
-        "neither several hosts nor the folder of a Unix socket are taken"
+        "a host of the address is one name or one IP address (IPv6 in brackets); the folder of a Unix socket is not taken"
     )
 
 

@@ -392,7 +392,8 @@ def plain_connection(address: StoreAddress) -> psycopg.Connection[tuple[Any, ...
 
 
 def _opened(kind: type[AnyConnection], address: StoreAddress, *, autocommit: bool) -> AnyConnection:
-    left = seconds_left()
+    # Each host may take that long.
+    left = seconds_left() / len(address.servers)
     if left < address.connect_timeout:
         address = replace(address, connect_timeout=max(math.ceil(left), 1))
     try:

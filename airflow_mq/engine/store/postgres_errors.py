@@ -57,6 +57,9 @@ NO_CONNECTION = StoreUnreachable(f"{_SILENT}no connection was made in time; chec
 TOO_MANY = StoreUnreachable(
     f"{_NO_WAY}the server has no connection left; close unused ones, or raise its max_connections"
 )
+NO_PRIMARY = StoreUnreachable(
+    f"{_NO_WAY}no server of the address accepts writes (a failover, or only standbys are left); try again in a few seconds"
+)
 STARTING = StoreUnreachable(f"{_NO_WAY}the server is starting or stopping; try again in a few seconds")
 NO_REPLY = StoreUnreachable(
     f"{_SILENT}no reply came in time, so the connection was closed; nothing was changed; look at the server and at "
@@ -119,6 +122,7 @@ _WORDS = (
     (NOT_INTO_DATABASE, ("permission denied for database", 'database "" is not currently accepting')),
     (DATABASE, ('database "" does not exist', "no such database")),
     (TOO_MANY, ("too many clients", "too many connections", "connection slots", "no more connections")),
+    (NO_PRIMARY, ("session is read-only",)),
     (STARTING, ("starting up", "shutting down", "not yet accepting", "recovery mode", "not accepting connections")),
     (TLS, ("SSL", "TLS", "certificate", "channel binding")),
     (HOST, ("failed to resolve host", "translate host name", "Name or service not known", "not known in getaddrinfo")),
