@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import ClassVar
+
+from tests.debian import can_have
 
 from .database import DATABASE
 from .network import Network, can_separate
@@ -72,14 +73,14 @@ class SlowClose(Proxied):
 class PooledTransactions(Scenario):
     """PgBouncer in transaction mode, killed and started again, and server connections terminated behind it."""
 
-    requirement = "pgbouncer on the PATH"
+    requirement = "PgBouncer, or apt-get to fetch it"
 
     @classmethod
     def is_possible(cls) -> bool:
-        return shutil.which(PROGRAM) is not None
+        return can_have(PROGRAM)
 
     def path(self, uri: str) -> str:
-        self.pooler = Pooler(self.server)
+        self.pooler = Pooler(self.server.port, self.server.password)
         self.stack.callback(self.pooler.close)
         self.pooler.start()
         return uri.replace(f":{self.server.port}/", f":{self.pooler.own_port}/")
