@@ -4,7 +4,7 @@ A connection names a store by its fields, and nothing but a store. Forms are use
 with access to connections must be able neither to run code nor to read a secret. So the drivers and the keys of `extra`
 are closed sets, and every address is checked (`airflow_mq.engine.store.address`).
 
-    PostgreSQL   host (or several), port, login, password, schema (the database); extra: db_schema, sslmode, and time-outs
+    PostgreSQL   host (one or more), port, login, password, schema (the database); extra: db_schema, sslmode, time-outs
     SQLite       extra: path
     both         extra: driver (derived from host or path if left out), ring; origins and priority: the sending permit
 """

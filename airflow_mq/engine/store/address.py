@@ -51,7 +51,7 @@ PERMITTED = ("origins", "priority")
 
 POSTGRES_FORM = "postgresql://user:password@host:port/database"
 _NOT_READ = (
-    f"the address does not read as {POSTGRES_FORM}: one host, or several separated by commas, and : @ / ? # % and blanks "
+    f"the address does not read as {POSTGRES_FORM}: one host, or several with commas, and : @ / ? # % and blanks "
     "percent-encoded in user, password and database"
 )
 
@@ -393,7 +393,7 @@ def _check_host(host: str) -> None:
     elif _HOST.fullmatch(host):
         return
     raise AddressRefused(
-        "a host of the address is one name or one IP address (IPv6 in brackets); the folder of a Unix socket is not taken"
+        "a host of the address is one name or one IP address (IPv6 in brackets), and not the folder of a Unix socket"
     )
 
 

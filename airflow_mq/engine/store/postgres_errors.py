@@ -58,7 +58,7 @@ TOO_MANY = StoreUnreachable(
     f"{_NO_WAY}the server has no connection left; close unused ones, or raise its max_connections"
 )
 NO_PRIMARY = StoreUnreachable(
-    f"{_NO_WAY}no server of the address accepts writes (a failover, or only standbys are left); try again in a few seconds"
+    f"{_NO_WAY}none of its servers accepts writes (a failover, or only standbys are left); try again in a few seconds"
 )
 STARTING = StoreUnreachable(f"{_NO_WAY}the server is starting or stopping; try again in a few seconds")
 NO_REPLY = StoreUnreachable(
