@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_mq import MessageQueue
+from airflow_mq.engine.rules.charging import Charge
 from airflow_mq.engine.rules.claims import Claim, ClaimRun
 from airflow_mq.engine.rules.errors import StoreCorrupt
 from airflow_mq.engine.rules.events import EventRun, Fate
@@ -116,12 +117,23 @@ def claims(draw: st.DrawFn) -> Claim:
         decisions = draw(st.dictionaries(st.integers(first, first + count - 1), DECISIONS))
         weights = draw(st.just([]) | st.lists(WEIGHTS, min_size=count, max_size=count))
         runs.append(ClaimRun(draw(SMALL), first, count, draw(st.booleans()), decisions, weights))
-    return Claim(draw(ORIGINS), runs, draw(WEIGHTS), draw(st.booleans()), draw(st.none() | WEIGHTS))
+    return Claim(
+        draw(ORIGINS), runs, draw(WEIGHTS), draw(st.booleans()), draw(st.none() | WEIGHTS), draw(ORIGINS | st.just(""))
+    )
 
 
 @given(claims())
 def test_claims(claim: Claim) -> None:
     assert codec.unpack_claim(claim.origin, codec.pack_claim(claim)) == claim
+
+
+COUNTS = st.integers(0, 1 << 70)
+CHARGES = st.builds(Charge, WEIGHTS, WEIGHTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+
+
+@given(st.dictionaries(st.tuples(ORIGINS, ORIGINS | st.just("")), CHARGES))
+def test_charges(charges: dict[tuple[str, str], Charge]) -> None:
+    assert codec.unpack_charges(codec.pack_charges(charges)) == charges
 
 
 OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(

@@ -24,7 +24,7 @@ from airflow_mq.engine.store import parse, upgrade
 HOLD = {"postgresql": "begin last_id lock_ring snapshot promote_due", "sqlite": "begin lock_ring now delayed"}
 SEND = {"postgresql": "insert_inbox_row", "sqlite": "begin fresh_ids insert_inbox_row commit committed"}
 SEND_ROWS = {"postgresql": "insert_inbox_rows", "sqlite": SEND["sqlite"]}
-EVENT = {"postgresql": "insert_event", "sqlite": "fresh_ids insert_event"}
+EVENT = {"postgresql": "insert_event insert_charge", "sqlite": "fresh_ids insert_event fresh_ids insert_charge"}
 WALK = "guaranteed ready_books news_by_id"
 #: PostgreSQL counts a round in one statement.
 ROUND = {"postgresql": "insert_round", "sqlite": "fresh_ids next_block insert_ledger"}

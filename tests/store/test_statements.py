@@ -43,7 +43,7 @@ ONLY_POSTGRES = {
 ONLY_SQLITE = {"delete_due", "file"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
-    "inbox", "page", "book", "event", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
+    "inbox", "page", "book", "event", "charge", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
     "blob", "blob_use", "chunk", "upload",
 }  # fmt: skip
 #: Statements that may read all rows of a growing table, with the reason.
@@ -175,6 +175,8 @@ VALUES: dict[str, dict[str, Any]] = {
         "lengths": BYTES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
     "put_off_from": {"origin": "o00100", "mark": b"x"},
+    "insert_charge": {"id": LATE, "block": None, "at": 1, "data": b"x"},
+    "charges": {"after": 77, "limit": 100},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_inbox_row": {
@@ -296,6 +298,8 @@ INSERT INTO {s}page (ring, origin, page, items, used, first_index, remaining, re
 INSERT INTO {s}event (id, ring, origin, at, events, data)
     SELECT n, 1, 'o' || lpad((n % 2000)::text, 5, '0'), n, 1, convert_to(repeat('e', 100), 'UTF8')
     FROM generate_series(1, 20000) n;
+INSERT INTO {s}charge (id, ring, at, data)
+    SELECT n, 1, n, convert_to(repeat('c', 100), 'UTF8') FROM generate_series(1, 20000) n;
 INSERT INTO {s}block (id, ring, number, key, token, state, seconds, deadline, planned_at, ended_at, details)
     SELECT n, 1, n, 'k' || n, decode(md5(n::text), 'hex'), CASE WHEN n > 9000 THEN 0 ELSE 1 END, 1, n, n,
            CASE WHEN n > 9000 THEN NULL ELSE n END, '{{}}'

@@ -14,6 +14,7 @@ from ...observe import traces
 from ..rules.blob import Reference
 from ..rules.book import Book
 from ..rules.characters import quoted, visible
+from ..rules.charging import Charge
 from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.judging import Decision
@@ -329,6 +330,8 @@ class Batching(InPlace):
         for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
             waits_aside = isinstance(outcome, Yield) and working_set.puts_off(book)
             if stopped and isinstance(outcome, (Yield, Overweight)) and not waits_aside:
+                # The visit paid for it, and no attempt counts.
+                working_set.charge(book.origin, Charge(weight))
                 continue
             verdict = apply_outcome(working_set, book, page, item, outcome, weight, ladder.bounds)
             if verdict is None and not stopped:

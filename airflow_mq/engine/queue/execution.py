@@ -57,8 +57,9 @@ def _execute(
             outcome = _run(session, working_set, processor, address, page, meter)
             book, page = rules.find_set_aside(working_set, address)
             try:
+                weight = Scales(working_set).weight(address.book, page, address.index)
                 cost = rules.settle_execution(
-                    working_set, book, page, address.index, outcome, meter.consumed, limit, session.actor
+                    working_set, book, page, address.index, outcome, meter.consumed, limit, session.actor, weight
                 )
             except TemporarilyUnprocessable as error:
                 if not (keep_refusal and working_set.changes.events):

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .charging import Charge
 from .events import EventRun
 from .message import Address, Posted
 from .page import Page
@@ -67,6 +68,8 @@ class Changes:
         #: Messages set aside; None for one that is set aside no longer.
         self.asides: dict[Address, Aside | None] = {}
         self.events: list[EventRun] = []
+        #: Charges by book and name of the processor.
+        self.charges: dict[tuple[str, str], Charge] = {}
         self.posted: dict[int, Posted] = {}
         #: Messages that wait outside of their queue until they are due.
         self.put_off: list[PutOff] = []

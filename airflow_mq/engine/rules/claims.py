@@ -61,6 +61,8 @@ class Claim:
     ordered: bool = True
     #: The *most* of its origin at the time of planning.
     most: Weight | None = None
+    #: Name of the processor that gets its messages, as charges and measured weights name it; empty if none is named.
+    processor: str = ""
 
     @property
     def whose(self) -> str:
@@ -178,7 +180,7 @@ class OneByOne(Attempt):
         used = ladder.meter.since(before)
         if credit:
             credit.spend(used)
-        is_processed = apply_outcome(working_set, book, page, item, outcome, used, ladder.bounds)
+        is_processed = apply_outcome(working_set, book, page, item, outcome, used, ladder.bounds, weight)
         if is_processed is None:
             return 0, ladder.stop_at(book, outcome)
         page.first_index += 1

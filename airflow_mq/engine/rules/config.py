@@ -107,6 +107,8 @@ class RingConfig:
     high: bool = False
     #: Default weigher; a weight from the sender or the processor wins.
     weigher: LinearWeigher = LinearWeigher()
+    #: Names of processors that are charged the use that they report also where it is below the prediction.
+    trusted: tuple[str, ...] = ()
     #: Seconds that an external payload waits for a message that refers to it, and an upload for its next piece.
     keep_uploads: float = 3_600.0
     #: Folder or address in which external payloads are files; None: they are in the database.
@@ -134,6 +136,10 @@ class RingConfig:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigRefused(f"invalid {name} {getattr(self, name)!r:.80}: expected true or false")
         self._check_blob_paths()
+        names: object = self.trusted
+        if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) and name for name in names):
+            raise ConfigRefused(f"invalid trusted {names!r:.80}: expected a list of names of processors")
+        object.__setattr__(self, "trusted", tuple(names))
         if self.service_weight is not None:
             object.__setattr__(self, "service_weight", Weight.of(self.service_weight))
         for name, kind in (("costs", Costs), ("weigher", LinearWeigher)):
@@ -255,7 +261,7 @@ class RingConfig:
         plain["costs"] = self.costs.to_json()
         plain["weigher"] = self.weigher.to_json()
         plain["service_weight"] = list(self.service_weight) if self.service_weight else None
-        plain["earlier_blob_paths"] = list(self.earlier_blob_paths)
+        plain["earlier_blob_paths"], plain["trusted"] = list(self.earlier_blob_paths), list(self.trusted)
         return plain
 
     @classmethod

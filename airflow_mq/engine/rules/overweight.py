@@ -75,8 +75,12 @@ def settle_execution(
     used: Weight,
     limit: Weight,
     actor: str,
+    predicted: Weight | None = None,
 ) -> Weight:
-    """Record the outcome of an execution by hand and return its cost. Pallet: `do_execute_overweight`."""
+    """Record the outcome of an execution by hand and return its cost. Pallet: `do_execute_overweight`.
+
+    :param predicted: the predicted weight, if `used` was metered or reported
+    """
     if isinstance(outcome, Overweight):
         raise InsufficientWeight(
             f"message {Address(book.origin, page.index, item)} needs {outcome.weight}, more than the limit {limit}; "
@@ -93,7 +97,7 @@ def settle_execution(
         raise TemporarilyUnprocessable(
             "the processor reached its stack limit; retry from a call that is nested less deeply"
         )
-    apply_outcome(working_set, book, page, item, outcome, used, Bounds())
+    apply_outcome(working_set, book, page, item, outcome, used, Bounds(), predicted)
     id_ = working_set.changes.events[-1].ids[-1]
     working_set.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=actor)
     return after_removal(working_set, book, page, item)

@@ -232,6 +232,11 @@ class Page:
         note = self.notes.get(item)
         return note.blob if note and note.blob else self.lengths[item]
 
+    def extents(self, start: int, stop: int) -> int:
+        """Return the size of the payloads of a row of items, in the page or external."""
+        outside = sum(note.blob - self.lengths[item] for item, note in self.notes_of(start, stop) if note.blob)
+        return sum(self.lengths[start:stop]) + outside
+
     def held(self, start: int, stop: int) -> int:
         """Return the bytes of a row of items, headers included."""
         beside = sum(note.beside for _, note in self.notes_of(start, stop)) if self.notes else 0

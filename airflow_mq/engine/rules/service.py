@@ -13,6 +13,7 @@ from typing import Protocol
 
 from .book import BACKOFF, Book
 from .changes import Aside
+from .charging import Charge, charge_of, charge_of_run
 from .events import WRONG, EventRun, Fate, with_error, with_wait
 from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
 from .message import message_ids
@@ -261,12 +262,29 @@ def shortened(why: str) -> str:
 
 
 def apply_outcome(
+    working_set: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds,
+    predicted: Weight | None = None,
+) -> bool | None:  # fmt: skip
+    """Record a processor's outcome, and charge the queue for the attempt.
+
+    Return True if it finishes the message, False if set aside, None if requeued. Pallet: `process_message_payload` and
+    the end of `service_page_item`.
+
+    :param predicted: its predicted weight, if `used` is what its processor metered
+    """
+    config, processor = working_set.config, working_set.processor
+    charged = charge_of(config, page, item, outcome, used, predicted, trusted=processor in config.trusted)
+    verdict = _record_outcome(working_set, book, page, item, outcome, used, bounds)
+    charge = Charge(used if processor is None else ZERO, charged, attempts=int(not isinstance(outcome, Overweight)))
+    if verdict:
+        charge = charge._replace(messages=1, size=page.extent(item))
+    working_set.charge(book.origin, charge)
+    return verdict
+
+
+def _record_outcome(
     working_set: WorkingSet, book: Book, page: Page, item: int, outcome: Outcome, used: Weight, bounds: Bounds
 ) -> bool | None:
-    """Record a processor's outcome. Return True if it finishes the message, False if set aside, None if requeued.
-
-    Pallet: `process_message_payload` and the end of `service_page_item`.
-    """
     origin = book.origin
     if isinstance(outcome, Done):
         id_ = outcome.id or working_set.id_of(origin, page, item)
@@ -292,8 +310,8 @@ def apply_outcome(
 
 def record_done(
     working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight], ids: list[bytes] | None = None
-) -> None:
-    """Record that consecutive messages were processed successfully.
+) -> Weight:
+    """Record that consecutive messages were processed successfully, and charge the queue; return their planned weight.
 
     :param ids: their ids, if known without their payloads.
     """
@@ -303,7 +321,10 @@ def record_done(
     working_set.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
     book.message_count -= count
     book.size -= page.mark_all_processed(first, count)
+    charge = charge_of_run(working_set.config, page, first, weights)
+    working_set.charge(book.origin, charge if working_set.processor is None else charge._replace(planned=ZERO))
     working_set.touch(book, page)
+    return charge.planned
 
 
 def skip_gone(working_set: WorkingSet, book: Book) -> None:
@@ -340,6 +361,7 @@ def put_aside(
     fate = Fate.ATTEMPTS_EXHAUSTED if reason == ATTEMPTS else Fate.SET_ASIDE
     working_set.emit(fate, book.origin, page.index, item, id_, detail=why)
     page.marks[item] = ASIDE
+    working_set.charge(book.origin, Charge(set_aside=1))
     working_set.set_aside(book, page, item, Aside(id_, size, weight, limit, reason))
 
 

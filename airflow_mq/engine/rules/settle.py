@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from .book import Book
+from .charging import Charge
 from .claims import Claim, ClaimRun, Scales
 from .events import NOT_TRIED, with_untried
 from .judging import bounds_of
@@ -40,7 +41,7 @@ from .service import (
     record_returned,
     skip_gone,
 )
-from .weight import ZERO, Weight, total_weight
+from .weight import ZERO, Weight
 from .working_set import WorkingSet
 
 T = TypeVar("T")
@@ -265,7 +266,7 @@ class ClaimSettler:
         :param is_last: whether these are the last runs of the claim
         """
         working_set, book = self.working_set, self.working_set.book(claim.origin)
-        self.ordered = claim.ordered
+        self.ordered, working_set.processor = claim.ordered, claim.processor
         result = Settlement() if result is None else result
         for run in claim.runs:
             page = working_set.page(claim.origin, run.page)
@@ -278,8 +279,11 @@ class ClaimSettler:
             self._turn_pages(book, page, run)
         if not book.is_ready and claim.origin not in working_set.circle(claim.origin).unknitted:
             working_set.unknit(book)
-        if is_last and (result.processed or result.failed or result.expired):
-            working_set.note_changed(book)
+        if is_last:
+            working_set.charge(claim.origin, Charge(claim.planned))
+            if result.processed or result.failed or result.expired:
+                working_set.note_changed(book)
+        working_set.processor = None
         return result
 
     def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
@@ -289,9 +293,9 @@ class ClaimSettler:
         if done is None or not run.count or run.decisions or page.waiting_until(start, stop) < stop:
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        record_done(self.working_set, book, page, start, weights, done.ids_of(run))
+        total = record_done(self.working_set, book, page, start, weights, done.ids_of(run))
         result.processed += run.count
-        result.used = result.used.plus(total_weight(weights))
+        result.used = result.used.plus(total)
         self._turn_pages(book, page, run)
         return True
 

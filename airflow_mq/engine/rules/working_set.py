@@ -14,6 +14,7 @@ from typing import Protocol
 
 from .book import Book, Group, QueueSettings
 from .changes import POSTED, Aside, Changes, PutOff
+from .charging import NO_CHARGE, Charge
 from .config import RingConfig
 from .errors import StoreCorrupt
 from .events import EventRun, Fate
@@ -120,6 +121,8 @@ class WorkingSet:
         self.own_debt: int | None = None
         #: The meter, if it pays for each message the weight that the ring's weigher predicts.
         self.meter: Meter | None = None
+        #: The processor of the claim that is being settled. The claim paid for its messages; None in place.
+        self.processor: str | None = None
         #: Whether skipped books keep their places, except the first few; and the names of those that did, by reason.
         self.keeps_places = False
         self.skipped: defaultdict[str, list[str]] = defaultdict(list)
@@ -342,6 +345,14 @@ class WorkingSet:
         """Keep an attempted message until a person or a policy decides."""
         self.changes.asides[Address(book.origin, page.index, item)] = aside
         self.touch(book, page)
+
+    def charge(self, origin: str, charge: Charge) -> None:
+        """Charge a book for messages of the present processor: the only way to do so."""
+        if charge == NO_CHARGE:
+            return
+        key, charges = (origin, self.processor or ""), self.changes.charges
+        known = charges.get(key)
+        charges[key] = charge if known is None else known.plus(charge)
 
     def note_changed(self, book: Book) -> None:
         """Record a call of the queue-changed hook if there are listeners."""

@@ -19,6 +19,7 @@ from operator import sub
 from typing import Any, Final
 
 from ..rules.blob import Reference
+from ..rules.charging import Charge
 from ..rules.claims import Claim, ClaimRun
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate
@@ -273,8 +274,12 @@ def pack_claim(claim: Claim) -> bytes:
         for run in claim.runs
         if run.count or run.closed
     ]
-    most = {} if claim.most is None else {"most": claim.most}
-    plain = {"planned": claim.planned, "ordered": claim.ordered, **most, "runs": runs}
+    plain: dict[str, object] = {"planned": claim.planned, "ordered": claim.ordered}
+    if claim.most is not None:
+        plain["most"] = claim.most
+    if claim.processor:
+        plain["processor"] = claim.processor
+    plain["runs"] = runs
     return json.dumps(plain, separators=(",", ":")).encode()
 
 
@@ -299,8 +304,8 @@ def unpack_claim(origin: str, data: bytes) -> Claim:
         )
         for run in plain["runs"]
     ]  # fmt: skip
-    most = plain.get("most")
-    return Claim(origin, runs, Weight(*plain["planned"]), plain["ordered"], Weight(*most) if most else None)
+    most, processor = plain.get("most"), str(plain.get("processor", ""))
+    return Claim(origin, runs, Weight(*plain["planned"]), plain["ordered"], Weight(*most) if most else None, processor)
 
 
 _KINDS: dict[str, Callable[..., Outcome | Mark]] = {
@@ -412,6 +417,27 @@ def unpack_ledger(data: bytes) -> tuple[list[Entry], dict[str, list[str]]]:
         for name, offered, granted, messages, deficit, reason, visits, *more in rows
     ]  # fmt: skip
     return entries, {reason: names.split("\n") for reason, names in lists.items()}
+
+
+def pack_charges(charges: Mapping[tuple[str, str], Charge]) -> bytes:
+    """Pack charges by book and processor."""
+    return _squeeze(
+        [
+            [book, processor, *charge.planned, *charge.charged, *charge[2:]]
+            for (book, processor), charge in charges.items()
+        ]
+    )
+
+
+@reading("a row of charges")
+def unpack_charges(data: bytes) -> dict[tuple[str, str], Charge]:
+    """Unpack `pack_charges`."""
+    rows, _ = _first_stream(data)
+    return {
+        (book, processor): Charge(Weight(int(time), int(size)), Weight(*map(int, charged)), *map(int, counts))
+        for book, processor, time, size, *rest in rows
+        for charged, counts in [(rest[:2], rest[2:])]
+    }
 
 
 @reading("the head of a page of the ledger")

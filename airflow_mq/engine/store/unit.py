@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from .blocks import Blocks
 from .books import Books, Pages
+from .charges import Charges
 from .events import Events, Ledger
 from .inbox import Inbox, Keys
 from .origins import Origins
@@ -53,6 +54,7 @@ class Unit(Primitives):
     inbox = _noun(Inbox)
     blocks = _noun(Blocks)
     events = _noun(Events)
+    charges = _noun(Charges)
     set_aside = _noun(SetAside)
     origins = _noun(Origins)
     ledger = _noun(Ledger)

@@ -116,8 +116,9 @@ class PlanBlockOperator(QueueOperator):
         while True:
             try:
                 return queue.blocks.plan(
-                    key, limit, lease=lease, server=self.server, origins=origins, reports_begin=True
-                )
+                    key, limit, lease=lease, server=self.server, origins=origins, reports_begin=True,
+                    processor_of=lambda origin: getattr(processors.route(origin), "name", ""),
+                )  # fmt: skip
             except Busy as error:
                 if time.monotonic() > deadline:
                     return None

@@ -40,7 +40,7 @@ class SettleBlockOperator(QueueOperator):
     :param notifiers: called when the block set messages aside, with `airflow_mq` in their context
     :param exchange: the path by which messages and outcomes travelled; folders of ended blocks there are
         deleted (templated)
-    :param processors: the rules of the plan: measured costs are stored by processor, to fit the weigher
+    :param processors: the rules of the plan, by which `outlet` knows whether the next block finds messages
     """
 
     template_fields: Sequence[str] = (
@@ -146,17 +146,11 @@ class SettleBlockOperator(QueueOperator):
         self, queue: MessageQueue, planned: PlannedBlock, trace: Mapping[str, str] | None = None
     ) -> Summary:
         observed = self.observe(queue).settling(str(planned["token"]), trace)
-        result = queue.blocks.settle(planned["token"], processor_of=self._processor_of())
+        result = queue.blocks.settle(planned["token"])
         summary = summary_of(planned, result)
         self.log.info("%s", readable(summary))
         observed.settled(result, summary)
         return summary
-
-    def _processor_of(self) -> Callable[[str], str] | None:
-        if self.processors is None:
-            return None
-        route = Processors.of(self.processors).route
-        return lambda origin: getattr(route(origin), "name", "")
 
     def _finds_more(self, queue: MessageQueue, context: Context, summary: Summary) -> bool:
         """Return whether the next block of these rules and this limit would take messages.

@@ -583,9 +583,9 @@ def test_reported_use_is_fitted(queue: MessageQueue) -> None:
 def test_reported_use_is_fitted_per_processor(queue: MessageQueue) -> None:
     for origin, time in (("acme", 3), ("birch", 5)):
         queue.enqueue_message(origin, b"x")
-        block = queue.blocks.plan()
+        block = queue.blocks.plan(processor_of={"acme": "mail", "birch": "orders"}.__getitem__)
         answer(queue, block, Done(used=Weight(time, 1)))
-        queue.blocks.settle(block, processor_of={"acme": "mail", "birch": "orders"}.__getitem__)
+        queue.blocks.settle(block)
     assert [(fit.processor, fit.origin, fit.weigher.base.time) for fit in queue.inspect.fits()] == [
         ("mail", "acme", 3), ("orders", "birch", 5),
     ]  # fmt: skip

@@ -60,6 +60,7 @@ class Blocks:
         server: str | None = None,
         origins: Iterable[str] | None = None,
         reports_begin: bool = False,
+        processor_of: Callable[[str], str] | None = None,
     ) -> Block:
         """Claim the messages that fit a block.
 
@@ -72,6 +73,8 @@ class Blocks:
         :param server: the DAG that plans, as `explain` and `doctor` name it; by default, the queue's actor.
         :param reports_begin: the block's workers report what they begin, as those of this package and readers of
             `batches()` do. A message that no worker began is requeued without an attempt.
+        :param processor_of: returns the name of an origin's processor, for charges and measured weights
+            (`Inspect.fits`).
         """
         self.session.refuse_nested()
         seconds = self.session.config.lease if lease is None else check_seconds(lease, "lease")
@@ -84,7 +87,9 @@ class Blocks:
                     return self._block(*known)
         self.release_dead()
         meet_newcomers(self.session)
-        planner = partial(Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin)
+        planner = partial(
+            Planner, self.session, key, limit, seconds, weigher, seed, server, patterns, reports_begin, processor_of
+        )
         if weigher is None:
             return self._block(*planner().plan_at_once())
         for _ in range(PLANS - 1):
@@ -207,15 +212,13 @@ class Blocks:
                 raise refusal(unit, self.ring_id, raw, "renew")
             return moment(deadline)
 
-    def settle(self, token: BlockRef, *, processor_of: Callable[[str], str] | None = None) -> Serviced:
+    def settle(self, token: BlockRef) -> Serviced:
         """Give each message of a block its outcome, in one transaction; a second call returns the same result.
 
         Messages without a reported outcome are requeued. If another process holds the ring, the end is recorded, and
         that process applies it: the result is final, and its events follow.
-
-        :param processor_of: returns the name of an origin's processor, for its measured weights (`Inspect.fits`).
         """
-        return self.session.settler.end(self._token(token), SETTLED, processor_of)
+        return self.session.settler.end(self._token(token), SETTLED)
 
     def release(self, token: BlockRef) -> Serviced:
         """Abandon a block: settle reported outcomes, requeue the rest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -40,8 +40,9 @@ class Planner:
         self, session: RingSession, key: str | None, limit: Weight | None, lease: float,
         weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
         patterns: OriginPatterns | None = None, reports_begin: bool = False,
+        processor_of: Callable[[str], str] | None = None,
     ) -> None:  # fmt: skip
-        self.reports_begin = reports_begin
+        self.reports_begin, self.processor_of = reports_begin, processor_of
         self.session, self.key, self.lease, self.weigher = session, key, lease, weigher
         self.patterns = patterns
         self.server = server_record(server, session.actor, limit, patterns)
@@ -110,6 +111,7 @@ class Planner:
         """Return the claims of the walk, their planned weight, and the weight of servicing itself."""
         for claim in self.claiming.claims:
             claim.runs = [run for run in claim.runs if run.count or run.closed]
+            claim.processor = self.processor_of(claim.whose) if self.processor_of else ""
         # A claim without runs claims no message, so its queue is not in flight.
         claims = [claim for claim in self.claiming.claims if claim.runs]
         planned = total_weight([claim.planned for claim in claims])

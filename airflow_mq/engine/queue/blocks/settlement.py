@@ -88,10 +88,7 @@ class BlockSettler:
         with suppress(MessageQueueError), self.store.writing(wait=False, patience=0.0) as unit:
             unit.blocks.record_problem(row, problem)
 
-    def end(
-        self, token: bytes, state: int, processor_of: Callable[[str], str] | None = None, *, dead: bool = False,
-        wait: bool = True, sweeps: bool = True,
-    ) -> Serviced:  # fmt: skip
+    def end(self, token: bytes, state: int, *, dead: bool = False, wait: bool = True, sweeps: bool = True) -> Serviced:
         """Settle or release a block; if it ended in the same way before, return the same result.
 
         If another process holds the ring, record the end: that process applies it.
@@ -111,7 +108,7 @@ class BlockSettler:
                         raise TokenRefused(f"block {row.number} has ended or was renewed meanwhile")
                     if row.state != PLANNED:
                         return _ended_before(row, state)
-                    result, working_set = self._end(ring, row, state, processor_of)
+                    result, working_set = self._end(ring, row, state)
                     break
                 known = blocks.by_token(self.ring_id, token)
                 if known is None:
@@ -131,9 +128,7 @@ class BlockSettler:
         session.forget_old()
         return result
 
-    def _end(
-        self, ring: LockedRing, row: BlockRow, state: int, processor_of: Callable[[str], str] | None
-    ) -> tuple[Serviced, StoredSet | None]:
+    def _end(self, ring: LockedRing, row: BlockRow, state: int) -> tuple[Serviced, StoredSet | None]:
         """End a block: apply its end if the caller holds the ring, else record it for the process that does.
 
         Return its result, and the working set with which it was applied.
@@ -154,8 +149,7 @@ class BlockSettler:
         full = Weight.of(self.session.config.service_weight or settling.details["limit"])
         for claim, settled in zip(settling.claims, settling.found):
             total.add(settled)
-            processor = processor_of(claim.whose) if processor_of else ""
-            measures.remember(unit, self.ring_id, claim.whose, settled.measured, processor, full)
+            measures.remember(unit, self.ring_id, claim.whose, settled.measured, claim.processor, full)
         result = Serviced(weight=settling.details["overhead"].plus(total.used), origins=len(settling.claims))
         result.add_counts(total)
         details = {**settling.details, "result": result.__dict__}

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from ...rules.characters import quoted
+from ...rules.charging import Charge
 from ...rules.claims import Claim, ClaimRun
 from ...rules.config import BLOCK_PARTS
 from ...rules.errors import InsufficientWeight, StoreCorrupt, TemporarilyUnprocessable
@@ -159,13 +160,16 @@ class Settling:
         book, page = working_set.book(claim.origin), working_set.page(claim.origin, run.page)
         outcome = self.answers.get(claim.origin, Answers()).get(run.page, run.first)
         self._part = [Piece(0, claim, is_last=True)]
+        working_set.processor = claim.processor
+        working_set.charge(claim.origin, Charge(claim.planned))
         if outcome is None or page is None or page.marks[run.first] == PROCESSED:
             result.returned = 1
         else:
-            used = getattr(outcome, "used", None) or claim.planned
+            reported = getattr(outcome, "used", None)
+            used, predicted = reported or claim.planned, claim.planned if reported else None
             limit = self.details["limit"]
             try:
-                cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, self.actor)
+                cost = settle_execution(working_set, book, page, run.first, outcome, used, limit, self.actor, predicted)
             except (InsufficientWeight, TemporarilyUnprocessable):
                 # The outcome came by a report, not by a call: the message stays set aside.
                 result.returned = 1
@@ -174,6 +178,7 @@ class Settling:
                 result.processed, result.failed = int(isinstance(outcome, Done)), int(not isinstance(outcome, Done))
                 if isinstance(outcome, Done):
                     working_set.post_all(outcome.enqueue)
+        working_set.processor = None
         self._require(0)
 
     def _require(self, at: int) -> None:

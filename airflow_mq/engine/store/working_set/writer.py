@@ -10,6 +10,7 @@ from itertools import starmap
 
 from ...rules.book import Book
 from ...rules.changes import POSTED, Aside, Changes, CutTotal, PutOff
+from ...rules.charging import Charge
 from ...rules.errors import StoreCorrupt
 from ...rules.events import EventRun
 from ...rules.message import Address, Posted
@@ -57,6 +58,7 @@ class ChangedRows:
     #: if it returned to its queue since.
     aside_rows: Mapping[Address, tuple[str, int, int | None]]
     events: list[EventRun]
+    charges: Mapping[tuple[str, str], Charge]
 
     def arrivals(self, unit: Unit, ring: int) -> dict[Address, Arrival]:
         """Return when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
@@ -110,6 +112,7 @@ class Collector:
             pages=pages, removed_pages=done.removed_pages, references=references,
             raised_floors=raised, groups=self.loader.groups.changed_rows(),
             asides=done.asides, aside_rows=dict(self._aside_rows()), events=done.events,
+            charges=done.charges,
         )  # fmt: skip
 
     def _put_off(self) -> list[tuple[PutOff, Arrival]]:
@@ -371,3 +374,5 @@ class Writer:
             events = dated(events, arrivals)
         if rows.events:
             self.unit.events.save(self.ring_id, events, rows.now, rows.block)
+        if rows.charges:
+            self.unit.charges.insert(self.ring_id, rows.charges, rows.now, rows.block)

@@ -261,6 +261,18 @@ ALTER TABLE {s}event ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX event_by_origin ON {s}event (ring, origin, id);
 CREATE INDEX event_by_time ON {s}event (ring, at);
 
+-- What queues paid for their messages, by queue and processor: one row for each save.
+CREATE TABLE {s}charge (
+    id bigint PRIMARY KEY DEFAULT pg_catalog.nextval('{s}id_seq'::pg_catalog.regclass),
+    ring smallint NOT NULL,
+    block bigint,
+    at bigint NOT NULL,
+    data bytea NOT NULL
+);
+ALTER TABLE {s}charge ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE INDEX charge_in_order ON {s}charge (ring, id);
+CREATE INDEX charge_by_time ON {s}charge (ring, at);
+
 -- Two rings may have a block of the same number. What was sent before a block has smaller ids.
 CREATE TABLE {s}ledger (
     block bigint NOT NULL,

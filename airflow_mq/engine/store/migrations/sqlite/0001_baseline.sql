@@ -238,6 +238,17 @@ CREATE TABLE {s}event (
 CREATE INDEX {s}event_by_origin ON {s}event (ring, origin, id);
 CREATE INDEX {s}event_by_time ON {s}event (ring, at);
 
+-- What queues paid for their messages, by queue and processor: one row for each save.
+CREATE TABLE {s}charge (
+    id INTEGER PRIMARY KEY,
+    ring INTEGER NOT NULL,
+    block INTEGER,
+    at INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX {s}charge_in_order ON {s}charge (ring, id);
+CREATE INDEX {s}charge_by_time ON {s}charge (ring, at);
+
 -- Two rings may have a block of the same number. What was sent before a block has smaller ids.
 CREATE TABLE {s}ledger (
     ring INTEGER NOT NULL,

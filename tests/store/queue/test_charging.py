@@ -1,0 +1,241 @@
+"""Charges: each attempt that counts is charged once, with the settlement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from airflow_mq import (
+    BadFormat,
+    Block,
+    Done,
+    LinearWeigher,
+    Message,
+    MessageQueue,
+    Overweight,
+    Report,
+    Weight,
+    Yield,
+)
+from airflow_mq.engine.queue.attempts import BatchProcessor
+from airflow_mq.engine.queue.blocks import settling
+from airflow_mq.engine.rules.charging import Charge
+from airflow_mq.engine.rules.outcome import BEGUN
+from airflow_mq.engine.store.charges import ChargeRow
+from tests.holding import drop_lease, take_lease
+from tests.store.queue.conftest import Maker, serve
+
+TEN = LinearWeigher(Weight(10, 0), Weight(0, 1000))
+
+
+def rows(queue: MessageQueue) -> list[ChargeRow]:
+    with queue.store.reading() as unit:
+        return unit.charges.after(queue.session.ring_id, 0, 1_000)
+
+
+def charged(queue: MessageQueue) -> dict[tuple[str, str], Charge]:
+    """Return the sums of all charges, without measured times."""
+    found: dict[tuple[str, str], Charge] = {}
+    for row in rows(queue):
+        for key, charge in row.charges.items():
+            found[key] = found.get(key, Charge()).plus(charge._replace(measured=0))
+    return found
+
+
+def report(queue: MessageQueue, block: Block, outcomes: Sequence[Any]) -> None:
+    """Report one outcome or mark for each message of a block of one page; None for no report."""
+    (run,) = block.claims[0].runs
+    reports = [
+        Report("acme", run.page, item, item, outcome)
+        for item, outcome in enumerate(outcomes, run.first)
+        if outcome is not None
+    ]
+    queue.blocks.report(block, reports)
+
+
+def test_a_block_is_charged_in_one_row_by_queue_and_processor(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN)
+    queue.enqueue_messages("acme", [b"a", b"bc"])
+    queue.enqueue_message("birch", b"def", priority="high")
+    block = queue.blocks.plan(processor_of={"acme": "mail", "birch": "orders"}.__getitem__)
+    assert [claim.processor for claim in queue.blocks.get(block.token).claims] == ["orders", "mail"]
+    assert rows(queue) == []
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
+    (row,) = rows(queue)
+    high, whole, one = "\x01birch", Weight(20, 3), Weight(10, 3)
+    assert row.block == block.id
+    assert row.charges == {
+        (high, "orders"): Charge(one, one, 0, 1, 3, 1), ("acme", "mail"): Charge(whole, whole, 0, 2, 3, 2),
+    }  # fmt: skip
+    assert block.planned == Weight(30, 6)
+
+
+def test_each_attempt_that_counts_is_charged_and_untried_messages_are_not(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, ordered=False, max_attempts=3)
+    queue.enqueue_messages("acme", [b"x"] * 7)
+    block = queue.blocks.plan(reports_begin=True)
+    outcomes = [Done(), Done(False), BadFormat(), Yield("later"), BEGUN, None, Overweight(Weight(12, 1))]
+    report(queue, block, outcomes)
+    queue.blocks.release(block)
+    # The fifth began without an outcome; the sixth was never begun; the last one only asked for more weight.
+    assert charged(queue) == {("acme", ""): Charge(Weight(70, 7), Weight(50, 5), 0, 3, 3, 5)}
+
+
+def test_messages_behind_one_that_returned_are_refunded(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, max_attempts=1)
+    queue.enqueue_messages("acme", [b"x"] * 4)
+    block = queue.blocks.plan()
+    report(queue, block, [Done(), None, None, None])
+    queue.blocks.settle(block)
+    assert charged(queue) == {("acme", ""): Charge(Weight(40, 4), Weight(20, 2), 0, 1, 1, 2, 1)}
+
+
+def test_a_dead_block_is_charged(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, max_attempts=2)
+    queue.enqueue_messages("acme", [b"x", b"y"])
+    for _ in range(2):
+        queue.blocks.plan(lease=0)
+        assert queue.admin.housekeep() == 1
+    assert charged(queue) == {("acme", ""): Charge(Weight(40, 4), Weight(20, 2), 0, 0, 0, 2, 1)}
+
+
+@pytest.mark.parametrize(("trusted", "least"), [((), 10), (("mail",), 4)])
+def test_reported_use_lowers_the_charge_of_trusted_processors_only(
+    make_queue: Maker, trusted: tuple[str, ...], least: int
+) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, trusted=trusted)
+    assert queue.config.trusted == trusted
+    queue.enqueue_messages("acme", [b"x"] * 3)
+    block = queue.blocks.plan(processor_of=lambda origin: "mail")
+    report(queue, block, [Done(used=Weight(4, 1)), Done(used=Weight(15, 1)), Done()])
+    queue.blocks.settle(block)
+    assert charged(queue)["acme", "mail"].charged == Weight(least + 15 + 10, 3)
+
+
+def test_a_lower_declaration_does_not_lower_the_charge_and_a_higher_one_counts(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, trusted=["mail"])
+    declared = [Message(b"x", weight=Weight(1, 0)), Message(b"x", weight=Weight(12, 9)), Message(b"x")]
+    for processor in ("mail", "mail", ""):
+        queue.enqueue_messages("acme", declared)
+        block = queue.blocks.plan(processor_of=lambda origin, name=processor: name)  # type: ignore[misc]
+        # One of them without a whole run.
+        report(queue, block, [Done()] * 3 if processor else [Done(), Done(False), Done()])
+        queue.blocks.settle(block)
+    queue.enqueue_messages("acme", declared)
+    serve(queue)
+    each = Charge(Weight(23, 10), Weight(32, 11), 0, 3, 3, 3)
+    assert charged(queue) == {("acme", "mail"): each.plus(each), ("acme", ""): each.plus(each)}
+
+
+def test_decisions_are_not_charged(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, max_message_size=1)
+    queue.enqueue_messages("acme", [b"x", b"too long", b"y"])
+    queue.blocks.settle(queue.blocks.plan())
+    serve(queue)
+    (charge,) = charged(queue).values()
+    assert (charge.set_aside, charge.attempts, charge.planned) == (1, 3, Weight(40, 4))
+
+
+def test_calls_in_place_are_charged(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN)
+    sent = [b"done", b"false", b"bad", b"over", b"yield", b"behind"]
+    queue.enqueue_messages("acme", sent)
+    answers = {b"false": False, b"bad": BadFormat(), b"over": Overweight(Weight(1 << 40, 1)), b"yield": Yield()}
+    tried = [payload for _, payload in serve(queue, lambda delivery: answers.get(delivery.payload))]
+    size = sum(map(len, tried))
+    assert tried == [*sent[:4], *[b"yield"] * (len(tried) - 4)]
+    # The visit paid for the message that is set aside, and no attempt of it counts.
+    paid, less = Weight(10 * len(tried), size), Weight(10 * (len(tried) - 1), size - 4)
+    first = Charge(paid, less, 0, 3, len(b"donefalsebad"), len(tried) - 1, 1)
+    assert charged(queue) == {("acme", ""): first}
+    assert [row.block for row in rows(queue)] == [None]
+    served: list[int] = []
+    processor = BatchProcessor(lambda batch: served.append(len(batch)))
+    queue.service_queues(processor)
+    more = Weight(20, len(b"yieldbehind"))
+    assert served == [2] and charged(queue) == {("acme", ""): first.plus(Charge(more, more, 0, 2, more.size, 2))}
+
+
+def test_what_a_batch_yields_behind_a_stop_is_refunded(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN)
+    queue.enqueue_messages("acme", [b"x"] * 3)
+    queue.service_queues(BatchProcessor(lambda batch: [Yield(), Yield(), Done()] if len(batch) == 3 else None))
+    both = Weight(20, 2)
+    assert charged(queue) == {
+        ("acme", ""): Charge(Weight(30, 3), both, 0, 1, 1, 2).plus(Charge(both, both, 0, 2, 2, 2))
+    }
+
+
+def test_a_processor_that_meters_itself_is_charged_its_prediction_at_least(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN)
+    queue.enqueue_messages("acme", [b"3", b"30", b"y"])
+
+    yielded = 0
+
+    def process(delivery: Any) -> Any:
+        nonlocal yielded
+        if delivery.payload == b"y":
+            assert delivery.meter.consume(Weight(7, 0))
+            yielded += 1
+            return Yield()
+        assert delivery.meter.consume(Weight(int(delivery.payload), 5))
+        return None
+
+    process.meters_itself = True  # type: ignore[attr-defined]
+    queue.service_queues(process)
+    used, least = Weight(33 + 7 * yielded, 10), Weight(10 + 30 + 10 * yielded, 5 + 5 + yielded)
+    assert charged(queue) == {("acme", ""): Charge(used, least, 0, 2, 3, 2 + yielded)}
+
+
+def test_executions_by_hand_views_and_inline_executions_are_charged(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, max_attempts=1)
+    queue.enqueue_messages("acme", [b"x", b"y"])
+    serve(queue, lambda delivery: Yield())
+    serve(queue, lambda delivery: Yield())
+    before, ten = charged(queue)["acme", ""], Weight(10, 1)
+    assert before == Charge(Weight(20, 2), Weight(20, 2), 0, 0, 0, 2, 2)
+    first, second = [aside.address for aside in queue.set_aside.list()]
+    queue.execute_overweight(first, lambda delivery: None)
+    by_hand = Charge(ten, ten, 0, 1, 1, 1)
+    assert charged(queue)["acme", ""] == before.plus(by_hand)
+    for outcome in (Yield(), Done(used=Weight(25, 0))):
+        block = queue.blocks.plan_overweight(second, Weight(60_000, 1 << 20))
+        report(queue, block, [outcome])
+        queue.blocks.settle(block)
+    reported = Charge(Weight(20, 2), Weight(25, 1), 0, 1, 1, 1)
+    assert charged(queue)["acme", ""] == before.plus(by_hand).plus(reported)
+    queue.enqueue_message("view", b"x")
+    token = queue.leases.next()
+    assert token is not None
+    token.give_back()
+    again = queue.leases.next()
+    assert again is None and charged(queue)["view", ""] == Charge(ten, ten, 0, 0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("part", [2, 100])
+def test_a_recorded_end_is_charged_once_when_it_is_applied(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(settling, "PART", part)
+    queue, token = make_queue(order="rotation", weigher=TEN, heap_size=64), b"t" * 16
+    for origin in ("acme", "birch"):
+        queue.enqueue_messages(origin, [b"x" * 20] * 5)
+    block = queue.blocks.plan(processor_of=lambda origin: f"of {origin}")
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    take_lease(queue.session, token)
+    queue.blocks.settle(block)
+    queue.inspect.peek("acme")
+    assert rows(queue) == []
+    drop_lease(queue.session, token)
+    queue.session.settler.apply_ends()
+    found = rows(queue)
+    weight = Weight(50, 100)
+    assert (len(found) == 1) == (part == 100) and {row.block for row in found} == {block.id}
+    assert charged(queue) == {
+        (origin, f"of {origin}"): Charge(weight, weight, 0, 5, 100, 5) for origin in ("acme", "birch")
+    }
+    queue.session.settler.apply_ends()
+    assert rows(queue) == found
