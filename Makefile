@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-EXTRAS ?= test,dev,airflow,spark,kafka,s3,java,openlineage,docs
+EXTRAS ?= test,dev,airflow,spark,kafka,s3,hdfs,java,openlineage,docs
 PYTEST_ARGS ?=
 # How many test processes: one for each processor.
 JOBS   ?= logical

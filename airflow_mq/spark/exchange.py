@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.queue.values import Batch, Report
 from ..engine.rules.claims import Claim
-from ..engine.rules.errors import InvalidInput, StoreCorrupt, UnknownBlock
+from ..engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.message import Attributes
 from ..engine.rules.outcome import BEGUN, DONE, Begun
 from ..engine.rules.page import Facts, Note
@@ -67,6 +68,8 @@ _OUTCOMES = pa.schema(
         "epoch": pa.int64(),
     }
 )
+#: Schemes of object stores.
+_OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 #: Columns that the job reads of messages; the first ones are their place.
 _PLACE = ("origin", "priority", "page", "item")
 _READ = (*_PLACE, "payload", "headers", "attempt", "block", "sent_at")
@@ -102,24 +105,38 @@ class Folder:
         for address, (files, path) in _opened.items():
             if f"{self.path}/".startswith(f"{address}/"):
                 return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path + self.path[len(address) :]
-        try:
-            place: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.path)
-            return place
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            files, path = by_fsspec(self.path)
-            return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path
+        is_hdfs = self.path.startswith(("hdfs://", "viewfs://"))
+        if not (is_hdfs and find_spec("hdfs_native")):
+            try:
+                place: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.path)
+                return place
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                pass
+            except OSError as error:
+                if not is_hdfs:
+                    raise
+                raise ConfigRefused(
+                    f"HDFS cannot be used here: pyarrow found no working libhdfs ({str(error).partition(chr(10))[0]}); "
+                    "run pip install 'airflow-mq[hdfs]' where tasks, drivers and executors run"
+                ) from error
+        files, path = by_fsspec(self.path)
+        return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all."""
         files, place = self._place()
         files.create_dir(place, recursive=True)
+        target = f"{place}/{name}"
         # Object stores show a file when it is complete; a file system shows it as it grows.
-        beside = f"{place}/.{secrets.token_hex(8)}.tmp"
-        is_local = isinstance(files, pafs.LocalFileSystem)
-        with files.open_output_stream(beside if is_local else f"{place}/{name}") as stream:
+        is_object_store = self.path.partition("://")[0] in _OBJECT_STORES
+        written = target if is_object_store else f"{place}/.{secrets.token_hex(8)}.tmp"
+        with files.open_output_stream(written) as stream:
             stream.write(data)
-        if is_local:
-            files.move(beside, f"{place}/{name}")
+        if not is_object_store:
+            # HDFS renames nothing onto a file. Only files of messages are replaced, before there is a manifest.
+            if not isinstance(files, pafs.LocalFileSystem) and files.get_file_info(target).type == pafs.FileType.File:
+                files.delete_file(target)
+            files.move(written, target)
 
     def write_table(self, name: str, table: pa.Table) -> None:
         """Write a table as Parquet."""

@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_mq import MessageQueue, Processor, Weight, Yield
 from airflow_mq.engine.queue.values import Report
-from airflow_mq.engine.rules.errors import InvalidInput, StoreCorrupt, TokenRefused
+from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.spark import exchange
 from airflow_mq.spark.frames import Shares
@@ -212,6 +213,57 @@ def test_object_storage_by_its_address(make_ring: MakeRing) -> None:
     assert exchange.sweep(queue, "memory://bucket/exchange") == 0
     queue.blocks.settle(block)
     assert exchange.sweep(queue, "memory://bucket/exchange") == 1
+
+
+class LikeHdfs(LocalFileSystem):
+    """A file system that shows a file as it grows, and renames nothing onto a file."""
+
+    def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
+        if self.exists(path2):
+            raise FileExistsError(path2)
+        super().mv(path1, path2, **kwargs)
+
+
+@pytest.fixture
+def like_hdfs(tmp_path: Path) -> str:
+    return exchange.open_by(LikeHdfs(auto_mkdir=True), "hdfs", str(tmp_path / "hdfs"))
+
+
+def test_a_file_is_there_whole_or_not_at_all(like_hdfs: str) -> None:
+    folder = exchange.Folder(like_hdfs)
+
+    with pytest.raises(TypeError):
+        # As a process that dies, or a disk that is full, while it writes.
+        folder.write("outcomes.parquet", "no bytes")  # type: ignore[arg-type]
+    assert folder.names() == []
+    for data in (b"first", b"second"):
+        folder.write("outcomes.parquet", data)
+        assert (folder.names(), folder.read("outcomes.parquet")) == (["outcomes.parquet"], data)
+
+
+def test_a_part_is_handed_over_again_where_nothing_is_renamed_onto_a_file(
+    make_ring: MakeRing, like_hdfs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1", b"2"])
+    routes, block = processors(), queue.blocks.plan()
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange.json, "dumps", _fail)
+        with pytest.raises(OSError):
+            exchange.hand_over(queue, block.token, routes, whole(routes), like_hdfs)
+
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), like_hdfs)
+    assert work(folder, routes).processed == 2
+    exchange.take_back(queue, block.token, folder)
+    assert queue.blocks.settle(block).processed == 2
+    assert exchange.sweep(queue, like_hdfs) == 1
+
+
+def test_without_a_client_for_hdfs_the_error_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "find_spec", lambda name: None)
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
+    with pytest.raises(ConfigRefused, match=r"HDFS cannot be used here: .* pip install 'airflow-mq\[hdfs\]' where"):
+        exchange.Folder("hdfs://127.0.0.1:1/queues").names()
 
 
 def test_what_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
