@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -588,6 +589,72 @@ def test_a_retry_finds_its_job_on_a_cluster_again_and_another_block_does_not(
     argv = submitted.argv[0]
     assert argv[argv.index("--deploy-mode") + 1] == "cluster"
     assert "/here" not in submitted.env[0].values(), "where the driver is, this Python is not"
+
+
+def test_kubernetes_needs_a_package_that_the_error_names(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    # As on a machine without it.
+    monkeypatch.delattr(hook, "kube_client", raising=False)
+    connection = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps(connection))
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    with pytest.raises(Exception, match="'spark_stage' names Kubernetes: run pip install .*-cncf-kubernetes"):
+        run.execute(job(run, exchange=str(tmp_path / "exchange")), 0)
+
+    assert submitted.argv == []
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+
+
+YARN = "yarn_resourcemanager_webapp_address"
+
+
+def test_a_driver_on_yarn_needs_an_address_by_which_its_application_ends(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps(connection))
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+
+    with pytest.raises(Exception, match=f"'spark_stage' needs the resource manager's address .* set '{YARN}'"):
+        run.execute(job(run, exchange=str(tmp_path / "exchange")), 0)
+
+    assert submitted.argv == []
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+
+
+@pytest.mark.skipif(version("apache-airflow-core") < "3.3", reason="no retry finds its job there")
+def test_the_end_of_a_retry_ends_the_application_that_it_found(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    said = {"deploy-mode": "cluster", YARN: "http://127.0.0.1:1"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps({"conn_type": "spark", "host": "yarn", "extra": said}))
+    monkeypatch.setattr(hook.SparkSubmitHook, "query_yarn_application_status", lambda self, name: "RUNNING")
+    ended: list[str] = []
+    monkeypatch.setattr(hook.SparkSubmitHook, "_kill_yarn_application", lambda self, name: ended.append(name))
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    operator = job(run, exchange=str(tmp_path / "exchange"), yarn_track_via_rm_api=True)
+    # The task is ended while it waits.
+    waits = lambda self, name: operator.on_kill()  # noqa: E731
+    monkeypatch.setattr(hook.SparkSubmitHook, "_start_yarn_application_status_tracking", waits)
+    context = run.context("process", 0)
+    context["ti"].stats_tags = {}
+
+    operator.execute({**context, "task_state_store": SimpleNamespace(get=lambda key: "application_1_0001")})
+
+    assert (ended, submitted.argv) == (["application_1_0001"], [])
+    run.states["process_0"] = "success"
+    run.settle(exchange=str(tmp_path / "exchange"))
 
 
 @pytest.mark.parametrize("name", ["application", "application_args", "env_vars"])

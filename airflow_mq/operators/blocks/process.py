@@ -40,6 +40,7 @@ from airflow_mq.words import many
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
+    from pydantic import JsonValue
 
     from airflow_mq import MessageQueue
 
@@ -49,6 +50,8 @@ SMALL = 10_000
 OURS = ("application", "application_args", "env_vars", "conn_id")
 #: Id of the Spark connection, unless another is named.
 SPARK_CONNECTION = "spark_default"
+#: Key in the extra of a Spark connection by which the provider reaches YARN.
+RESOURCE_MANAGER = "yarn_resourcemanager_webapp_address"
 #: Name of a job that the provider's operator gives where the author gives none.
 UNNAMED = "arrow-spark"
 
@@ -220,10 +223,21 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
                 f"deploy mode 'cluster' of Spark connection {self.spark_conn_id!r} cannot pass the store's credentials "
                 "to the driver: set exchange='s3://…', or use deploy mode 'client'"
             )
+        if hook._is_yarn_cluster_mode and not connection.extra_dejson.get(RESOURCE_MANAGER):
+            raise AirflowFailException(
+                f"deploy mode 'cluster' of Spark connection {self.spark_conn_id!r} needs the resource manager's "
+                f"address to end applications: set {RESOURCE_MANAGER!r} in its extra, such as 'http://resource-manager:8088'"
+            )
         require_master(hook.master, self.spark_conn_id)
         if self._options.get("track_driver_via_k8s_api"):
             hook._validate_track_driver_via_k8s_api_config()
         return hook
+
+    def poll_until_complete(self, external_id: JsonValue, context: Context) -> None:
+        # The provider does not keep which application a retry has found again, and could not end it.
+        if isinstance(self._hook, MessageSparkHook) and self._hook._is_yarn_cluster_mode:
+            self._hook._yarn_application_id = str(external_id)
+        super().poll_until_complete(external_id, context)
 
     def _hook_arguments(self) -> dict[str, Any]:
         """Return the arguments of the provider's hook: its operator stores each, some with an underscore in front."""
@@ -239,5 +253,8 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         if self._client is not None:
             self._client.end()
         elif isinstance(self._hook, MessageSparkHook):
-            self._hook.end_job()
+            # The provider deletes a driver's pod only while spark-submit runs, which has no child then.
+            if not self._hook.is_cluster:
+                self._hook.end_job()
             SparkSubmitOperator.on_kill(self)
+            self._hook.end_job()

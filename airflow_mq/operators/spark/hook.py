@@ -51,7 +51,14 @@ class MessageSparkHook(SparkSubmitHook):
         self, *, secrets: Mapping[str, str], trace: Mapping[str, str], listener: JobListener | None, small: bool,
         **arguments: Any,
     ) -> None:  # fmt: skip
-        super().__init__(**arguments)
+        try:
+            super().__init__(**arguments)
+        except NameError:
+            # Without that package, the provider checks a name that it has not defined.
+            raise AirflowFailException(
+                f"the Spark connection {arguments.get('conn_id')!r} names Kubernetes: run pip install "
+                "apache-airflow-providers-cncf-kubernetes where tasks run"
+            ) from None
         self.listener = listener
         self.environment = {**job_environment(self.master, self.is_cluster), **trace, **secrets}
         if self.is_cluster and trace and (self._is_kubernetes or self._is_yarn):
