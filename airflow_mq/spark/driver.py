@@ -149,6 +149,8 @@ class OwnSpark(Spark):
         if self._context is None:
             from pyspark import SparkConf, SparkContext
 
+            # Only a JVM knows the settings that spark-submit was given, and among them a name.
+            SparkContext._ensure_initialized()
             conf = SparkConf()
             if conf.get("spark.app.name", "job.py") == "job.py":
                 conf.setAppName(f"airflow_mq {self.part['name']}")
