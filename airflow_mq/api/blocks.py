@@ -157,7 +157,11 @@ def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forec
     limit = None if body.limit is None else rules.Weight(body.limit.time, body.limit.size)
     seed = None if body.seed is None else body.seed.encode()[:64]
     with opened(conn_id, ring) as queue:
-        found = queue.inspect.forecast(body.blocks, limit=limit, shares=body.shares, order=body.order, seed=seed)
+        # The very next block is exact; of others, it matters when they come.
+        every = 0 if body.blocks == 1 else None
+        found = queue.inspect.forecast(
+            body.blocks, limit=limit, shares=body.shares, order=body.order, seed=seed, every=every
+        )
     return Forecast(blocks=[_forecast_block(block) for block in found])
 
 

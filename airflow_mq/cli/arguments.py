@@ -195,4 +195,9 @@ BLOCK_LIMIT = option(
     "the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
     weight,
 )
+EVERY = option(
+    "--every TIME",
+    "the time between two blocks, for example 10m (default: the usual one of the DAG that planned the latest block)",
+    duration,
+)
 BLOCK_SEED = option("--seed HEX", "the seed of the blocks, in a ring that shuffles", hexadecimal)

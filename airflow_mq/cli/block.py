@@ -11,7 +11,7 @@ from ..engine.rules.config import RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
 from ..engine.rules.weight import ZERO
 from ..words import capitalised, many, outcomes
-from .arguments import BLOCK_LIMIT, BLOCK_SEED, address, limit, positive, setting, words
+from .arguments import BLOCK_LIMIT, BLOCK_SEED, EVERY, address, limit, positive, setting, words
 from .command import Group, command, option
 from .near import meant
 from .output import Columns
@@ -161,19 +161,24 @@ def _report_stuck(session: Session, block: ForecastBlock) -> None:
 
 @command(
     option("--blocks N", "the number of blocks (default: 10)", positive, default=10),
+    EVERY,
     *_CONDITIONS,
-    example="$ block forecast --blocks 5",
+    example="$ block forecast --blocks 5\n$ block forecast --every 10m",
 )
 def forecast(session: Session, args: Namespace) -> None:
     """Show what the next blocks would take, if nothing changes and every message succeeds.
 
-    Planned blocks are assumed not to end: their messages stay in flight.
+    Blocks come as often as the latest DAG plans them, and blocks in progress end before the second one. Only
+    `block dry-run` is exact.
     """
     with session.queue() as queue:
-        found = queue.inspect.forecast(args.blocks, **_conditions(queue, args))
+        found = queue.inspect.forecast(args.blocks, every=args.every, **_conditions(queue, args))
         ready = bool(found) or any(queue.inspect.ring_order(1, one) for one in PRIORITIES)
     why = "all ready queues are being skipped; see `airflow-mq block dry-run`" if ready else HOW_TO_BEGIN
-    if session.out.items(found, _BLOCKS, f"the next blocks would find nothing: {why}", map(_forecast_fields, found)):
+    columns = (*_BLOCKS, "at", _SERVED) if found and found[0].at else (*_BLOCKS, _SERVED)
+    if session.out.items(found, columns, f"the next blocks would find nothing: {why}", map(_forecast_fields, found)):
+        if found[0].at is None and args.every is None:
+            session.out.remark("it is not known how often blocks come; --every assumes a time between two")
         if len(found) < args.blocks:
             session.out.remark("then nothing is left that a block could take")
         _report_stuck(session, found[-1])
@@ -191,8 +196,8 @@ _BLOCKS: Columns = (
     ("queues>", lambda one: len(one.origins)),
     "planned>",
     "limit>",
-    ("served", _serviced),
 )
+_SERVED = ("served", _serviced)
 
 
 def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def enqueue(session: Session, args: Namespace) -> None:
         if args.blob:
             done = enqueue_files(queue, args.origin, args.blob, args.key, common, told)
         elif args.ndjson is not None:
-            file = stack.enter_context(_opened(args.ndjson))
+            file = stack.enter_context(opened(args.ndjson))
             lines = Lines(file, args.origin)
             try:
                 done = queue.enqueue_messages(_counted(lines.pairs(), told, [file]), **common)
@@ -118,7 +118,7 @@ def _payloads(args: Namespace, files: list[IO[bytes]]) -> Iterator[bytes]:
             # The very bytes that were typed, whatever their encoding.
             yield os.fsencode(word)
             continue
-        with _opened(word) as file:
+        with opened(word) as file:
             files[:] = [file]
             if args.lines:
                 yield from (line.rstrip(b"\r\n") for line in file if line.strip(b"\r\n"))
@@ -126,7 +126,8 @@ def _payloads(args: Namespace, files: list[IO[bytes]]) -> Iterator[bytes]:
                 yield file.read()
 
 
-def _opened(name: str) -> IO[bytes]:
+def opened(name: str) -> IO[bytes]:
+    """Open a file that an argument names; - is standard input."""
     try:
         # Closing what is read from here leaves standard input open to others.
         return open(0 if name == "-" else name, "rb", closefd=name != "-")

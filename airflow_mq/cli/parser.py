@@ -32,6 +32,7 @@ from .near import question
 from .output import without_passwords
 from .payload import PAYLOAD
 from .queue import QUEUE
+from .quote import quote
 from .report import REPORT
 from .ring import RING
 from .service import service
@@ -57,6 +58,7 @@ TREE: tuple[Entry, ...] = (
     service,
     top,
     explain,
+    quote,
     check,
     doctor,
     demo,

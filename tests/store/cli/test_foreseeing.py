@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from airflow_mq import LinearWeigher, MessageQueue, Weight
@@ -107,3 +109,47 @@ def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     mq("queue", "pause", "acme", "--why", "holidays")
     paused = mq("explain", "acme").out.splitlines()
     assert paused[0].endswith(": holidays.") and paused[1] == "would help: airflow-mq queue resume acme"
+
+
+def test_a_forecast_of_blocks_that_come_at_times(mq: Terminal, small: MessageQueue) -> None:
+    small.enqueue_message("later", b"x", not_before=660)
+    table = mq("block", "forecast", "--every", "10m").out.splitlines()
+    assert "at" in table[0].split()
+    assert [line.split()[-1] for line in table[1:]] == ["10", "2", "1"] or "later 1" in table[-2]
+    found = mq.json("block", "forecast", "--every", "10m")
+    assert sum(one["messages"] for one in found) == 25
+    assert "at" not in mq("block", "forecast").out.splitlines()[0].split()
+
+
+def test_a_quote(mq: Terminal, small: MessageQueue) -> None:
+    before = everything(small)
+    quoted = mq("quote", "--as", "acme", "--messages", "1k", "--weight", "1ms/10B", "--every", "10m").out.splitlines()
+    assert quoted[0] == "1,000 messages of acme, charged 1 s · 10 kB"
+    assert quoted[1].startswith("would finish in 103 blocks, by 20")
+    assert quoted[2].split() == ["origin", "added", "wait"] and quoted[3].split() == ["globex", "10", "min"]
+    assert "every 10 min" in quoted[4]
+    assert everything(small) == before
+
+
+def test_a_quote_of_a_file(mq: Terminal, small: MessageQueue, tmp_path: Path) -> None:
+    file = tmp_path / "days.ndjson"
+    file.write_text('{"payload": "one"}\n{"payload": "two", "weight": "3ms/1B"}\n')
+    found = mq.json("quote", str(file), "--as", "new", "--every", "10m")
+    assert (found["origin"], found["messages"], found["charge"]) == ("new", 2, {"time": 4, "size": 1})
+    assert found["blocks"] == 3 and found["longest"] == 0
+    file.write_text('{"payload": "one"}\n{"payload": "two", "origin": "other"}\n')
+    assert "line 2: the origin 'other' differs" in mq("quote", str(file), "--as", "new", "--every", "10m", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--as", "acme"], "expected a FILE"),
+        (["--as", "acme", "--messages", "5"], "--weight TIME/SIZE"),
+        (["--as", "acme", "--messages", "5x", "--weight", "1ms/1B"], "500, 100k or 2M"),
+        (["--as", "acme", "--messages", "5", "--weight", "1ms/1B"], "--every 10m"),
+        (["missing.ndjson", "--as", "acme", "--every", "1m"], "cannot be read"),
+    ],
+)
+def test_what_a_quote_needs(mq: Terminal, small: MessageQueue, words: list[str], why: str) -> None:
+    assert why in mq("quote", *words, code=2).err

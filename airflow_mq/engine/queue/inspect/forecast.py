@@ -1,8 +1,8 @@
 """Forecasts: the next blocks of a ring, planned and settled without writing anything.
 
-The code that plans and settles real blocks works over an overlay, which keeps changed rows in memory. A forecast is
-therefore exact as long as nothing changes: no sender, operator or live block acts, and every message costs its
-predicted weight.
+The code that plans and settles real blocks works over an overlay, which keeps changed rows in memory. The next
+block is therefore exact as long as nothing changes: no sender, operator or live block acts, and every message costs its
+predicted weight. Later blocks assume when they come, and that blocks in progress end before them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import chain
+from typing import NamedTuple
 
+from ...rules.book import BACKOFF
 from ...rules.claims import Claim, ClaimRun
 from ...rules.config import RingConfig
 from ...rules.errors import Busy, ConfigRefused, InvalidInput
@@ -23,15 +26,19 @@ from ...rules.outcome import DONE
 from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, origin_of, priority_of
 from ...rules.settle import Answers
+from ...rules.units import check_seconds
 from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, StoredSet
 from ..admin import check_share
+from ..blocks.block import claims_of
 from ..blocks.plan import Planner
 from ..blocks.settling import Settling
 from ..servers import Server, servers_of
 from ..session import RingSession, limit_of
+from ..values import moment
+from .servicing import Servicing
 
 #: Bytes of a seed.
 MOST_SEED = 64
@@ -70,6 +77,8 @@ class ForecastBlock:
     seed: bytes | None = None
     #: The DAG or program whose limit applies; None if the limit is the ring's service weight or the caller's.
     server: str | None = None
+    #: When it is planned, if the blocks come at their usual times.
+    at: datetime | None = None
 
     @property
     def messages(self) -> int:
@@ -172,6 +181,19 @@ class Conditions:
         return settings
 
 
+class Pace(NamedTuple):
+    """When the next blocks are planned: seconds until the first one, and between two.
+
+    Without time between two, no block in progress ends, and nothing becomes due.
+    """
+
+    first: float = 0.0
+    every: float = 0.0
+
+
+AT_ONCE = Pace()
+
+
 class Foresight:
     """The future of a ring, block after block."""
 
@@ -187,6 +209,8 @@ class Foresight:
                 "a ring with order='shuffle' needs a seed for a forecast: the order is drawn with each block; "
                 "pass seed=b'…', or --seed HEX on the command line"
             )
+        #: Blocks in progress, until time passes.
+        self._live: Sequence[BlockRow] = ()
         anew = self.config.paths != config.paths
         self.overlay = Overlay(session.store, unit, session.ring_id, conditions.settings(), anew=anew)
         session.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
@@ -201,15 +225,42 @@ class Foresight:
         """Let the next operation see what this one changed."""
         self.overlay.apply(working_set.take_changes(self.overlay.fresh_ids))
 
-    def blocks(self, most: int) -> Iterator[ForecastBlock]:
-        """Yield the next blocks, until the queues have nothing left for them."""
+    def blocks(self, most: int, pace: Pace = AT_ONCE) -> Iterator[ForecastBlock]:
+        """Yield the next blocks, until the queues have nothing left for them.
+
+        :param pace: when they come
+        """
+        first, every = pace
+        self.pass_time(first)
         while self.number < most:
             block = self._plan()
-            if not any(claim.runs for claim in block.claims) and self._is_idle():
+            if not any(claim.runs for claim in block.claims) and not self._goes_on((most - self.number) * every):
                 return
-            yield block
+            yield replace(block, at=moment(self.overlay.now)) if every else block
             if self.number < most:
-                self._settle(block)
+                self.settle(block.claims)
+                self.pass_time(every)
+
+    def pace(self, every: float | timedelta | str | None = None) -> Pace:
+        """Return when the next blocks come: each so long after the one before, or as the latest server plans them."""
+        if every is not None:
+            return Pace(every=check_seconds(every, "time between two blocks"))
+        unit, ring = self.overlay.unit, self.session.ring_id
+        servicing = Servicing.read(unit, ring, self.overlay.now, self.config)
+        latest = next(iter(servicing.servers), None)
+        usual = servicing.usual_interval(latest) if latest else None
+        if latest is None or usual is None:
+            return AT_ONCE
+        return Pace(max(usual - (servicing.now - latest.at).total_seconds(), 0.0), usual)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, in which the blocks in progress end."""
+        if seconds:
+            self.overlay.pass_time(int(seconds * 1_000_000))
+            live, self._live = self._live, ()
+            for row in live:
+                self.settle(claims_of(self.overlay.unit, row))
+            self.overlay.end_blocks({row.id for row in live})
 
     def next_block(self) -> ForecastBlock:
         """Return the next block, also if it is empty."""
@@ -234,17 +285,22 @@ class Foresight:
             _queues(planner.ledger, claims), claims, planner.walks.seed, given.server_title or given.server,
         )  # fmt: skip
 
-    def _is_idle(self) -> bool:
-        """Return whether every ready queue is skipped: then no later block takes more."""
-        working_set = self.working_set()
+    def _goes_on(self, seconds: float) -> bool:
+        """Return whether a ready queue can be serviced, now or within so many seconds."""
+        working_set, until = self.working_set(), self.overlay.now + int(seconds * 1_000_000)
         if self.conditions.patterns is not None:
             working_set.only(self.conditions.patterns, None)
-        return all(working_set.book(name).skipped for name in chain(working_set.high, working_set.ring))
+        for name in chain(working_set.high, working_set.ring):
+            skipped = working_set.book(name).skipped
+            if not skipped or (skipped == BACKOFF and working_set.stored[name].row.wake_at <= until):
+                return True
+        _, due = self.overlay.delayed_of(None, self.overlay.now)
+        return due is not None and due <= until
 
-    def _settle(self, block: ForecastBlock) -> None:
-        """Settle all messages of a block as done."""
+    def settle(self, claims: Sequence[Claim]) -> None:
+        """Settle the messages of a block as done."""
         answers: dict[str, Answers] = {}
-        for claim in block.claims:
+        for claim in claims:
             done = answers.setdefault(claim.origin, Answers())
             for run in claim.runs:
                 if run.count:
@@ -252,15 +308,15 @@ class Foresight:
         details = {"limit": self.limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
         working_set = self.working_set(skip_in_flight=True)
-        for _ in Settling(working_set, row, self.session.actor, None, block.claims, answers).parts():
+        for _ in Settling(working_set, row, self.session.actor, None, claims, answers).parts():
             pass
         self._keep(working_set)
 
     def _end_dead_blocks(self) -> None:
         """Release the blocks that are past their deadline, as the next plan does: reported results count."""
-        blocks = self.overlay.unit.blocks
-        live = blocks.latest(self.session.ring_id, PLANNED)
+        live = self.overlay.unit.blocks.latest(self.session.ring_id, PLANNED)
         dead = sorted(row for row in live if row.deadline <= self.overlay.now)
+        self._live = sorted(row for row in live if row.deadline > self.overlay.now and not row.by_hand)
         for row in dead:
             working_set = self.working_set(skip_in_flight=True)
             for _ in Settling(working_set, row, self.session.actor).parts():

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import chain, islice
 
 from ...rules.book import QueueSettings
 from ...rules.errors import InvalidInput
 from ...rules.events import Event
 from ...rules.fairness import Fairness
-from ...rules.message import MOST_ORIGIN_BYTES, Address, check_address, check_number, check_origin, check_text
+from ...rules.message import (
+    MOST_ORIGIN_BYTES,
+    Address,
+    Message,
+    check_address,
+    check_number,
+    check_origin,
+    check_text,
+)
 from ...rules.orders import shuffled
 from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
@@ -42,6 +51,7 @@ from .queues import (
     page_states,
     queue_states,
 )
+from .quote import SECONDS, Offer, Quote, quote_of
 from .reasons import Explanation
 from .servicing import IsDagPaused, Servicing, unknown_pause
 
@@ -361,15 +371,58 @@ class Inspect:
         shares: Mapping[str, int] | None = None,
         order: str | None = None,
         seed: bytes | None = None,
+        every: float | timedelta | str | None = None,
         **changes: object,
     ) -> list[ForecastBlock]:
         """Return the next blocks if nothing changes and every message is done; fewer if the queues run empty.
 
         The parameters are those of `dry_run`; a seed counts for each of the blocks.
+
+        :param every: seconds between two blocks, or text such as `10m`; by default, the usual interval of the DAG or
+            program that planned the latest block. Blocks in progress end before the second one. `0` lets all come now
         """
         check_number(blocks, "a number of blocks")
         with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
-            return list(future.blocks(blocks))
+            return list(future.blocks(blocks, future.pace(every)))
+
+    def quote(
+        self,
+        origin: str,
+        messages: Iterable[bytes | Message] | None = None,
+        *,
+        count: int | None = None,
+        weight: Weight | None = None,
+        priority: str = REGULAR,
+        limit: Weight | None = None,
+        every: float | timedelta | str | None = None,
+        seconds: float = SECONDS,
+    ) -> Quote:
+        """Return what it would mean to send messages now: when they finish, their charge, and whom they delay.
+
+        The next blocks are forecast with and without them. What the latest blocks processed is assumed to arrive again.
+
+        :param origin: their origin
+        :param messages: the messages, of which only lengths and weights matter
+        :param count: instead, a number of messages, of this weight each
+        :param weight: the weight of each message that has none of its own
+        :param priority: of messages without their own; all have the same one
+        :param limit: limit of the blocks; by default, that of the latest DAG or program
+        :param every: time between two blocks; by default, the usual one of that DAG or program
+        :param seconds: time after which the quote ends, and is partial
+        """
+        if (messages is None) == (count is None) or (messages is None and weight is None):
+            raise InvalidInput("a quote needs messages, or their number and the weight of each")
+        name = book_name(check_origin(origin), check_priority(priority))
+        with foresight(self._session, Conditions(limit, seed=bytes(16))) as future:
+            pace = future.pace(every)
+            if not pace.every:
+                raise InvalidInput("it is not known how often blocks come: pass every, for example 10m (--every 10m)")
+            offer = Offer(future.config, name, None if weight is None else Weight.of(weight))
+            if messages is not None:
+                offer.add(messages)
+            else:
+                offer.add_alike(check_number(count, "a number of messages"))
+            return quote_of(future, offer, pace, seconds)
 
     def finds_work(
         self, limit: Weight | None = None, origins: Iterable[str] | None = None, server: str | None = None

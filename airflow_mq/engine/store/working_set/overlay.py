@@ -18,9 +18,9 @@ from ...rules.priority import books_of, is_high, origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow
-from ..inbox import RowIds
+from ..inbox import MOST_DUE, RowIds
 from ..origins import GroupRow
-from ..rows import BookRow, InboxRow, PageRow, PlainRow, posted_row
+from ..rows import LATEST, BookRow, InboxRow, PageRow, PlainRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -76,10 +76,10 @@ class Overlay(Source):
         self._asides: dict[Address, AsideRow | None] = {}
         #: Payloads of messages that operations enqueued, by id.
         self._payloads: dict[int, bytes] = {}
-        #: Messages that wait aside. None of them joins its queue here: the ring moves on first.
+        #: Messages that wait aside, until the time that passes here brings them back.
         self._put_off: list[PutOff] = []
         if joins_due:
-            self._join_due()
+            self.arrive(unit.inbox.due(ring_id, self.now))
 
     # Changes.
 
@@ -102,6 +102,24 @@ class Overlay(Source):
         self._apply_groups(rows.groups)
         self._asides |= rows.set_aside(rows.arrivals(self.unit, self.ring_id))
         self.state = rows.state
+
+    def arrive(self, rows: Iterable[InboxRow]) -> None:
+        """Let messages join their queues behind all others."""
+        fresh = list(rows)
+        self._add(
+            [
+                row._replace(id=id_, lengths=bytes(row.lengths), attributes=bytes(row.attributes), heap=None)
+                for id_, row in zip(self.fresh_ids(len(fresh)), fresh)
+            ]
+        )
+
+    def pass_time(self, microseconds: int) -> None:
+        """Let time pass: messages that are due by then join their queues."""
+        before, self.now = self.now, self.now + microseconds
+        due = self.unit.inbox.delayed(self.ring_id, before, LATEST, MOST_DUE["most"], until=self.now)
+        self.arrive(row for _, row in due)
+        self.arrive(posted_row(0, one.posted) for one in self._put_off if one.due <= self.now)
+        self._put_off = [one for one in self._put_off if one.due > self.now]
 
     def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
         known = {row[0]: row for row in self.groups()}
@@ -170,17 +188,6 @@ class Overlay(Source):
                 self._held.setdefault(row.origin, []).append(row)
         for origin, book in self._books.items():
             self._books[origin] = self._seen(book)
-
-    def _join_due(self) -> None:
-        """Add rows that are due, as the next operation that writes would."""
-        rows = self.unit.inbox.due(self.ring_id, self.now)
-        ids = self.fresh_ids(len(rows))
-        self._add(
-            [
-                row._replace(id=id_, lengths=bytes(row.lengths), attributes=bytes(row.attributes), heap=None)
-                for id_, row in zip(ids, rows)
-            ]
-        )
 
     def _add(self, rows: Sequence[InboxRow]) -> None:
         for row in rows:
@@ -315,9 +322,9 @@ class Overlay(Source):
         sent = ((origin, id_, own[id_]) for origin, ids in wanted.items() for id_ in ids if id_ in own)
         return found + [InboxRow(origin, id_, len(heap), 1, False, b"", b"", heap=heap) for origin, id_, heap in sent]
 
-    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
+    def delayed_of(self, name: str | None, now: int) -> tuple[int, int | None]:
         count, due = super().delayed_of(name, now)
-        own = [one.due for one in self._put_off if one.posted.origin == name]
+        own = [one.due for one in self._put_off if name in (None, one.posted.origin)]
         return count + len(own), min([*own, *([] if due is None else [due])], default=None)
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
