@@ -24,6 +24,8 @@ from tests.templates import Templates
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
+    from tests.s3_server import S3Server
+
 # The same examples in each run, so that only a change of the code changes the result; MQ_MODEL_EXAMPLES=1000 draws anew.
 # No deadline: the time that an example takes depends on the machine.
 settings.register_profile(
@@ -103,6 +105,16 @@ def postgres_servers() -> Iterator[Servers]:
 def postgres_server(postgres_servers: Servers) -> Server:
     """Return the running embedded server."""
     return postgres_servers["embedded"]
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Yield a running server that speaks S3."""
+    pytest.importorskip("s3fs")
+    from tests.s3_server import s3_server
+
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

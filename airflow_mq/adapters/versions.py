@@ -6,6 +6,7 @@ read, and no other one.
 
 from __future__ import annotations
 
+import errno
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -79,8 +80,10 @@ class S3Versions(Versions):
         try:
             refused = not self._delete(probe, IfMatch='"00000000000000000000000000000000"')
             return refused and bool(self.fs.exists(probe))
-        except (NotImplementedError, OSError, ValueError, TypeError):
-            # The store or the client does not support the condition.
+        except (NotImplementedError, OSError, ValueError, TypeError) as error:
+            # The store or the client does not support the condition. After any other failure that is unknown.
+            if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
+                raise
             return False
         finally:
             with suppress(FileNotFoundError):

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.blob import extent
+from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.events import NAMES, Event
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT, count, duration, hexadecimal, json_object, limit, positive, words
@@ -305,7 +306,14 @@ def receive_folder(session: Session, args: Namespace) -> bool:
         files, prefix = url_to_fs(args.folder)
     except (ImportError, ValueError) as error:
         raise UsageError(f"an object store needs fsspec, and its file system: pip install fsspec ({error})") from None
-    return _receive(session, args, lambda: LandingPrefix(files, prefix, args.pattern, **how))
+    try:
+        return _receive(session, args, lambda: LandingPrefix(files, prefix, args.pattern, **how))
+    except Exception as error:
+        # Clients of object stores raise errors of their own.
+        if type(error).__module__.startswith(("airflow_mq", "builtins")) and not isinstance(error, OSError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise MessageQueueError(f"{args.folder} failed ({reason}); received messages stay, so run it again") from error
 
 
 @command(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from airflow_mq.spark import exchange
 from airflow_mq.spark.frames import Shares
 from airflow_mq.spark.share import Reported, run_share
 from airflow_mq.spark.store_side import StoreChannel, run_in_place, tasks_of, terms_of
+from tests.conftest import SOAK
+from tests.s3_server import S3Server
 from tests.spark.conftest import processors, whole
 
 MakeRing = Callable[..., MessageQueue]
@@ -345,3 +350,55 @@ def test_outcomes_of_the_attempt_whose_output_stands_win(make_ring: MakeRing, tm
 def numbers(*share: int) -> list[pa.RecordBatch]:
     """Return numbers of shares, as Spark passes them on."""
     return [pa.RecordBatch.from_pydict({"id": list(share)})]
+
+
+# -- on a server that speaks S3 --
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["pyarrow", "fsspec"])
+def test_an_exchange_on_s3_outlasts_the_server(
+    make_ring: MakeRing, s3: S3Server, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    """Two jobs write at once; the server is killed between all steps, and a step that finds it gone is repeated."""
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    base = f"s3://plain/exchange-{uuid.uuid4().hex}"
+    if client == "fsspec":
+        exchange.open_by(s3.files(config_kwargs={"retries": {"max_attempts": 1}}), "s3", base.removeprefix("s3://"))
+
+    def gone(step: Callable[[], object]) -> None:
+        """Let a step fail for want of a server, then start that again; Arrow's client gives up after ten seconds."""
+        if client == "pyarrow" and not SOAK:
+            return s3.restart()
+        s3.kill()
+        try:
+            with pytest.raises(Exception) as failed:
+                step()
+        finally:
+            s3.restart()
+        assert not isinstance(failed.value, InvalidInput)
+
+    queue = make_ring()
+    for origin in ODD:
+        queue.enqueue_messages(origin, [b"x%d" % n for n in range(40)])
+    routes, block = processors(), queue.blocks.plan()
+    gone(lambda: exchange.hand_over(queue, block.token, routes, whole(routes), base))
+    folder = exchange.hand_over(queue, block.token, routes, whole(routes), base)
+    assert exchange.hand_over(queue, block.token, routes, whole(routes), base) == folder
+    gone(lambda: work(folder, routes))
+    with ThreadPoolExecutor(2) as pool:
+        # The second attempt at a part runs while the first one still does.
+        jobs = [pool.submit(work, folder, routes) for _ in range(2)]
+        s3.restart()
+        while not all(job.done() for job in jobs):
+            with suppress(OSError):
+                exchange.take_back(queue, block.token, folder)
+    ended = [job.exception() for job in jobs]
+    if any(ended):
+        work(folder, routes)
+    gone(lambda: exchange.take_back(queue, block.token, folder))
+    assert exchange.take_back(queue, block.token, folder) >= 160
+    assert queue.blocks.settle(block).processed == 160
+    gone(lambda: exchange.sweep(queue, base))
+    assert exchange.sweep(queue, base) == 1 and exchange.Folder(base).names() == []

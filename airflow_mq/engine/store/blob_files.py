@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from ..rules.errors import ConfigRefused, StoreFull, StoreUnreachable
+from ..rules.errors import ConfigRefused, MessageQueueError, StoreFull, StoreUnreachable
 
 _NAMED = re.compile(r"^((?:s3a?|gs|gcs)://)[^/@]*@")
 
@@ -136,16 +136,21 @@ class BlobFile:
         """Raise errors of the file system as errors of the store, except some."""
         try:
             yield
+        except MessageQueueError:
+            raise
         except passes:
             raise
-        except OSError as error:
+        except Exception as error:
+            # Clients of object stores raise errors of their own.
+            if self._is_local and not isinstance(error, OSError):
+                raise
             folder = self.path.rpartition("/")[0]
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFull(
                     f"the disk of the folder of external payloads, {folder}, is full: nothing was enqueued; "
                     "free space, then retry"
                 ) from error
-            reason = error.strerror or type(error).__name__
+            reason = getattr(error, "strerror", None) or type(error).__name__
             raise StoreUnreachable(f"the folder of external payloads, {folder}, cannot be used: {reason}") from error
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -133,79 +132,3 @@ def test_files_that_are_kept_where_they_are(queue: MessageQueue, tmp_path: Any) 
     assert receive(queue, look(lines=True)) == Received(1, 7)
     assert receive(queue, look(lines=True)) == Received()
     assert sorted(os.listdir(tmp_path / "acme")) == ["1", "empty", "x" * 255]
-
-
-# -- a server that speaks S3 --
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def s3(s3_endpoint: str) -> Any:
-    files = fsspec.filesystem(
-        "s3", endpoint_url=s3_endpoint, key="key", secret="secret",
-        client_kwargs={"region_name": "us-east-1"}, skip_instance_cache=True,
-    )  # fmt: skip
-    for bucket in ("plain", "versioned"):
-        if not files.exists(bucket):
-            files.call_s3("create_bucket", Bucket=bucket)
-    versioning = {"Status": "Enabled"}
-    files.call_s3("put_bucket_versioning", Bucket="versioned", VersioningConfiguration=versioning)
-    return files
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("after", ["move", "delete", "keep"])
-@pytest.mark.parametrize("bucket", ["plain", "versioned"])
-def test_s3_loses_no_version(
-    quick: MessageQueue, s3: Any, monkeypatch: pytest.MonkeyPatch, bucket: str, after: str
-) -> None:
-    meddler = Meddler(s3, monkeypatch)
-    assert meddle_at_each_step(quick, s3, f"{bucket}/{after}", meddler, after=after) > 4
-    assert not any(".probe" in path for path in s3.find(f"{bucket}/{after}"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bucket", ["plain", "versioned"])
-def test_s3_that_cannot_delete_one_version(s3: Any, monkeypatch: pytest.MonkeyPatch, bucket: str) -> None:
-    call = s3.call_s3
-
-    def deaf(method: str, *args: Any, **how: Any) -> Any:
-        """Delete, and ignore the condition."""
-        if method == "delete_object":
-            how.pop("IfMatch", None)
-        return call(method, *args, **how)
-
-    monkeypatch.setattr(s3, "call_s3", deaf)
-    for after in ("move", "delete"):
-        with pytest.raises(InvalidInput, match="ignores If-Match.*after='keep'"):
-            LandingPrefix(s3, f"s3://{bucket}/deaf", "{origin}/*", after=after)
-    LandingPrefix(s3, f"s3://{bucket}/deaf", "{origin}/*", after="keep")
-    s3.invalidate_cache()
-    assert not any(".probe" in path for path in s3.find(f"{bucket}/deaf"))
-
-
-def test_a_landing_on_s3(queue: MessageQueue, s3: Any) -> None:
-    root = f"plain/landing-{uuid.uuid4().hex}"
-    large = random.Random(1).randbytes(200_000)
-    s3.pipe({
-        f"{root}/acme/eu/1.csv": b"a\nb\n" + b"c" * 100_000, f"{root}/acme/us/2.csv": large.replace(b"\n", b"-"),
-        f"{root}/birch/3.csv": b"", f"{root}/birch/4.tmp": b"half", f"{root}/birch/5.csv": b"d",
-    })  # fmt: skip
-    look = LandingPrefix(s3, f"s3://{root}", "{origin*}/*.csv", lines=True)
-    assert receive(queue, look) == Received(5, 300_003, refused=1)
-    assert receive(queue, look) == Received()
-    s3.invalidate_cache()
-    assert sorted(path[len(root) + 1 :] for path in s3.find(root)) == [
-        ".received/acme/eu/1.csv", ".received/acme/us/2.csv", ".received/birch/5.csv",
-        ".refused/birch/3.csv", ".refused/birch/3.csv.why", "birch/4.tmp",
-    ]  # fmt: skip
-    assert contents(queue)["acme/eu"][:2] == [b"a", b"b"]
