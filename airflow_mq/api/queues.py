@@ -71,7 +71,7 @@ class Pauses(Schema):
 
 
 class PauseChange(Schema):
-    """Confirmation of a decision about an origin: whether it is paused now, and was before."""
+    """Confirmation of a decision about an origin: whether it is paused now, and was paused or in a backoff before."""
 
     origin: str
     paused: bool
@@ -313,7 +313,7 @@ def pause(conn_id: str, ring: str, body: PauseRequest, user: Writer) -> PauseCha
 
 @router.post("/resume", dependencies=[Depends(same_site_only)])
 def resume(conn_id: str, ring: str, body: ResumeRequest, user: Writer) -> PauseChange:
-    """Resume an origin."""
+    """End the pause of an origin, and the backoff of its messages that returned."""
     with opened(conn_id, ring, user.name) as queue:
         was_paused = queue.admin.resume(body.origin)
     return PauseChange(origin=body.origin, paused=False, was_paused=was_paused)

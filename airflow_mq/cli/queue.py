@@ -128,18 +128,18 @@ def pause(session: Session, args: Namespace) -> None:
 
 @command(ORIGIN, example="$ queue resume acme")
 def resume(session: Session, args: Namespace) -> bool:
-    """Service a paused origin again.
+    """Service an origin again: end its pause, and the backoff of its messages that returned.
 
-    Resumes a group that was paused with all below it, too. Exit code 1 if it was not paused.
+    Resumes a group that was paused with all below it, too. Exit code 1 if there was neither.
     """
     with session.queue() as queue:
-        was_paused = queue.admin.resume(args.origin)
-        near = "" if was_paused else question(nearest(args.origin, [one.origin for one in queue.admin.paused()]))
+        resumed = queue.admin.resume(args.origin)
+        near = "" if resumed else question(nearest(args.origin, [one.origin for one in queue.admin.paused()]))
     session.out.answer(
-        {"origin": args.origin, "was_paused": was_paused},
-        f"resumed {args.origin}" if was_paused else f"{args.origin} was not paused{near}",
+        {"origin": args.origin, "resumed": resumed},
+        f"resumed {args.origin}" if resumed else f"{args.origin} was not paused, nor did it wait for a backoff{near}",
     )
-    return was_paused
+    return resumed
 
 
 _PAUSED: Columns = (

@@ -55,7 +55,7 @@ class PauseQueueOperator(QueueOperator):
 
 
 class ResumeQueueOperator(QueueOperator):
-    """Resume origins, and everything that was paused with them below. Returns those that were paused.
+    """Resume origins, and everything that was paused with them below. Returns those that were paused or in a backoff.
 
     :param origins: one origin or several; none if it is empty (templated)
     """
@@ -69,7 +69,7 @@ class ResumeQueueOperator(QueueOperator):
     def execute(self, context: Context) -> list[str]:
         with self.opened(context) as queue:
             resumed = [origin for origin in _several(self.origins) if queue.admin.resume(origin)]
-        self.log.info("Resumed %s.", ", ".join(map(quoted, resumed)) or "nothing: nothing was paused")
+        self.log.info("Resumed %s.", ", ".join(map(quoted, resumed)) or "nothing: nothing was paused or in a backoff")
         return resumed
 
 

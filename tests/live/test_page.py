@@ -310,6 +310,18 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
     expect(shown.get_by_role("button", name="Pause")).to_be_visible()
 
 
+def test_a_failed_queue_is_tried_again_at_once(seen: Seen, world: World) -> None:
+    world.make_ring("page-failed", order="rotation", backoff=3_600.0, service_weight=Weight(100, 1 << 20))
+    with world.queue("page-failed") as queue:
+        queue.enqueue_message("acme", b"x")
+        queue.blocks.release(queue.blocks.plan())
+        shown = seen.open("queue", "page-failed", origin="acme", priority="regular")
+        shown.get_by_role("button", name="Retry now").click()
+        seen.confirm("Resume")
+        expect(shown.get_by_role("button", name="Retry now")).to_have_count(0)
+        assert queue.blocks.plan().messages == 1
+
+
 def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: World) -> None:
     with world.queue(RING) as queue:
         queue.admin.pause("ghost", "it sent rubbish")

@@ -212,6 +212,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "change_ring": {"config": "{}"},
     "pause": {"origin": "a", "reason": "", "who": "", "until": None, "below": False},
     "resume": {"origin": "a"},
+    "end_waits": {"origin": "a"},
     "set_setting": {"origin": "a", "settings": "{}", "guaranteed": False},
     "measure": {"processor": None, "origin": None},
     "may_read": {"table": "outcome"},

@@ -65,10 +65,17 @@ class Admin:
             )
 
     def resume(self, origin: str) -> bool:
-        """End the pause of an origin; return whether it was paused."""
+        """End the pause of an origin, and the backoff of its messages that returned; return whether there was any."""
         self.session.refuse_nested()
+        names, waited = books_of(check_origin(origin)), False
+        with self.session.snapshot(names=names) as (_, working_set):
+            waits = any(map(working_set.may_wait, names))
+        if waits:
+            # Only a process that holds the ring writes its books.
+            with self.session.hold.transaction() as (_, working_set):
+                waited = any([working_set.end_backoff(name) for name in names])
         with self.store.writing() as unit:
-            return unit.origins.resume(self.ring_id, check_origin(origin))
+            return unit.origins.resume(self.ring_id, origin) or waited
 
     def paused(self) -> list[Paused]:
         """Return the paused origins."""
@@ -194,7 +201,7 @@ class Admin:
                 working_set.loader.inboxes.cut_everything()
             if config.paths != working_set.config.paths:
                 unit.rings.held_config(self.ring_id)
-                paused = unit.origins.paused_groups(self.ring_id, working_set.now)
+                paused = [row.origin for row in unit.origins.paused(self.ring_id, working_set.now) if row.below]
                 if paused:
                     # Without paths, the origins below it would resume.
                     raise ConfigRefused(f"all below {', '.join(map(repr, paused[:5]))} is paused; resume it first")

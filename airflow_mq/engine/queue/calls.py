@@ -90,7 +90,8 @@ def _arguments(function: Callable[..., Answer], fixed: Collection[str]) -> dict[
     ]
     if unfilled or not (named or others):
         raise _invalid(function, f"nothing fills {', '.join(unfilled)}" if unfilled else "it has no parameter")
-    return {**{_key(one): kind for one, kind in zip(others, free)}, **named}
+    keys = (f"/{one.name}" if one.kind is one.POSITIONAL_ONLY else one.name for one in others)
+    return {**dict(zip(keys, free)), **named}
 
 
 def _takes_delivery(needed: Sequence[inspect.Parameter], named: Collection[str]) -> bool:
@@ -98,10 +99,6 @@ def _takes_delivery(needed: Sequence[inspect.Parameter], named: Collection[str])
     if len(needed) != 1 or needed[0].kind is inspect.Parameter.KEYWORD_ONLY:
         return False
     return KNOWN.get(needed[0].name, "message") == "message" and set(named) <= {needed[0].name}
-
-
-def _key(parameter: inspect.Parameter) -> str:
-    return f"/{parameter.name}" if parameter.kind is parameter.POSITIONAL_ONLY else parameter.name
 
 
 def _invalid(function: Callable[..., Answer], why: str) -> InvalidInput:

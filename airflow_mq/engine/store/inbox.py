@@ -178,6 +178,10 @@ class Inbox(Repository):
         requests = [(row.id, due, row.origin, *row[2:8], row.sent_at or None) for due, row in rows]
         self.unit.put("insert_delayed", columns(_DELAYED, requests), ring=ring)
 
+    def end_waits(self, ring: int, origin: str, now: int) -> int:
+        """Let the messages of a queue that wait aside join it now; return their number. Requires the ring lock."""
+        return self.unit.run("end_waits", ring=ring, origin=origin, now=now)
+
     def delete(self, ring: int, keys: Iterable[tuple[str, int, int | None]]) -> None:
         """Delete rows that lay within a page, given without it, or at the edge of a page, unless others need them."""
         self.unit.put("delete_inbox_rows", columns(("origin", "id", "page"), keys), ring=ring)

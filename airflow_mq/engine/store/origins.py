@@ -47,10 +47,6 @@ class Origins(Repository):
         """Return paused origins."""
         return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
 
-    def paused_groups(self, ring: int, now: int) -> list[str]:
-        """Return groups that are paused with everything below them."""
-        return [group for (group,) in self.unit.rows("paused_groups", ring=ring, now=now)]
-
     def lock_settings(self, ring: int, origin: str) -> Any:
         """Return the settings of an origin for a change in the same transaction."""
         return self.unit.only("lock_setting", ring=ring, origin=origin)[0]

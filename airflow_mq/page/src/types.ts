@@ -434,7 +434,7 @@ export interface components {
         };
         /**
          * PauseChange
-         * @description Confirmation of a decision about an origin: whether it is paused now, and was before.
+         * @description Confirmation of a decision about an origin: whether it is paused now, and was paused or in a backoff before.
          */
         PauseChange: {
             /** Origin */

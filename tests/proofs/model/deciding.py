@@ -156,12 +156,23 @@ class Deciding(Ground):
         book.paused, book.until = True, None if until is None else self.clock.now + int(until * SECOND)
         assert self.sides.do(lambda side: side.queue.admin.pause(origin, "for a while", until)) is None
 
-    @precondition(lambda self: any(book.paused for book in self.plain.books.values()))
+    @precondition(lambda self: any(book.paused or self.plain.waits(name) for name, book in self.plain.books.items()))
     @rule(origin=troubled)
     def resume(self, origin: str) -> None:
-        book = self.plain.book(origin)
-        assert self.sides.do(lambda side: side.queue.admin.resume(origin)) is book.paused
+        self.resumes(origin, self.plain.book(origin).paused)
+
+    def resumes(self, origin: str, was_paused: bool) -> None:
+        """A pause ends, and a backoff; what waited aside joins its queue with the next change of the ring."""
+        self.happened()
+        self.plain.join_due()
+        self.joins()
+        book, waited = self.plain.book(origin), self.plain.waits(origin)
+        self.met["a backoff was ended"] += waited
         book.paused, book.until = False, None
+        self.plain.end_backoff(origin)
+        assert self.sides.do(lambda side: side.queue.admin.resume(origin)) is (was_paused or waited)
+        self.plain.join_due()
+        self.joins()
 
     @rule(origin=troubled)
     def sweep(self, origin: str) -> None:

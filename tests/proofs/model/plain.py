@@ -313,6 +313,21 @@ class Plain:
         self.delayed.append((due, self.sent, [item]))
         self.waited += 1
 
+    def waiting_aside(self, origin: str) -> list[tuple[int, int, list[Item]]]:
+        """Return the delayed messages of an origin that returned, and are not due."""
+        return [
+            one for one in self.delayed if one[0] > self.now() and one[2][0].origin == origin and one[2][0].attempts
+        ]
+
+    def waits(self, origin: str) -> bool:
+        """Return whether an origin or some of its messages wait for a backoff."""
+        return self.book(origin).wake_at > self.now() or bool(self.waiting_aside(origin))
+
+    def end_backoff(self, origin: str) -> None:
+        self.book(origin).wake_at = 0
+        for late in self.waiting_aside(origin):
+            self.delayed[self.delayed.index(late)] = (self.now(), *late[1:])
+
     def close_page(self, book: Book, page: int, *, for_good: bool = True) -> None:
         """Remove an empty page, and move the window past tried messages."""
         stored_page = book.pages.get(page)

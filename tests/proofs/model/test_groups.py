@@ -50,10 +50,9 @@ class GroupMachine(QueueMachine):
     @rule(name=names)
     def resume(self, name: str) -> None:
         """Either pause ends."""
-        book, was = self.plain.book(name), name in self.plain.groups
-        assert self.sides.do(lambda side: side.queue.admin.resume(name)) is (was or book.paused)
+        was_paused = name in self.plain.groups or self.plain.book(name).paused
         self.plain.groups.pop(name, None)
-        book.paused, book.until = False, None
+        self.resumes(name, was_paused)
 
     def set_origin_at(
         self, origin: str, share: int | None, most: Any, least: Pair | None, ordered: bool | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from airflow_mq import MessageQueue
 from tests.store.cli.conftest import Terminal
 
@@ -19,10 +21,30 @@ def test_pausing_and_resuming(mq: Terminal) -> None:
     assert "down\\x1b[31m" in mq("queue", "paused").out
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 0
 
-    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
-    assert mq.json("queue", "resume", "acme", code=1) == {"origin": "acme", "was_paused": False}
+    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "resumed": True}
+    assert mq.json("queue", "resume", "acme", code=1) == {"origin": "acme", "resumed": False}
     assert "was not paused" in mq("queue", "resume", "acme", code=1).out
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 1
+
+
+def test_resuming_ends_a_backoff(mq: Terminal, queue: MessageQueue) -> None:
+    mq("ring", "change", "--backoff", "10m", "--service-weight", "1m/1MB")
+    for origin, setting in (("acme", "--ordered"), ("globex", "--no-ordered")):
+        mq("queue", "set", origin, setting)
+        mq("enqueue", origin, "x")
+    queue.blocks.release(queue.blocks.plan())
+    (acme,) = mq.json("queue", "list")
+    assert acme["why"].startswith("The last attempt failed") and acme["why"].endswith(", or when resumed")
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 0
+
+    for origin, reason in (("acme", "backoff"), ("globex", "not due")):
+        explained = mq.json("explain", origin)
+        (remedy,) = [one for one in explained["remedies"] if "airflow-mq queue resume" in one]
+        command = shlex.split(remedy.rpartition("airflow-mq ")[2])
+        assert (explained["reason"], command) == (reason, ["queue", "resume", origin])
+        assert mq(*command).out == f"resumed {origin}\n"
+        assert "nor did it wait for a backoff" in mq(*command, code=1).out
+    assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 2
 
 
 def test_a_pause_ends_at_its_time(mq: Terminal) -> None:

@@ -25,7 +25,7 @@ def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
     assert "yes" in mq("queue", "paused").out
     assert "with all below it, is paused" in mq("explain", "acme", "--below").out
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 2
-    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "was_paused": True}
+    assert mq.json("queue", "resume", "acme") == {"origin": "acme", "resumed": True}
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 4
 
     assert [one["messages"] for one in mq.json("report", "ledger", "--origin", "acme")] == [4, 0]

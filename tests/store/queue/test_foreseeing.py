@@ -563,7 +563,9 @@ def test_explain_reports_backoff(make_queue: Maker) -> None:
     queue.enqueue_message("acme", b"x")
     queue.blocks.settle(queue.blocks.plan())
     assert reason_and_block(queue, "acme:0:0") == ("backoff", None)
-    assert queue.inspect.explain("acme").reason == "backoff"
+    explanation = queue.inspect.explain("acme")
+    assert explanation.reason == "backoff"
+    assert explanation.remedies[0] == "if the cause is fixed: airflow-mq queue resume acme"
 
 
 def test_explain_reports_a_delayed_message(small: MessageQueue) -> None:

@@ -20,6 +20,7 @@ from airflow_mq import (
     batch_processor,
 )
 from airflow_mq.engine.queue.blocks import settling
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.rules.message import message_id
 from airflow_mq.testing.conformance import observe
 from tests.proofs.model.clock import Clock
@@ -364,6 +365,63 @@ def test_recorded_end(make_queue: Maker, clock: Clock) -> None:
     assert (waiting(queue), delayed(queue)) == ([], 1)
     clock.advance(BACKOFF)
     assert serve(queue) == [("acme", b"a")]
+
+
+# The end of a backoff.
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_resume_ends_a_backoff(make_queue: Maker, clock: Clock, ordered: bool) -> None:
+    queue = relaxed(make_queue, ordered=ordered)
+    queue.enqueue_messages("acme", [b"a", b"b"])
+    queue.enqueue_messages("acme", [b"later"], not_before=3 * BACKOFF)
+    queue.enqueue_message("globex", b"g")
+    run_block(queue, {b"a": Yield("later"), b"b": Yield("later"), b"g": Yield("later")})
+    assert (serve(queue), queue.admin.resume("nobody")) == ([], False)
+    assert (queue.admin.resume("acme"), queue.admin.resume("acme")) == (True, False)
+    assert serve(queue, yields_for(b"b"))[:2] == [("acme", b"a"), ("acme", b"b")]
+    # Its attempts stay counted, and the message that the sender delayed is not due.
+    clock.advance(BACKOFF)
+    assert serve(queue) == [("globex", b"g")]
+    clock.advance(BACKOFF)
+    assert serve(queue) == [("acme", b"b")]
+    assert (queue.admin.resume("acme"), delayed(queue)) == (False, 1)
+
+
+def test_resume_ends_a_pause_and_a_backoff_of_both_priorities(make_queue: Maker) -> None:
+    for ordered in (True, False):
+        queue = relaxed(make_queue, ordered=ordered, ring=f"ring-{ordered}", high=True)
+        queue.enqueue_message("acme", b"a")
+        queue.enqueue_message("acme", b"A", priority="high")
+        run_block(queue, {b"a": Yield("later"), b"A": Yield("later")})
+        queue.admin.pause("acme")
+        assert serve(queue) == []
+        assert (queue.admin.resume("acme"), queue.admin.paused(), queue.admin.resume("acme")) == (True, [], False)
+        assert serve(queue) == [("acme", b"A"), ("acme", b"a")]
+
+
+def test_resume_of_a_recorded_end(make_queue: Maker) -> None:
+    """A block ended while the ring was held: its end is applied first, and its backoff ends as well."""
+    queue, other = relaxed(make_queue, service_weight=ENOUGH), relaxed(make_queue)
+    queue.enqueue_messages("acme", [b"a", b"b"])
+    block = queue.blocks.plan()
+    queue.enqueue_message("globex", b"c")
+    other.session.busy_timeout = 0.1
+    held: list[object] = []
+
+    def processor(delivery: Delivery) -> None:
+        report(other, block, {b"b": Done()})
+        other.blocks.settle(block)
+        other.admin.pause("acme")
+        with pytest.raises(Busy):
+            other.admin.resume("acme")
+        held.append([one.origin for one in other.admin.paused()])
+
+    with ThreadPoolExecutor(1) as thread:
+        queue.service_queues(lambda delivery: thread.submit(processor, delivery).result())
+    assert held == [["acme"]]
+    assert other.admin.resume("acme") is True
+    assert (other.admin.paused(), serve(queue)) == ([], [("acme", b"a")])
 
 
 # Cost.

@@ -31,7 +31,10 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
     skips = [frozenset(chain.from_iterable(page.skipped.values())) for page in reversed(ledger)]
     blocks = [page.id for page in reversed(ledger)]
     levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
-    waiting = Waiting(working_set, parts_of(_limit(working_set.config.service_weight, pages)), blocks)
+    # A full block has the ring's service weight; without one, the largest weight that a block gave.
+    given = (total_weight([entry.granted for entry in page]) for page in pages)
+    limit = working_set.config.service_weight or reduce(Weight.at_least, given, ZERO)
+    waiting = Waiting(working_set, parts_of(limit), blocks)
     asks, whole = waiting.of_all(MOST_WAITING if most is None else most)
     takes = [None if page.patterns is None else page.patterns.takes for page in reversed(ledger)]
     found = together(
@@ -76,13 +79,6 @@ def _judge_level(
         takes=takes if some else (),
         skips=skips,
     )
-
-
-def _limit(service_weight: Weight | None, pages: Iterable[Sequence[Entry]]) -> Weight:
-    """Return the weight of a full block: the ring's service weight, or the largest weight that a block gave."""
-    if service_weight is not None:
-        return service_weight
-    return reduce(Weight.at_least, (total_weight([entry.granted for entry in page]) for page in pages), ZERO)
 
 
 def _promises(

@@ -296,7 +296,8 @@ class _Reader:
         if not path.steps and state == "gone" and arrival is None:
             return "unknown"
         at = moment(arrival.at) if arrival else datetime.fromisoformat(path.sent) if path.sent else None
-        before = self._first_time(path.steps) if at is None else None
+        first = next((step.block for step in path.steps if step.block is not None), None)
+        before = None if at else self._planned_at(first) or next((step.at for step in path.steps), None)
         why = "" if before is None else f"some time before {when(before)}"
         steps = [
             replace(step, at=self._planned_at(step.block)) if step.what == "planned" else step for step in path.steps
@@ -314,10 +315,6 @@ class _Reader:
                 return "in flight"
         behind = last.page < working_set.book(last.book).begin
         return "set aside" if page.marks[last.index] == ASIDE or behind else "waiting"
-
-    def _first_time(self, steps: Iterable[Step]) -> datetime | None:
-        first = next((step.block for step in steps if step.block is not None), None)
-        return self._planned_at(first) or next((step.at for step in steps), None)
 
     def _planned_at(self, block: int | None) -> datetime | None:
         """Return the time at which a block was planned, if the store still keeps it."""

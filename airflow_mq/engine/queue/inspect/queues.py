@@ -414,11 +414,7 @@ def _without(working_set: StoredSet, name: str, footprint: Footprint, items: set
     if not items:
         return footprint
     working_set.loader.pages.fetch((name, page) for page, _ in items)
-    sizes = [
-        page.held_of(item) for index, item in items if (page := working_set.page(name, index)) and _is_there(page, item)
-    ]
+    pages = ((working_set.page(name, index), item) for index, item in items)
+    there = ((page, item) for page, item in pages if page and item < len(page.marks) and page.marks[item] != PROCESSED)
+    sizes = [page.held_of(item) for page, item in there]
     return Footprint(footprint.pages, footprint.ready_pages, footprint.count - len(sizes), footprint.size - sum(sizes))
-
-
-def _is_there(page: Page, item: int) -> bool:
-    return item < len(page.marks) and page.marks[item] != PROCESSED

@@ -38,9 +38,12 @@ class Explanation:
 WAITS_FOR_A_BLOCK = ("next", "turn", "limit", "spent", "behind", "overweight", "expired", "chance", "backoff", "new")
 ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
 _SETTLE = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
-_BACKOFF = "nothing but time; after its next failure, the present backoff of the ring applies: airflow-mq ring show"
+_RETRY = [
+    "if the cause is fixed: airflow-mq queue resume {origin}",
+    "time; after its next failure, the present backoff of the ring applies: airflow-mq ring show",
+]
 FIXED = "a processor that succeeds; its errors: airflow-mq message events --name Returned --latest --limit 20"
-_TIME = "nothing but time: the sender set this time, or the ring's backoff, as an attempt failed"
+_TIME = "time, if its sender set this one; if it is the backoff of a failed attempt: airflow-mq queue resume {origin}"
 _ASIDE = "{address} is set aside: {why}; it waits for a person."
 _EXECUTE = "airflow-mq set-aside execute {address} --processor module:function"
 _REQUEUE = "a higher limit, then airflow-mq set-aside requeue {address} --why …"
@@ -69,14 +72,14 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     "set aside by a limit": ("set aside", _ASIDE, [_EXECUTE, _REQUEUE, _DISCARD]),
     "waits aside": (
         "backoff", "{address} returned and waits aside until {due}: then it joins its queue again, behind all others, "
-        "at a new address.", [_BACKOFF],
+        "at a new address.", _RETRY,
     ),
     "gone": ("gone", "{address} is gone: it was processed, or dropped.", []),
     "nowhere": ("nowhere", "no message was ever at {address}{later}.", []),
     # Its queue is skipped, for a reason of this name.
     PAUSED: ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
     IN_FLIGHT: ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
-    BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", [_BACKOFF]),
+    BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", _RETRY),
     # No server can take it.
     "unserved": (
         "unserved", "{subject} waits for a processor: no DAG or program that services this ring takes {origin} "

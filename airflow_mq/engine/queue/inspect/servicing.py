@@ -152,7 +152,7 @@ class Servicing:
             reason = f": {pause.reason}" if pause is not None and pause.reason else ""
             return Wait("paused", f"{brief}{reason}" if pause is not None else f"{brief} together with its group")
         if state.wakes_at is not None:
-            return Wait("failed", f"{brief}; next attempt after {when(state.wakes_at)}")
+            return Wait("failed", f"{brief}; next attempt after {when(state.wakes_at)}, or when resumed")
         if not state.ready and state.set_aside:
             return Wait("set aside", "All messages are set aside")
         if brief or not state.ready:

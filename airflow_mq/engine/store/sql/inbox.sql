@@ -318,6 +318,10 @@ INSERT INTO {s}delayed {
     attributes bytea[], heap bytea[], sent_at bigint[]
 }
 
+-- name: end_waits
+-- Let the messages of a queue that wait aside join it now; messages that their sender delayed have no time of sending.
+UPDATE {s}delayed SET due = :now WHERE ring = :ring AND origin = :origin AND due > :now AND sent_at IS NOT NULL
+
 -- name: put_off_from
 -- Return when a message is due that waits aside, by the part of its attributes that names its former place.
 SELECT d.due FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin AND instr(d.attributes, :mark) LIMIT 1

@@ -16,10 +16,6 @@ SELECT p.origin, p.reason, p.who, p.at, p.until, p.below FROM {s}pause p
 WHERE p.ring = :ring AND (p.until IS NULL OR p.until > :now)
 ORDER BY p.origin
 
--- name: paused_groups
--- Return groups that are paused with everything below them.
-SELECT p.origin FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
-
 -- name: lock_setting
 -- Return the settings of an origin, and let no other transaction change them. It waits for no sender.
 INSERT INTO {s}setting AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)

@@ -97,6 +97,19 @@ class StoredSet(WorkingSet):
         self.changes = Changes()
         return rows
 
+    def may_wait(self, name: str) -> bool:
+        """Return whether a queue waits for its backoff, or messages of it are delayed."""
+        self.book(name)
+        return self.stored[name].wake_at > self.now or bool(self.reading.delayed_of(name, self.now)[0])
+
+    def end_backoff(self, name: str) -> bool:
+        """Try a queue and its messages that wait aside from now on; return whether it or they waited."""
+        self.book(name)
+        waited = self.stored[name].wake_at > self.now
+        if waited:
+            self.changes.waits[name] = 0
+        return bool(self.unit.inbox.end_waits(self.ring_id, name, self.now)) or waited
+
     def forget(self) -> None:
         """Drop all that was loaded: it refers to itself, and Python's collector of such cycles may come late."""
         vars(self.loader).clear()

@@ -65,8 +65,8 @@ class GroupLoader:
     def paused(self) -> frozenset[str]:
         """Return the names below which everything is paused."""
         if self._paused is None:
-            rows = self.source.unit.origins.paused_groups(self.source.ring_id, self.working_set.now)
-            self._paused = frozenset(rows)
+            rows = self.source.unit.origins.paused(self.source.ring_id, self.working_set.now)
+            self._paused = frozenset(row.origin for row in rows if row.below)
         return self._paused
 
     def is_group_paused(self, origin: str) -> bool:

@@ -11,20 +11,27 @@ import { Action } from "./notice";
 export const paused = (pause: Pause) =>
   `${pause.actor ? `by ${pause.actor}` : ""}${pause.until ? ` until ${clock(pause.until)}` : ""}: ${pause.reason || "no reason given"}`.trim();
 
-export function PauseButton({ origin, pause, paths, onDone }: { origin: string; pause: Pause | null; paths: boolean; onDone: () => void }) {
+type Buttons = { origin: string; pause: Pause | null; failed?: boolean; paths: boolean; onDone: () => void };
+
+export function PauseButton({ origin, pause, failed = false, paths, onDone }: Buttons) {
   const here = useHere();
   // The dialog of the moment of the click: the state of the origin may change while it is open.
-  const [open, setOpen] = useState<{ pause: Pause | null } | null>(null);
+  const [open, setOpen] = useState<{ why: string | null } | null>(null);
   const close = () => setOpen(null);
   const refusal = here.refusal("write");
   return (
     <>
-      <Action refusal={refusal} onClick={() => setOpen({ pause })}>
+      {failed && (
+        <Action refusal={refusal} onClick={() => setOpen({ why: "Its last attempt failed." })}>
+          Retry now
+        </Action>
+      )}
+      <Action refusal={refusal} onClick={() => setOpen({ why: pause && `It is paused ${paused(pause)}.` })}>
         {pause ? "Resume" : "Pause"}
       </Action>
       {open &&
-        (open.pause ? (
-          <Resume origin={origin} pause={open.pause} onDone={onDone} onClose={close} />
+        (open.why ? (
+          <Resume origin={origin} why={open.why} onDone={onDone} onClose={close} />
         ) : (
           <PauseForm origin={origin} paths={paths} onDone={onDone} onClose={close} />
         ))}
@@ -63,7 +70,7 @@ function PauseForm({ origin, paths, onDone, onClose }: Form & { paths: boolean }
   );
 }
 
-function Resume({ origin, pause, onDone, onClose }: Form & { pause: Pause }) {
+function Resume({ origin, why, onDone, onClose }: Form & { why: string }) {
   const here = useHere();
   async function resume() {
     await here.post("resume", { origin });
@@ -72,7 +79,7 @@ function Resume({ origin, pause, onDone, onClose }: Form & { pause: Pause }) {
   }
   return (
     <Dialog title={`Resume ${origin}`} confirm="Resume" onConfirm={resume} onClose={onClose}>
-      <p>It is paused {paused(pause)}. The next block can take its messages.</p>
+      <p>{why} The next block can take its messages.</p>
     </Dialog>
   );
 }

@@ -28,7 +28,9 @@ export function QueueView({ origin, priority }: { origin: string; priority: stri
   );
 }
 
-function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; pause: Pause | null; onDone: () => void }) {
+type HeadProps = { origin: string; high: boolean; pause: Pause | null; failed?: boolean; onDone: () => void };
+
+function Head({ origin, high, pause, failed, onDone }: HeadProps) {
   const overview = useRing<Overview>("overview", {}, false);
   return (
     <>
@@ -38,7 +40,7 @@ function Head({ origin, high, pause, onDone }: { origin: string; high: boolean; 
           {origin} {high && <span className="badge">high priority</span>}
           {pause && <span className="badge warn">paused</span>}
         </h2>
-        <PauseButton origin={origin} pause={pause} paths={overview.data?.paths ?? false} onDone={onDone} />
+        <PauseButton origin={origin} pause={pause} failed={failed} paths={overview.data?.paths ?? false} onDone={onDone} />
       </div>
       {pause && <Notice kind="warn">Paused {paused(pause)}</Notice>}
     </>
@@ -53,7 +55,13 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
   const [page, setPage] = useState<Place | null>(null);
   return (
     <>
-      <Head origin={queue.origin} high={queue.priority === "high"} pause={queue.paused} onDone={onDone} />
+      <Head
+        origin={queue.origin}
+        high={queue.priority === "high"}
+        pause={queue.paused}
+        failed={queue.state === "failed"}
+        onDone={onDone}
+      />
       <Why queue={queue} />
       <Facts queue={queue} />
       <Pages queue={queue} page={page} onPick={setPage} />
