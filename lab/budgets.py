@@ -33,7 +33,7 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_030),
+    "lines of rules": Budget(7_230),
     "lines of store": Budget(8_590),
     "lines of queue": Budget(10_985),
     "lines of the engine": Budget(26_565, 19_500),
@@ -48,10 +48,10 @@ BUDGETS = {
     "longest function": Budget(80),
     "calls of enqueue_message": Budget(32, 22),
     "files of enqueue_message": Budget(12, 6),
-    "calls of plan_settle": Budget(895, 770),
-    "files of plan_settle": Budget(61, 58),
+    "calls of plan_settle": Budget(908, 770),
+    "files of plan_settle": Budget(63, 58),
     "calls of service": Budget(605, 450),
-    "files of service": Budget(57, 30),
+    "files of service": Budget(59, 30),
 }
 
 
