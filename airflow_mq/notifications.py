@@ -1,4 +1,4 @@
-"""Notifiers for set-aside messages, and for queues that wait too long. ::
+"""Notifiers for set-aside messages, for queues that wait too long, and for exhausted budgets. ::
 
 block(..., notifiers=SetAsideNotifier(to=send_to_chat))
 HousekeepingOperator(..., on_success_callback=[SetAsideNotifier(), StarvingNotifier(oldest=3600)])
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier
@@ -15,7 +16,7 @@ from airflow.providers.common.compat.sdk import BaseNotifier
 from airflow_mq.engine.rules.characters import visible
 from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.words import span
+from airflow_mq.words import span, when
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -149,6 +150,39 @@ class StarvingNotifier(QueueNotifier):
             return []
         report = queue.inspect.fairness(self.blocks)
         return [visible(line) for line in report.broken(most_wait=self.most_wait, most_late=self.most_late)]
+
+
+class BudgetNotifier(QueueNotifier):
+    """Notify of exhausted budgets: whose, what is left, and when it covers the message that waits.
+
+    :param within: only budgets that were exhausted within so many seconds, for one text for each exhaustion: the
+        interval of the DAG that notifies. Without it, all that are exhausted
+    """
+
+    def __init__(
+        self, to: Callable[[str], object] | None = None, *, within: float | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(to, **kwargs)
+        self.within = within
+
+    def text_of(self, queue: MessageQueue) -> str | None:
+        found = queue.inspect.budgets(exhausted=True)
+        if self.within is not None:
+            after = queue.inspect.servicing().now - timedelta(seconds=self.within)
+            found = [one for one in found if one.exhausted_at is not None and one.exhausted_at > after]
+        if not found:
+            return None
+        lines = [f"Budgets of ring {queue.ring!r} are used up:"]
+        for one in found[:LISTED]:
+            since = "" if one.exhausted_at is None else f", exhausted at {when(one.exhausted_at)}"
+            until = "" if one.wakes_at is None else f", its queues wait until {when(one.wakes_at)}"
+            lines.append(f"  {visible(one.path)}: {one} is left{since}{until}")
+        if len(found) > LISTED:
+            lines.append(f"  and {len(found) - LISTED:,} more")
+        lines.append(
+            "See why a queue waits with `airflow-mq explain ORIGIN`; only time, or a larger rate or burst, helps."
+        )
+        return "\n".join(lines)
 
 
 def _waiting(depth: QueueState) -> str:

@@ -153,7 +153,7 @@ def get_provider_info() -> dict[str, object]:
         "task-decorators": [
             {"name": "message_processor", "class-name": "airflow_mq.decorators.message_processor_task"}
         ],
-        "notifications": ["airflow_mq.notifications.SetAsideNotifier", "airflow_mq.notifications.StarvingNotifier"],
+        "notifications": [f"airflow_mq.notifications.{name}Notifier" for name in ("SetAside", "Starving", "Budget")],
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
         "asset-uris": [
             {

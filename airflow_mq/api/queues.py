@@ -25,7 +25,7 @@ from airflow_mq.words import capitalised
 from .access import Reader, Writer, same_site_only
 from .counting import counted
 from .runs import paused_by
-from .schemas import Body, Origin, Priority, Reason, Schema, Weight
+from .schemas import Body, Origin, Priority, Reason, Schema, Text, Weight
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
@@ -152,12 +152,24 @@ class Settings(Schema):
     ordered: bool | None
 
 
+class Budget(Schema):
+    """A budget over time that pays for messages of a queue, and its balance as text and as a part of its burst."""
+
+    path: str
+    rate: Text | None
+    rate_bytes: Text | None
+    balance: str
+    level: float
+    wakes_at: datetime | None
+
+
 class QueueDetail(Queue):
-    """One queue: its row, why it is waiting, its pages and its settings."""
+    """One queue: its row, why it is waiting, its pages, its settings and its budgets."""
 
     explain: Explained
     pages: list[QueuePage]
     settings: Settings
+    budgets: list[Budget]
 
 
 @router.get("/queues")
@@ -286,9 +298,10 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         servicing = opened_queue.inspect.servicing(paused_by(user))
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
+        budgets = [Budget.of(one, balance=str(one)) for one in opened_queue.inspect.budgets(origin)]
         found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
     explained = Explained.of(found, sentence=capitalised(found.sentence, origin, *names_above(origin)))
-    return QueueDetail.of(row, explain=explained, pages=pages, settings=settings)
+    return QueueDetail.of(row, explain=explained, pages=pages, settings=settings, budgets=budgets)
 
 
 # Pauses.

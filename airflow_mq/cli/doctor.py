@@ -130,6 +130,7 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("blocks of {}", _blocks(queue), "none is past its deadline"),
         ("servers of {}", _servers(queue, states, servicing), ""),
         ("messages of {}", _failing(queue.ring, states), ""),
+        ("budgets of {}", _budgets(queue), ""),
         ("hold on {}", _hold(servicing), ""),
     ):
         yield from _checked(check.format(queue.ring), found, fine)
@@ -202,6 +203,21 @@ def _settings(queue: MessageQueue) -> Iterator[Finding]:
             f"a block may take {time_text(config.service_weight.time)}, longer than its lease of {span(config.lease)}",
             "nothing, if DAGs process it, because their jobs renew it; otherwise make the lease longer",
         )
+
+
+def _budgets(queue: MessageQueue) -> Iterator[Finding]:
+    now = store_now(queue)
+    for one in queue.inspect.budgets():
+        ahead = (one.refilled_to - now).total_seconds()
+        if ahead > SKEW:
+            settings = [name.replace("_", "-") for name in ("rate", "rate_bytes", "burst", "burst_bytes")]
+            yield Finding(
+                WRONG if ahead > MUCH_SKEW else NOTE,
+                f"the budget of {one.path} is refilled until {when(one.refilled_to)}, in {span(ahead)}: the store's "
+                "clock was ahead, and the budget gets nothing until then",
+                f"if that is too long, unset and set it again, which fills it: airflow-mq queue set "
+                f"{shlex.quote(one.path)}{of_ring(queue.ring)} {' '.join(f'--unset {name}' for name in settings)}",
+            )
 
 
 def _blocks(queue: MessageQueue) -> Iterator[Finding]:

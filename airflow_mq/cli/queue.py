@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Sequence
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..engine.rules.budget import BURSTS, RATES, amount_text, burst_of, rate_of
+from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Footprint
-from ..engine.rules.nearest import nearest
+from ..engine.rules.nearest import nearest, suggestion
 from ..engine.rules.priority import REGULAR
+from ..engine.rules.weight import LARGEST, Weight
 from ..words import many, size, span
 from .arguments import ORDERED, ORIGIN, hexadecimal, limit, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
@@ -19,12 +22,13 @@ from .serialisation import changes_of, in_words, record
 from .session import Session
 
 if TYPE_CHECKING:
+    from ..engine.queue import MessageQueue
     from ..engine.queue.inspect.queues import QueueState
     from ..engine.queue.inspect.servicing import Servicing
     from ..engine.queue.values import Paused
 
 HOW_TO_BEGIN = "nothing waits here; send a message: airflow-mq enqueue acme 'an order'"
-_SETTINGS = ("share", "least", "most", "ordered")
+_SETTINGS = ("share", "least", "most", "ordered", "rate", "rate_bytes", "burst", "burst_bytes")
 
 #: The orders of a list of queues.
 SORTS = ("turn", "name", "backlog", "oldest")
@@ -159,31 +163,86 @@ def paused(session: Session, args: Namespace) -> None:
         session.out.items(queue.admin.paused(), _PAUSED, "nothing is paused")
 
 
+def _reader(name: str) -> Callable[[str], object]:
+    """Return the reader of an option of a budget."""
+
+    def read(text: str) -> object:
+        try:
+            return rate_of(name, text) if name in RATES else burst_of(name, text)
+        except InvalidInput as error:
+            raise ArgumentTypeError(str(error).replace("_bytes", "-bytes")) from None
+
+    return read
+
+
+def _setting(text: str) -> str:
+    """Read the name of a setting as its option spells it, or as Python does."""
+    name = text.replace("-", "_")
+    if name not in (*_SETTINGS, "all"):
+        raise ArgumentTypeError(f"unknown setting {text[:80]!r}: {suggestion(name, (*_SETTINGS, 'all'))}")
+    return name
+
+
 @command(
     ORIGIN,
     option("--share N", "earn N times as much as other origins", positive),
     option("--least TIME/SIZE", "get at least this of each block", weight),
     option("--most TIME/SIZE", "get at most this of each block", weight),
     ORDERED,
-    option("--unset NAME", "use the ring's setting for NAME, or for all", choices=(*_SETTINGS, "all"), action="append"),
+    option("--rate TIME/PERIOD", "use at most this over time: 2h/day, 30m/hour", _reader("rate")),
+    option("--rate-bytes SIZE/PERIOD", "handle at most this over time: 50GiB/day", _reader("rate_bytes")),
+    option("--burst TIME", "save up at most this of the rate (default: one hour's rate)", _reader("burst")),
+    option("--burst-bytes SIZE", "save up at most this of the bytes (default: one hour's)", _reader("burst_bytes")),
+    option("--unset NAME", "use the ring's setting for NAME, or for all", _setting, action="append"),
     name="set",
-    example="$ queue set acme --share 4 --most 5m/500MB\n$ queue set acme --unset most",
+    example="$ queue set acme --share 4 --most 5m/500MB\n$ queue set acme --rate 2h/day\n$ queue set acme --unset most",
 )
 def set_origin(session: Session, args: Namespace) -> None:
     """Change how an origin is serviced, from the next block on.
 
-    Omitted settings stay. In a ring with paths, share, least and most are those of the whole group of this name.
+    Omitted settings stay. In a ring with paths, share, least, most, rate and burst are those of the whole group of this
+    name.
     """
     settings = {name: getattr(args, name) for name in _SETTINGS}
     unset = set(_SETTINGS if "all" in (args.unset or ()) else args.unset or ())
     given = {name for name, value in settings.items() if value is not None}
     if not given and not unset:
-        raise UsageError("no setting: expected --share, --least, --most, --ordered or --unset")
+        raise UsageError("no setting: expected --share, --least, --most, --ordered, --rate, --burst or --unset")
     if both := unset & given:
         raise UsageError(f"{min(both)} is both set and unset: specify one of them")
     with session.queue() as queue:
         changed = queue.admin.set_origin(args.origin, **settings, unset=sorted(unset))
-    session.out.answer({"origin": args.origin, "changed": changes_of(changed)}, f"{args.origin}: {in_words(changed)}")
+        remarks = _budget_remarks(queue, args.origin) if changed.keys() & {*RATES, *BURSTS, "least"} else []
+    told = {name: (_amount(name, was), _amount(name, now)) for name, (was, now) in changed.items()}
+    session.out.answer({"origin": args.origin, "changed": changes_of(changed)}, f"{args.origin}: {in_words(told)}")
+    for remark in remarks:
+        session.out.remark(remark)
+
+
+def _budget_remarks(queue: MessageQueue, origin: str) -> list[str]:
+    """Return what is surprising about the budget of an origin."""
+    settings = queue.inspect.origin_settings(origin)
+    budgets = [one for one in queue.inspect.budgets(origin) if one.path == origin]
+    found = []
+    for state in budgets:
+        bursts = Weight(*(LARGEST if burst is None else burst for burst in (state.burst, state.burst_bytes)))
+        first = next((one.needs for one in queue.inspect.queues(among=[(origin, REGULAR)])), None)
+        if first is not None and first.exceeds(bursts):
+            found.append(
+                f"its first message weighs {first}, more than the burst: it starts when the budget is full, and the "
+                "messages behind it wait until it is paid for"
+            )
+        if settings.least is not None and settings.least.exceeds(bursts):
+            found.append(f"its least of {settings.least} per block is more than the burst: the budget comes first")
+        below = next(iter(queue.inspect.queues(prefix=f"{origin}/", limit=1)), None)
+        if below is not None and not queue.config.paths:
+            found.append(
+                f"this ring has no paths: the budget is of {origin} alone, not of {below.origin}; for one budget of all"
+                " below: airflow-mq ring change --set paths=true"
+            )
+        elif below is None and not queue.footprint(origin).count:
+            found.append(f"{origin} has no messages{meant(queue, origin)}")
+    return found
 
 
 @command(ORIGIN, example="$ queue show acme")
@@ -194,15 +253,25 @@ def show(session: Session, args: Namespace) -> None:
     """
     with session.queue() as queue:
         held, found = queue.footprint(args.origin), queue.inspect.origin_settings(args.origin)
+        budgets = queue.inspect.budgets(args.origin)
         group = queue.footprint(args.origin, below=True) if queue.config.paths else None
         near = "" if held.count or held.pages or (group and group.count) else meant(queue, args.origin)
     ordered = "one after the other" if found.ordered else "in parallel"
     pairs = {"origin": args.origin, "holds": _held(held)} | ({"with all below": _held(group)} if group else {})
     pairs |= {"share": found.share, "least": found.least, "most": found.most, "processes": ordered}
+    budget = {name: _amount(name, getattr(found, name)) for name in (*RATES, *BURSTS)}
+    pairs |= {name.replace("_", " "): value for name, value in budget.items() if value is not None}
+    pairs |= {f"budget of {one.path}": one for one in budgets}
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
+    value["budgets"] = budgets
     session.out.fields(pairs, value)
     how = f"{args.origin} has no messages{near}" if near else f"why it waits: airflow-mq explain {args.origin}"
     session.out.remark(how)
+
+
+def _amount(name: str, value: object) -> object:
+    """Return the value of a setting, a burst as text."""
+    return amount_text(BURSTS[name], value) if name in BURSTS and isinstance(value, int) else value
 
 
 def _held(one: Footprint) -> str:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ..engine.rules.blob import Reference
+from ..engine.rules.budget import Rate
 from ..engine.rules.config import BLOCK_PARTS
 from ..engine.rules.message import Address
 from ..engine.rules.weight import PER, LinearWeigher, Weight
@@ -25,7 +26,7 @@ def plain(value: object) -> Any:
     """Return a value in JSON's terms; of a dataclass, the fields that its `repr` shows."""
     if isinstance(value, Weight):
         return {"time": value.time, "size": value.size}
-    if isinstance(value, Address):
+    if isinstance(value, (Address, Rate)):
         return str(value)
     if isinstance(value, datetime):
         return value.isoformat()
@@ -91,7 +92,7 @@ def in_words(changed: Mapping[str, tuple[object, object]]) -> str:
 def _value(value: object) -> str:
     if value is None:
         return "unset"
-    return str(value) if isinstance(value, (str, Weight)) else json.dumps(plain(value))
+    return str(value) if isinstance(value, (str, Weight, Rate)) else json.dumps(plain(value))
 
 
 def as_percent(parts: int) -> str:

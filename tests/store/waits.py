@@ -77,6 +77,13 @@ def is_relaxed_behind_messages_in_flight(queue: MessageQueue) -> None:
     is_behind_messages_in_flight(queue)
 
 
+def has_used_up_its_budget(queue: MessageQueue) -> None:
+    queue.admin.set_origin("acme", rate="9ms/day", burst="9ms")
+    send(queue, count=5)
+    block(queue)
+    block(queue)
+
+
 def is_set_aside(queue: MessageQueue) -> None:
     send(queue, time=1_000)
     block(queue)
@@ -140,6 +147,7 @@ WAITS = {
         is_paused_with_its_group, "paused", "Paused together with its group", "paused", origin="acme/a"
     ),
     "backoff": Waits(has_failed, "failed", "The last attempt failed; next attempt after ", "backoff"),
+    "budget": Waits(has_used_up_its_budget, "budget", "Its budget is used up until ", "budget"),
     "released": Waits(is_released, "turn", "Its first message was tried 1 time without success", "next"),
     "in flight": Waits(is_in_flight, "in flight", "All messages are in flight", "in flight"),
     "behind": Waits(is_behind_messages_in_flight, "in flight", "Its first messages are in flight", "in flight"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..rules import overweight as rules
 from ..rules.book import DEFAULT_SETTINGS
+from ..rules.budget import BURSTS, RATES, Rate, burst_of, rate_of
 from ..rules.config import RingConfig, difference
 from ..rules.errors import ConfigRefused, InFlight, RingExists
 from ..rules.events import Fate, decided
@@ -139,14 +140,25 @@ class Admin:
         least: Weight | None = None,
         most: Weight | None = None,
         ordered: bool | None = None,
+        rate: str | Rate | None = None,
+        rate_bytes: str | Rate | None = None,
+        burst: str | int | None = None,
+        burst_bytes: str | int | None = None,
         unset: Iterable[str] = (),
     ) -> dict[str, tuple[Any, Any]]:
         """Change how an origin is serviced; return the old and the new value of each setting that changed.
 
+        :param rate: the weight that it may use over time, such as `2h/day`; in a ring with paths, all below it together
+        :param rate_bytes: the same for the size part, such as `50GiB/day`
+        :param burst: the most that it may save up of `rate`, such as `30m`; by default, one hour's rate
+        :param burst_bytes: the same of `rate_bytes`
         :param unset: names of settings that return to the ring's; other omitted ones stay.
         """
         self.session.refuse_nested()
-        given = {"share": share, "least": least, "most": most, "ordered": ordered}
+        given = {
+            "share": share, "least": least, "most": most, "ordered": ordered,
+            "rate": rate, "rate_bytes": rate_bytes, "burst": burst, "burst_bytes": burst_bytes,
+        }  # fmt: skip
         dropped = set(unset)
         for name in dropped:
             if name not in given:
@@ -156,7 +168,7 @@ class Admin:
         if share is not None:
             check_share(share)
         changes: dict[str, Any] = {
-            name: Weight.of(value) if name in ("least", "most") else value
+            name: _READERS[name](name, value) if name in _READERS else value
             for name, value in given.items()
             if value is not None
         }
@@ -165,8 +177,13 @@ class Admin:
             after = replace(before, **{name: getattr(DEFAULT_SETTINGS, name) for name in dropped}, **changes)
             if after.least is not None and after.most is not None and after.least.exceeds(after.most):
                 raise ConfigRefused(f"an origin cannot be promised {after.least} and get {after.most} at most")
+            for rate_name, burst_name in zip(RATES, BURSTS):
+                if getattr(after, burst_name) is not None and getattr(after, rate_name) is None:
+                    raise ConfigRefused(f"{burst_name} needs a {rate_name}: specify both, or unset {burst_name}")
             stored = {name: value for name, value in vars(after).items() if value != getattr(DEFAULT_SETTINGS, name)}
             unit.origins.set(self.ring_id, origin, stored, guaranteed=after.least is not None)
+            if before.budget != after.budget:
+                unit.origins.renew_bucket(self.ring_id, origin, kept=after.budget is not None)
         return difference(vars(before), vars(after))
 
     def housekeep(self) -> int:
@@ -222,6 +239,14 @@ class Admin:
         """Return the names of all rings of the store."""
         with self.store.loose() as unit:
             return [ring.name for ring in unit.rings.all()]
+
+
+#: Readers of settings by name.
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("least", "most"), lambda _, value: Weight.of(value)),
+    **dict.fromkeys(RATES, rate_of),
+    **dict.fromkeys(BURSTS, burst_of),
+}
 
 
 def check_share(share: object) -> None:

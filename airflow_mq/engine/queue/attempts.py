@@ -259,8 +259,7 @@ class Calling(InPlace):
         """Refund the messages after the one that stopped the queue."""
         total, item, count = total_weight(weights), ladder.item_cost, len(weights)
         ladder.meter.refund(Weight(total[0] + item[0] * count, total[1] + item[1] * count))
-        if ladder.credit:
-            ladder.credit.refund(total)
+        ladder.refund(total)
 
 
 class Batching(InPlace):

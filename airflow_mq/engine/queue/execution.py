@@ -56,6 +56,7 @@ def _execute(
             refuse_claimed_by_hand(unit, session.ring_id, address)
             outcome = _run(session, working_set, processor, address, page, meter)
             book, page = rules.find_set_aside(working_set, address)
+            working_set.spend(working_set.buckets_of(book), meter.consumed)
             try:
                 weight = Scales(working_set).weight(address.book, page, address.index)
                 cost = rules.settle_execution(

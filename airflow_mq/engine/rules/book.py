@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .budget import Budget, Rate
 from .message import Footprint
 from .weight import Weight
 
 #: Reasons for which servicing skips a queue, with their words in a list of queues. Users see the first one that holds:
-#: `BookRow.skip_reason` and the statement `serviceable_books` decide.
-PAUSED, IN_FLIGHT, BACKOFF = "paused", "in flight", "backoff"
-SKIPS = {PAUSED: "Paused", IN_FLIGHT: "Its first messages are in flight", BACKOFF: "The last attempt failed"}
+#: `BookRow.skip_reason`, `BucketLoader` and the statement `serviceable_books` decide.
+PAUSED, IN_FLIGHT, BACKOFF, BUDGET = "paused", "in flight", "backoff", "budget"
+SKIPS = {
+    PAUSED: "Paused", IN_FLIGHT: "Its first messages are in flight", BACKOFF: "The last attempt failed",
+    BUDGET: "Its budget is used up",
+}  # fmt: skip
 #: Those that last until a person ends them: sensors do not wait for such a queue, and no call executes its messages.
 BY_A_PERSON = (PAUSED,)
 
@@ -25,6 +30,16 @@ class QueueSettings:
     least: Weight | None = None
     most: Weight | None = None
     ordered: bool | None = None
+    #: Budget over time: milliseconds and bytes per period, and the largest balances.
+    rate: Rate | None = None
+    rate_bytes: Rate | None = None
+    burst: int | None = None
+    burst_bytes: int | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget over time; None if no rate is set."""
+        return Budget.of(vars(self)) if self.rate or self.rate_bytes else None
 
 
 DEFAULT_SETTINGS = QueueSettings()
@@ -57,6 +72,8 @@ class Book:
     #: Name of the reason why servicing skips the queue; empty if it does not.
     skipped: str = ""
     settings: QueueSettings = field(default_factory=lambda: DEFAULT_SETTINGS)
+    #: Names of the budgets that pay for its messages: of its origin, and of the groups that hold it.
+    budgets: Sequence[str] = ()
 
     @property
     def is_withheld(self) -> bool:

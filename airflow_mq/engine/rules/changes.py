@@ -63,6 +63,9 @@ class Changes:
         self.pages: set[tuple[str, int]] = set()
         self.removed_pages: dict[tuple[str, int], Page] = {}
         self.groups: set[str] = set()
+        #: Buckets that were charged or refunded, and the messages that found one exhausted. A plan writes these, too.
+        self.buckets: set[str] = set()
+        self.exhaustions: list[EventRun] = []
         #: Times before which a book is not tried again, in microseconds.
         self.waits: dict[str, int] = {}
         #: Messages set aside; None for one that is set aside no longer.

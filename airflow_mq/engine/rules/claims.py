@@ -165,10 +165,12 @@ class OneByOne(Attempt):
         exceeded = ladder.bounds.exceeded(weight, extent)
         if credit and not (exceeded or credit.covering([weight])):
             return 0, PageStatus.SPENT
+        has_expired = expires is not None and expires <= working_set.now
+        if ladder.buckets and not (exceeded or has_expired) and working_set.deny(book, weight, page.index, item):
+            return 0, PageStatus.SPENT
         if not ladder.meter.consume(ladder.item_cost):
             return 0, PageStatus.BAILED
         ladder.givers.add(book.origin)
-        has_expired = expires is not None and expires <= working_set.now
         # Only the processor knows whether a message fits a block; thresholds of the ring are lower than that.
         is_barred = exceeded and ladder.ring_bounds._replace(full=UNLIMITED).exceeded(weight, extent)
         if has_expired or is_barred:
@@ -178,8 +180,7 @@ class OneByOne(Attempt):
         before = ladder.meter.consumed
         outcome = self.execute(book, page, item, ladder.meter)
         used = ladder.meter.since(before)
-        if credit:
-            credit.spend(used)
+        ladder.spend(used)
         is_processed = apply_outcome(working_set, book, page, item, outcome, used, ladder.bounds, weight)
         if is_processed is None:
             return 0, ladder.stop_at(book, outcome)
@@ -231,8 +232,7 @@ class Stretches(Attempt):
         total = total_weight(weights)
         item = ladder.item_cost
         ladder.meter.charge(Weight(total[0] + item[0] * count, total[1] + item[1] * count))
-        if ladder.credit:
-            ladder.credit.spend(total)
+        ladder.spend(total)
         ladder.givers.add(book.origin)
         return self.take(ladder, book, page, weights, total)
 
@@ -265,7 +265,7 @@ class Stretches(Attempt):
             ladder.givers.add(book.origin)
             id_ = self.scales.name(book.origin, page, item)
             return self.decide(ladder, book, page, Decision(None if expired else exceeded, weight, id_)), None
-        if ladder.credit and not ladder.credit.covering([weight]):
+        if ladder.denies(book, page, weight):
             return 0, PageStatus.SPENT
         if fits:
             return 0, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from .book import Book
+from .book import BUDGET, Book
 from .config import BLOCK_PARTS
 from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, Parts, covered, parts_of
 from .outcome import PageStatus
@@ -186,6 +186,8 @@ class DeficitRounds(Order):
         self.ring.bump(origin)
         entry = self.ledger.entry(origin)
         resumed = False
+        if book.budgets:
+            self.ladder.admit(book)
         if not book.skipped and origin not in self.owed:
             # The owed turn belongs to an earlier round; this round's credit comes on top.
             resumed = book.deficit >= self._front(book)
@@ -230,7 +232,8 @@ class DeficitRounds(Order):
                 self.owed[book.origin] = None
         if self.ladder.is_worn and entry.reason == "yielded" and not visited.processed:
             self.undecided[book.origin] = None
-        if not book.is_ready:
+        if not book.is_ready or book.skipped == BUDGET:
+            # A queue that waits for its budget saves nothing meanwhile.
             book.deficit = min(book.deficit - self.lent.pop(book.origin, 0), 0)
         entry.deficit = book.deficit
         return visited.processed > 0

@@ -37,6 +37,7 @@ class Fate(Enum):
     EXPIRED = 14
     SWEPT = 15
     TRANSFERRED = 16
+    BUDGET_EXHAUSTED = 17  # of a queue: the message is the first that waits
 
 
 WRONG = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 
-from .book import PAUSED, SKIPS
+from .book import BUDGET, PAUSED, SKIPS
 from .config import BLOCK_PARTS
 from .groups import groups_of
 from .judging import MOST
@@ -290,7 +290,7 @@ def wanting_in(lines: Sequence[tuple[int, Entry]], ready: int | None, count: int
     """Yield the stretches of blocks in which a queue was wanting, from its lines and since when it is ready."""
     last, stopped = -1, False
     for at, entry in lines:
-        if stopped and entry.reason not in SKIPS:
+        if stopped and (entry.reason not in SKIPS or (entry.reason == BUDGET and entry.messages)):
             yield range(last + 1, at)
         last, stopped = at, entry.reason in STOPPED
         if stopped:

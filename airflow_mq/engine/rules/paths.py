@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from .book import DEFAULT_SETTINGS, Book, Group
+from .book import BUDGET, DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
-from .groups import SEPARATOR, groups_of, head_of
+from .groups import SEPARATOR, groups_of, head_of, names_above
 from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, Parts, covered, parts_of
 from .priority import is_high
 from .service import Credit, Ladder
@@ -65,6 +65,8 @@ class PathRounds(Order):
         #: Whether the block reached only a part of the ring, because enough queues gave messages.
         self.is_part = False
         self._loaded: set[str] = set()
+        #: Names of queues and groups whose buckets this walk exhausted.
+        self.exhausted: set[str] = set()
 
     def run(self, guaranteed: Iterable[str] = ()) -> None:
         """Service guarantees, then owed turns, then turn after turn."""
@@ -130,6 +132,9 @@ class PathRounds(Order):
     def _end_turn(self, queue: Member, book: Book, turn: Turn, served: bool) -> bool:
         """Update the tree after a turn; return false if the queue's next message does not fit the rest."""
         reason = self.ledger.entry(queue.name).reason
+        if book.skipped == BUDGET:
+            self._budget_of(queue, book).leave()
+            return True
         if reason == "limit" and book.is_ready and not book.skipped:
             front = self.ladder.front_of(book)
             if front is not None and front.exceeds(self.ladder.room):
@@ -148,6 +153,13 @@ class PathRounds(Order):
         elif reason != "spent" or not book.is_ready:
             queue.leave()
         return True
+
+    def _budget_of(self, queue: Member, book: Book) -> Member:
+        """Return the outermost member that waits for its budget: all queues below it wait, too."""
+        buckets = self.working_set.buckets_of(book)
+        waiting = {bucket.path for bucket in buckets if bucket.wake_at > self.working_set.now}
+        self.exhausted |= waiting
+        return [member for member in queue.path() if member.settings_name in waiting or member is queue][-1]
 
     def _owe(self, origin: str) -> None:
         """Record a queue whose turn came and whose message did not fit: one for each member of the ring.
@@ -190,6 +202,8 @@ class PathRounds(Order):
                 # ones.
                 queue.wait()
                 stopped.append(queue)
+            elif book.skipped == BUDGET:
+                self._budget_of(queue, book).leave()
             else:
                 queue.leave()
         for queue in stopped:
@@ -262,6 +276,9 @@ class PathRounds(Order):
             if any(member.met or member.used for member in group.members):
                 group.level = self.tree.end_level(group)
                 self._keep_group(group)
+        if self.exhausted:
+            waiting = (origin for origin in self.tree.waiting() if not self.exhausted.isdisjoint(names_above(origin)))
+            self.working_set.skipped[BUDGET] += (origin for origin in waiting if origin not in self.ledger.entries)
         for origin, entry in self.ledger.entries.items():
             queue = self.tree.queues.get(origin)
             if queue is None or queue.parent is None:

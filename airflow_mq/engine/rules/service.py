@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .book import BACKOFF, Book
+from .book import BACKOFF, BUDGET, Book
+from .budget import Bucket
 from .changes import Aside
 from .charging import Charge, charge_of, charge_of_run
 from .events import WRONG, EventRun, Fate, with_error, with_wait
@@ -128,6 +129,8 @@ class Ladder:
         self.page_cost = self.costs.page
         self.item_cost = self.costs.service_page_item
         self.credit: Credit | None = None
+        #: Buckets that pay for messages of the queue being visited.
+        self.buckets: Sequence[Bucket] = ()
         self.serviced: set[str] = set()
         #: Of these, the queues that gave a message or a decision, and those that a later round comes back to.
         self.givers: set[str] = set()
@@ -159,6 +162,9 @@ class Ladder:
         if origin not in ring:
             # The queue left the ring after the caller chose it; the meter was charged nevertheless.
             return Visited(0, None)
+        self.buckets = ()
+        if book.budgets:
+            self.admit(book)
         if book.skipped:
             return Visited(0, ring.successor(origin))
         self.bounds = self.ring_bounds.of(book.settings.most)
@@ -172,6 +178,43 @@ class Ladder:
             self.working_set.note_changed(book)
         self.is_cut_short |= self.is_full
         return Visited(processed, successor, status)
+
+    def admit(self, book: Book) -> None:
+        """Take the buckets of a queue; it is skipped while one of them waits, or does not cover its next message."""
+        if book.skipped:
+            return
+        self.buckets = self.working_set.buckets_of(book)
+        if any(bucket.wake_at > self.working_set.now for bucket in self.buckets):
+            book.skipped = BUDGET
+            return
+        page = self._front_page(book)
+        weight = None if page is None else self._cost(book, page)
+        if page is None or not weight or self.working_set.deny(book, weight, page.index, page.first_index):
+            return
+        for bucket in self.buckets:
+            if bucket.needs is not None:
+                bucket.wait_for(None)
+                self.working_set.changes.buckets.add(bucket.path)
+
+    def spend(self, weight: Weight) -> None:
+        """Charge the visit with the weight of messages that start."""
+        if self.credit:
+            self.credit.spend(weight)
+        if self.buckets:
+            self.working_set.spend(self.buckets, weight)
+
+    def refund(self, weight: Weight) -> None:
+        """Refund the weight of messages that were not tried."""
+        if self.credit:
+            self.credit.refund(weight)
+        for bucket in self.buckets:
+            bucket.refund(weight)
+
+    def denies(self, book: Book, page: Page, weight: Weight) -> bool:
+        """Return whether the buckets or the credit of the visit do not cover the next message."""
+        if self.buckets and self.working_set.deny(book, weight, page.index, page.first_index):
+            return True
+        return self.credit is not None and not self.credit.covering([weight])
 
     def stop_at(self, book: Book, outcome: Outcome) -> PageStatus:
         """Return why a queue stops at a message that returned; record the weight that its processor requested."""
@@ -195,16 +238,21 @@ class Ladder:
         page = None if book.skipped or not book.is_ready else self._front_page(book)
         if page is None:
             return False
+        return self.carries(self._cost(book, page) or ZERO)
+
+    def _cost(self, book: Book, page: Page) -> Weight | None:
+        """Return the weight of the next message of a page; None if it ends without a processor."""
         expires, weight = page.note(page.first_index).expires, self.attempt.front(book, page)
         exceeded = self.ring_bounds.of(book.settings.most).exceeded(weight, page.extent(page.first_index))
-        is_decided = exceeded is not None or (expires is not None and expires <= self.working_set.now)
-        return self.carries(ZERO if is_decided else weight)
+        return None if exceeded is not None or (expires is not None and expires <= self.working_set.now) else weight
 
     def fitting(self, weights: Sequence[Weight]) -> int:
         """Return how many of these messages, from the first on, fit the meter, the credit and the bounds."""
         count = self.meter.covering(weights, self.item_cost)
         if self.credit:
             count = min(count, self.credit.covering(weights))
+        for bucket in self.buckets:
+            count = bucket.covering(weights[:count])
         bar = self.bounds.bar
         heavy = set() if bar is None else {weight for weight in set(weights) if weight.exceeds(bar)}
         return next((at for at in range(count) if weights[at] in heavy), count) if heavy else count

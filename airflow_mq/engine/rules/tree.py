@@ -275,6 +275,10 @@ class Tree:
         heappush(heap, own)
         return None if turn is None else -turn[0]
 
+    def waiting(self) -> Iterable[str]:
+        """Return the names of all ready queues."""
+        return self._line
+
     def soon(self, most: int) -> list[str]:
         """Return queues whose turns come soon, roughly in order."""
         return list(self._soon(self.root, most))

@@ -8,12 +8,14 @@ a ring is stored.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from .book import Book, Group, QueueSettings
+from .book import BUDGET, Book, Group, QueueSettings
+from .budget import Bucket
 from .changes import POSTED, Aside, Changes, PutOff
+from .characters import quoted
 from .charging import NO_CHARGE, Charge
 from .config import RingConfig
 from .errors import StoreCorrupt
@@ -108,6 +110,8 @@ class WorkingSet:
         self.permit = permit
         self.traces = traces
         self.books: dict[str, Book] = {}
+        #: Buckets of the budgets that pay for messages of the loaded books.
+        self.buckets: dict[str, Bucket] = {}
         self.pages: dict[tuple[str, int], Page | None] = {}
         #: Of a ring with paths: the groups that are loaded, and the queues that come first in the next block.
         self.groups: dict[str, Group] = {}
@@ -179,6 +183,46 @@ class WorkingSet:
         """Return whether a queue's messages are processed one after the other, by its own setting or the ring's."""
         own = book.settings.ordered
         return self.config.ordered if own is None else own
+
+    # Budgets over time.
+
+    def buckets_of(self, book: Book) -> Sequence[Bucket]:
+        """Return the buckets that pay for a queue's messages, refilled until now."""
+        found = [self.buckets[name] for name in book.budgets]
+        for bucket in found:
+            bucket.refill(self.now)
+        return found
+
+    def deny(self, book: Book, weight: Weight, page: int, item: int) -> bool:
+        """Let a queue wait if a bucket does not cover its next message; return whether one does not.
+
+        All queues of such a bucket wait, so that none of them passes this message.
+        """
+        denying = [bucket for bucket in self.buckets_of(book) if not bucket.covering([weight])]
+        for bucket in denying:
+            self.changes.buckets.add(bucket.path)
+            if bucket.wait_for(weight):
+                why = f"the budget of {quoted(bucket.path)} is used up"
+                self.changes.exhaustions.append(
+                    EventRun(Fate.BUDGET_EXHAUSTED, book.origin, page, item, [b""], [], why)
+                )
+        if denying:
+            book.skipped = BUDGET
+        return bool(denying)
+
+    def spend(self, buckets: Iterable[Bucket], weight: Weight) -> None:
+        """Charge buckets with the planned weight of messages that start."""
+        for bucket in buckets:
+            bucket.charge(weight)
+            self.changes.buckets.add(bucket.path)
+
+    def _repay(self, book: Book, charge: Charge) -> None:
+        """Correct the buckets of a queue when messages end: a plan, or a visit, took their planned weight."""
+        for bucket in self.buckets_of(book):
+            bucket.refund(charge.planned, charge.charged)
+            if bucket.wake_at > self.now:
+                bucket.wait_for(bucket.needs)
+            self.changes.buckets.add(bucket.path)
 
     # The ring.
 
@@ -353,6 +397,8 @@ class WorkingSet:
         key, charges = (origin, self.processor or ""), self.changes.charges
         known = charges.get(key)
         charges[key] = charge if known is None else known.plus(charge)
+        if charge.planned != charge.charged:
+            self._repay(self.book(origin), charge)
 
     def note_changed(self, book: Book) -> None:
         """Record a call of the queue-changed hook if there are listeners."""

@@ -28,6 +28,16 @@ class GroupRow(NamedTuple):
     owed: str
 
 
+class BucketRow(NamedTuple):
+    """The bucket of an origin or a group."""
+
+    path: str
+    balance: str
+    wake_at: int
+    #: How often its settings have changed.
+    terms: int
+
+
 class Origins(Repository):
     """Origins and groups of a ring."""
 
@@ -46,6 +56,23 @@ class Origins(Repository):
     def paused(self, ring: int, now: int) -> list[PauseRow]:
         """Return paused origins."""
         return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
+
+    def halted(self, ring: int, now: int) -> tuple[list[str], list[str]]:
+        """Return groups that are paused with everything below them, and origins and groups with exhausted buckets."""
+        rows = self.unit.rows("halted", ring=ring, now=now)
+        return [name for name, is_exhausted in rows if not is_exhausted], [name for name, found in rows if found]
+
+    def buckets(self, ring: int, paths: Sequence[str]) -> list[BucketRow]:
+        """Return the stored buckets of these origins and groups."""
+        return [BucketRow(*row) for row in self.unit.rows("buckets", {"path": paths}, ring=ring)]
+
+    def save_buckets(self, ring: int, rows: Sequence[BucketRow]) -> None:
+        """Write buckets."""
+        self.unit.put("save_bucket", columns(BucketRow._fields, rows), ring=ring)
+
+    def renew_bucket(self, ring: int, path: str, *, kept: bool) -> None:
+        """Let the queues of a bucket no longer wait after a change of its settings, or delete the bucket."""
+        self.unit.run("renew_bucket" if kept else "forget_bucket", ring=ring, path=path)
 
     def lock_settings(self, ring: int, origin: str) -> Any:
         """Return the settings of an origin for a change in the same transaction."""

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.book import BACKOFF, DEFAULT_SETTINGS, IN_FLIGHT, PAUSED, QueueSettings
+from ..rules.budget import Rate
 from ..rules.changes import PutOff
 from ..rules.errors import StoreCorrupt
 from ..rules.events import EventRun, Fate, with_arrival
@@ -199,13 +200,17 @@ def settings_of(value: Any) -> QueueSettings:
     if value is None or value == {}:
         return DEFAULT_SETTINGS
     plain = codec.read_json(value) if isinstance(value, str) else value
-    if not plain.keys() <= {"share", "least", "most", "ordered"}:
+    if not plain.keys() <= vars(DEFAULT_SETTINGS).keys():
         raise ValueError(f"it has {', '.join(plain)}")
     return QueueSettings(
         plain.get("share", 1),
         Weight(*plain["least"]) if plain.get("least") else None,
         Weight(*plain["most"]) if plain.get("most") else None,
         plain.get("ordered"),
+        Rate(*plain["rate"]) if plain.get("rate") else None,
+        Rate(*plain["rate_bytes"]) if plain.get("rate_bytes") else None,
+        plain.get("burst"),
+        plain.get("burst_bytes"),
     )
 
 

@@ -98,6 +98,24 @@ export interface components {
             next: string | null;
         };
         /**
+         * Budget
+         * @description A budget over time that pays for messages of a queue, and its balance as text and as a part of its burst.
+         */
+        Budget: {
+            /** Path */
+            path: string;
+            /** Rate */
+            rate: string | null;
+            /** Rate Bytes */
+            rate_bytes: string | null;
+            /** Balance */
+            balance: string;
+            /** Level */
+            level: number;
+            /** Wakes At */
+            wakes_at: string | null;
+        };
+        /**
          * Checked
          * @description Result of a check: the first violations, and their total number.
          */
@@ -530,13 +548,13 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved" | "stuck";
+            state: "turn" | "paused" | "failed" | "budget" | "set aside" | "in flight" | "overdue" | "unserved" | "stuck";
             /** Why */
             why: string;
         };
         /**
          * QueueDetail
-         * @description One queue: its row, why it is waiting, its pages and its settings.
+         * @description One queue: its row, why it is waiting, its pages, its settings and its budgets.
          */
         QueueDetail: {
             /** Origin */
@@ -575,13 +593,15 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "turn" | "paused" | "failed" | "set aside" | "in flight" | "overdue" | "unserved" | "stuck";
+            state: "turn" | "paused" | "failed" | "budget" | "set aside" | "in flight" | "overdue" | "unserved" | "stuck";
             /** Why */
             why: string;
             explain: components["schemas"]["Explained"];
             /** Pages */
             pages: components["schemas"]["QueuePage"][];
             settings: components["schemas"]["Settings"];
+            /** Budgets */
+            budgets: components["schemas"]["Budget"][];
         };
         /**
          * QueuePage
@@ -793,6 +813,7 @@ export type Arc = components['schemas']['Arc'];
 export type Block = components['schemas']['Block'];
 export type BlockShare = components['schemas']['BlockShare'];
 export type Blocks = components['schemas']['Blocks'];
+export type Budget = components['schemas']['Budget'];
 export type Checked = components['schemas']['Checked'];
 export type Decided = components['schemas']['Decided'];
 export type Event = components['schemas']['Event'];

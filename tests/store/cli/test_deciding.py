@@ -8,7 +8,7 @@ from airflow_mq import MessageQueue
 from tests.store.cli.conftest import Terminal
 
 HERE = "tests.store.cli.answers"
-NOTHING = {"origin": "acme", "count": 0, "size": 0, "pages": 0, "ready_pages": 0, "below": None}
+NOTHING = {"origin": "acme", "count": 0, "size": 0, "pages": 0, "ready_pages": 0, "below": None, "budgets": []}
 
 
 def test_pausing_and_resuming(mq: Terminal) -> None:
@@ -87,6 +87,7 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "least": None,
         "most": {"time": 10, "size": 20},
         "ordered": False,
+        **dict.fromkeys(("rate", "rate_bytes", "burst", "burst_bytes")),
     }
     assert "10 ms · 20 B" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
     mq("queue", "set", "acme", "--unset", "all")
@@ -96,6 +97,7 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "least": None,
         "most": None,
         "ordered": True,
+        **dict.fromkeys(("rate", "rate_bytes", "burst", "burst_bytes")),
     }
     assert "expected --share" in mq("queue", "set", "acme", code=2).err
     assert "both set and unset" in mq("queue", "set", "acme", "--unset", "all", "--share", "2", code=2).err

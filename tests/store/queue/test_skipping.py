@@ -13,8 +13,7 @@ from airflow_mq import Block, Costs, LinearWeigher, MessageQueue, Weight
 from airflow_mq.engine.queue.inspect.reasons import CASES
 from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.fairness import Fairness
-from airflow_mq.engine.store.rows import settings_of
-from airflow_mq.engine.store.working_set import books
+from airflow_mq.engine.store.working_set import LoadOptions, books
 from airflow_mq.engine.store.working_set import ring as ring_loader
 from tests.store.queue.conftest import Maker, serve
 
@@ -50,6 +49,16 @@ def enter(queue: MessageQueue) -> None:
 def pause(queue: MessageQueue, origins: list[str]) -> None:
     for origin in origins:
         queue.admin.pause(origin, "test")
+
+
+def exhaust(queue: MessageQueue, origins: list[str]) -> None:
+    """Give each origin a budget, and let none of them cover a message for long."""
+    for origin in origins:
+        queue.admin.set_origin(origin, rate="1ms/day")
+    with queue.store.writing() as unit:
+        unit.connection.execute(  # type: ignore[attr-defined]
+            f"UPDATE {queue.store.prefix}bucket SET wake_at = {unit.now() + 10**9}"
+        )
 
 
 def tickets(queue: MessageQueue) -> dict[str, int]:
@@ -88,6 +97,8 @@ def skipping(ring: MessageQueue, delayed: MessageQueue, obstacle: str) -> Messag
         enter(queue)
     if obstacle == "paused":
         pause(queue, CROWD)
+    if obstacle == "budget":
+        exhaust(queue, CROWD)
     return queue
 
 
@@ -255,34 +266,39 @@ def test_no_queue_is_lost_whatever_ends_its_obstacle(
 
 @pytest.mark.parametrize(("ordered", "any_order"), [(True, False), (False, False), (False, True)])
 def test_both_judges_name_the_same_reason(make_queue: Maker, ordered: bool, any_order: bool) -> None:
-    """`BookRow.skip_reason` judges loaded books, and a statement those that are not loaded."""
+    """A loader judges loaded books, and a statement those that are not loaded."""
     queue = make_queue(ordered=ordered, service_weight=Weight(1_000, 1 << 20), weigher=UNIT)
-    cases = list(product(("paused", ""), ("claimed", ""), ("waits", ""), (None, True, False)))
+    cases = list(product(("paused", ""), ("claimed", ""), ("waits", ""), ("exhausted", ""), (None, True, False)))
     names = {f"q{number:02}": case for number, case in enumerate(cases)}
     queue.enqueue_messages([(name, b"x") for name in names])
     queue.blocks.release(queue.blocks.plan())
     assert queue.blocks.plan(origins=[name for name, case in names.items() if case[1]])
     with queue.store.reading() as unit:
         now = unit.now()
-    for name, (paused, _, waits, own) in names.items():
-        queue.admin.set_origin(name, ordered=own)
+    for name, (paused, _, waits, exhausted, own) in names.items():
+        queue.admin.set_origin(name, ordered=own, rate="1ms/day")
         if paused:
             queue.admin.pause(name)
+        if exhausted:
+            with queue.store.writing() as unit:
+                unit.connection.execute(  # type: ignore[attr-defined]
+                    f"UPDATE {queue.store.prefix}bucket SET wake_at = {now + 10**9} WHERE path = '{name}'"
+                )
         if waits:
             with queue.store.writing() as unit:
                 unit.connection.execute(  # type: ignore[attr-defined]
                     f"UPDATE {queue.store.prefix}book SET wake_at = {now + 10**9} WHERE origin = '{name}'"
                 )
     with queue.store.reading() as unit:
-        stored = queue.session.stored_working_set(unit).reading
-        rows = stored.ready_books(0, 100, now, high=False)
+        working_set = queue.session.stored_working_set(unit)
+        working_set.loader.books.options = LoadOptions(skip_in_flight=any_order)
+        stored = working_set.reading
         found = stored.serviceable(0, 100, 100, now, ordered=ordered, any_order=any_order)
+        working_set.loader.load_books(names)
+        books = {name: working_set.book(name) for name in names}
+        by_row = {name: book.skipped for name, book in books.items()}
+        assert all(book.is_ready for book in books.values())
     by_statement = {name: obstacle for obstacle, skipped in found.skipped.items() for name in skipped}
     by_statement |= {name: "" for _, name in found.turns}
-    by_row = {}
-    for row in rows:
-        own = settings_of(row.settings).ordered
-        by_row[row.origin] = row.skip_reason(now, ordered=any_order or (ordered if own is None else own))
     assert by_row == by_statement
-    assert set(by_row) == set(names), "all queues are ready"
     assert set(by_row.values()) == {*SKIPS, ""} and SKIPS.keys() <= CASES.keys()

@@ -244,6 +244,8 @@ class Blocks:
             claim = Claim(
                 address.book, [ClaimRun(address.page, address.index, 1)], weight, working_set.is_ordered(book)
             )
+            # A person decided: the balance may become negative.
+            working_set.spend(working_set.buckets_of(book), weight)
             row = new_block(self.session, unit, key, seconds, working_set.now, [claim], limit, by_hand=True)
             return self._block(row, [claim])
 

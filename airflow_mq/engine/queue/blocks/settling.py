@@ -161,7 +161,6 @@ class Settling:
         outcome = self.answers.get(claim.origin, Answers()).get(run.page, run.first)
         self._part = [Piece(0, claim, is_last=True)]
         working_set.processor = claim.processor
-        working_set.charge(claim.origin, Charge(claim.planned))
         if outcome is None or page is None or page.marks[run.first] == PROCESSED:
             result.returned = 1
         else:
@@ -178,6 +177,7 @@ class Settling:
                 result.processed, result.failed = int(isinstance(outcome, Done)), int(not isinstance(outcome, Done))
                 if isinstance(outcome, Done):
                     working_set.post_all(outcome.enqueue)
+        working_set.charge(claim.origin, Charge(claim.planned))
         working_set.processor = None
         self._require(0)
 

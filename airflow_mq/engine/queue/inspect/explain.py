@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from shlex import quote
 from typing import Any
 
 from ....words import capitalised, many, when
 from ...rules.blob import Reference
-from ...rules.book import BACKOFF, IN_FLIGHT, PAUSED
+from ...rules.book import BACKOFF, BUDGET, IN_FLIGHT, PAUSED
 from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.config import RingConfig
 from ...rules.events import NOT_TRIED, Event, Fate
@@ -31,6 +32,7 @@ from .events import latest_events
 from .forecast import Conditions, ForecastBlock, Foresight
 from .messages import holders, in_flight, page_at
 from .order import ready_books
+from .queues import BudgetState
 from .reasons import CASES, FIXED, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
 from .servicing import IsDagPaused, Servicing, unknown_pause
 
@@ -378,6 +380,10 @@ class _Question:
             facts = {"holders": self._holders()}
         elif self.book.skipped == BACKOFF:
             facts = {"wake_at": when(moment(self.working_set.stored[self.name].row.wake_at))}
+        elif self.book.skipped == BUDGET:
+            last = max(self.working_set.buckets_of(self.book), key=attrgetter("wake_at"))
+            state = BudgetState.of(last, self.working_set.loader.settings(last.path), self.now)
+            facts = {"whose": last.path, "budget": state, "wake_at": when(moment(last.wake_at)), "name": last.path}
         return self._answer(self.book.skipped, None, **facts)
 
     def _groups(self) -> Sequence[str]:

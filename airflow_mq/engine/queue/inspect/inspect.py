@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import chain, islice
 
-from ...rules.book import QueueSettings
+from ...rules.book import BUDGET, QueueSettings
 from ...rules.errors import InvalidInput
 from ...rules.events import Event
 from ...rules.fairness import Fairness
@@ -42,10 +42,12 @@ from .order import books_asked, origins_from, ready_books, with_high
 from .queues import (
     RECENT,
     Backlog,
+    BudgetState,
     PageState,
     QueueState,
     RingState,
     backlog_of,
+    budget_states,
     depths_of,
     live_blocks,
     page_states,
@@ -145,6 +147,16 @@ class Inspect:
             book = working_set.book(check_origin(origin))
             return replace(book.settings, ordered=working_set.is_ordered(book))
 
+    def budgets(self, origin: str | None = None, *, exhausted: bool = False) -> list[BudgetState]:
+        """Return the budgets over time of origins and paths with their balances, by name.
+
+        :param origin: only those that pay for its messages: its own, and with paths those of the groups that hold it
+        :param exhausted: only those that were exhausted since they were last full
+        """
+        with self._session.snapshot() as (unit, working_set):
+            found = budget_states(unit, working_set, None if origin is None else check_origin(origin))
+        return [state for state in found if state.exhausted_at is not None or not exhausted]
+
     # The ring.
 
     def ring(self, most: int = 60) -> RingState:
@@ -179,7 +191,8 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
-            waiting = (name for name in ready_books(working_set) if not working_set.book(name).is_withheld)
+            books = map(working_set.book, ready_books(working_set))
+            waiting = (book.origin for book in books if not book.is_withheld and book.skipped != BUDGET)
             ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
             is_due = due is not None and due <= working_set.now
             return Pulse(tuple(ready), is_due, newest, set_aside)

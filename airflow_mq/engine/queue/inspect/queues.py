@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 
-from ...rules.book import BACKOFF, PAUSED, Book
+from ...rules.book import BACKOFF, BUDGET, PAUSED, Book, QueueSettings
+from ...rules.budget import GRAINS, Bucket, Rate, amount_text
 from ...rules.claims import Scales
 from ...rules.config import RingConfig
-from ...rules.groups import SEPARATOR
+from ...rules.groups import SEPARATOR, names_above
 from ...rules.judging import bounds_of
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
 from ...rules.page import ASIDE, PROCESSED, Page
@@ -20,9 +21,10 @@ from ...rules.weight import LARGEST, PER, ZERO, Weight
 from ...store import codec
 from ...store.books import QueueDepth
 from ...store.inbox import RowIds
-from ...store.rows import LATEST, PLANNED, page_of
+from ...store.rows import LATEST, PLANNED, page_of, settings_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
+from ...store.working_set.buckets import balance_of
 from ..blocks.block import Block, block_of
 from ..blocks.reports import answers_of
 from ..session import RingSession
@@ -55,7 +57,8 @@ class QueueState:
     #: Time at which the first waiting message was sent, and seconds since then.
     oldest: datetime | None = None
     age: float | None = field(default=None, compare=False)
-    #: Reason for which blocks skip it: `paused`, `in flight` or `backoff`; the end of a backoff.
+    #: Reason for which blocks skip it: `paused`, `in flight`, `backoff` or `budget`; when a backoff ends, or when its
+    #: budget covers its first message.
     skipped: str = ""
     wakes_at: datetime | None = None
     share: int = 1
@@ -190,7 +193,7 @@ def queue_states(
                 oldest=None if sent is None else moment(sent),
                 age=_age(sent, now),
                 skipped=book.skipped,
-                wakes_at=moment(row.wake_at) if book.skipped == BACKOFF else None,
+                wakes_at=_wakes_at(working_set, book, row.wake_at),
                 share=book.settings.share,
                 recent=new,
                 attempts=attempts,
@@ -198,6 +201,72 @@ def queue_states(
             )
         )
     return states
+
+
+def _wakes_at(working_set: StoredSet, book: Book, backoff: int) -> datetime | None:
+    if book.skipped == BACKOFF:
+        return moment(backoff)
+    return moment(max(bucket.wake_at for bucket in working_set.buckets_of(book))) if book.skipped == BUDGET else None
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """Budget over time of an origin or a path, with its balance now."""
+
+    path: str
+    rate: Rate | None
+    rate_bytes: Rate | None
+    #: Largest balance and present one of each part, in milliseconds and bytes; None for a part without a limit.
+    burst: int | None
+    burst_bytes: int | None
+    left: int | None
+    left_bytes: int | None
+    #: Until when it was refilled. A later time than now means that the store's clock was set back.
+    refilled_to: datetime
+    #: Since when it is exhausted, until it is full again; and when it covers the message that waits for it.
+    exhausted_at: datetime | None
+    wakes_at: datetime | None
+
+    @classmethod
+    def of(cls, bucket: Bucket, settings: QueueSettings, now: int) -> BudgetState:
+        """Return the state of a bucket."""
+        bursts = [None if part is None else part.burst // GRAINS for part in bucket.budget]
+        left = [None if part is None else grains // GRAINS for part, grains in zip(bucket.budget, bucket.left)]
+        return cls(
+            bucket.path, settings.rate, settings.rate_bytes, bursts[0], bursts[1], left[0], left[1],
+            refilled_to=moment(bucket.refilled_to),
+            exhausted_at=moment(bucket.exhausted_at) if bucket.exhausted_at else None,
+            wakes_at=moment(bucket.wake_at) if bucket.wake_at > now else None,
+        )  # fmt: skip
+
+    @property
+    def level(self) -> float:
+        """The smallest balance as a part of its burst; negative for a debt."""
+        pairs = ((self.left, self.burst), (self.left_bytes, self.burst_bytes))
+        return min(left / max(burst, 1) for left, burst in pairs if left is not None and burst is not None)
+
+    def __str__(self) -> str:
+        """Return what is left of each part: `10min of 30min`."""
+        rows = ((0, self.left, self.burst), (1, self.left_bytes, self.burst_bytes))
+        return ", ".join(
+            f"{'-' * (left < 0)}{amount_text(part, abs(left))} of {amount_text(part, burst)}"
+            for part, left, burst in rows
+            if left is not None and burst is not None
+        )
+
+
+def budget_states(unit: Unit, working_set: StoredSet, origin: str | None) -> list[BudgetState]:
+    """Return the budgets of a ring by name, or those that pay for messages of an origin."""
+    ring, now = working_set.ring_id, working_set.now
+    if origin is None:
+        rows = unit.origins.all_settings(ring)
+    else:
+        rows = unit.origins.settings(ring, [*(names_above(origin) if working_set.config.paths else ()), origin])
+    known = {name: settings_of(value) for name, value in sorted(rows)}
+    budgets = {name: budget for name, settings in known.items() if (budget := settings.budget) is not None}
+    stored = {row.path: balance_of(row) for row in working_set.reading.buckets(list(budgets))} if budgets else {}
+    buckets = [Bucket(name, budget, now, stored.get(name)) for name, budget in budgets.items()]
+    return [BudgetState.of(bucket, known[bucket.path], now) for bucket in buckets]
 
 
 def _counted_twice(unit: Unit, ring: int, ahead: RowIds) -> tuple[dict[str, int], dict[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...rules.book import BACKOFF, IN_FLIGHT, PAUSED
+from ...rules.book import BACKOFF, BUDGET, IN_FLIGHT, PAUSED
 from ...rules.judging import FRACTION, MOST, OVERWEIGHT, SIZE
 from ...rules.message import Address
 
@@ -18,9 +18,9 @@ class Explanation:
     #: The message; of a queue, the first one that waits.
     address: Address | None
     #: `next` (the next block takes it), `turn`, `limit`, `spent`, `behind`, `overweight`, `expired`, `paused`,
-    #: `in flight`, `reported`, `backoff`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, `new` (a ring
-    #: with paths has many new queues), `stuck` (its queue waits behind a message that is heavier than any block that
-    #: services it), or `unserved` (no DAG or program that services the ring takes this origin).
+    #: `in flight`, `reported`, `backoff`, `budget`, `not due`, `set aside`, `gone`, `empty`, `nowhere`, `chance`, `new`
+    #: (a ring with paths has many new queues), `stuck` (its queue waits behind a message that is heavier than any block
+    #: that services it), or `unserved` (no DAG or program that services the ring takes this origin).
     reason: str
     #: The reason as a sentence.
     sentence: str
@@ -35,7 +35,19 @@ class Explanation:
 
 
 #: Reasons for which a message waits for a block.
-WAITS_FOR_A_BLOCK = ("next", "turn", "limit", "spent", "behind", "overweight", "expired", "chance", "backoff", "new")
+WAITS_FOR_A_BLOCK = (
+    "next",
+    "turn",
+    "limit",
+    "spent",
+    "behind",
+    "overweight",
+    "expired",
+    "chance",
+    "backoff",
+    "budget",
+    "new",
+)
 ONLY_MORE = "blocks more often: no wider limit or most, larger share or other order that was tried brings it forward"
 _SETTLE = "that block settled or, if no process works on it, released: airflow-mq block list --state planned"
 _RETRY = [
@@ -80,6 +92,10 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     PAUSED: ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
     IN_FLIGHT: ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
     BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", _RETRY),
+    BUDGET: (
+        "budget", "the budget of {whose} is used up ({budget}); {origin} waits until {wake_at}.",
+        ["nothing but time, or a larger rate or burst: airflow-mq queue set {name} …"],
+    ),
     # No server can take it.
     "unserved": (
         "unserved", "{subject} waits for a processor: no DAG or program that services this ring takes {origin} "

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from ....words import many, span, when
-from ...rules.book import SKIPS
+from ...rules.book import BUDGET, SKIPS
 from ...rules.config import DAY, RingConfig
 from ...rules.judging import MOST
 from ...rules.priority import book_name
@@ -26,7 +26,7 @@ from .queues import QueueState
 IsDagPaused = Callable[[Server], bool | None]
 #: States of a queue: it waits for nothing but its turn, for a person or a time, for a block in progress, for one that
 #: does not come, or for one that takes its origin and carries its first message.
-State = Literal["turn", "paused", "failed", "set aside", "in flight", "overdue", "unserved", "stuck"]
+State = Literal["turn", "paused", "failed", "budget", "set aside", "in flight", "overdue", "unserved", "stuck"]
 #: Latest plans whose intervals count, and servers whose latest pages of the ledger do.
 _PLANS, _PAGES = 50, 4
 #: A plan is overdue after this multiple of the usual interval, but not within the first seconds: tasks start late.
@@ -151,6 +151,8 @@ class Servicing:
         if state.paused:
             reason = f": {pause.reason}" if pause is not None and pause.reason else ""
             return Wait("paused", f"{brief}{reason}" if pause is not None else f"{brief} together with its group")
+        if state.skipped == BUDGET and state.wakes_at is not None:
+            return Wait("budget", f"{brief} until {when(state.wakes_at)}")
         if state.wakes_at is not None:
             return Wait("failed", f"{brief}; next attempt after {when(state.wakes_at)}, or when resumed")
         if not state.ready and state.set_aside:

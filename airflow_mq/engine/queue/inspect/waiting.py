@@ -34,7 +34,7 @@ class Waiting:
         :param blocks: ids of the blocks of the ledger, oldest first
         """
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
-        self._is_group_paused = working_set.loader.groups.is_group_paused
+        self._groups = working_set.loader.groups
         self._scales = Scales(working_set)
         #: Most queues look like others.
         self._by_lengths = lru_cache(4096)(self._asked_by_lengths)
@@ -71,11 +71,13 @@ class Waiting:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
         passed |= {origin_of(claim.origin) for claim in unit.blocks.in_flight(ring) if not claim.by_hand}
-        if passed or self.working_set.config.paths:
+        if passed or self.working_set.config.paths or any(self._groups.halted()):
             found = {
                 name: asks
                 for name, asks in found.items()
-                if origin_of(name) not in passed and not self._is_group_paused(name)
+                if origin_of(name) not in passed
+                and not self._groups.is_group_paused(name)
+                and not self._groups.is_exhausted(name)
             }
         return found, len(firsts) <= most
 

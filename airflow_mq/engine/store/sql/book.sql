@@ -55,6 +55,18 @@ CASE
     ELSE false
 END
 
+-- part: is_exhausted
+-- Whether the bucket of the origin of a book `o` keeps it waiting.
+CASE WHEN EXISTS (SELECT 1 FROM {s}bucket WHERE ring = :ring) THEN EXISTS (
+    SELECT 1 FROM {s}bucket k WHERE k.ring = :ring AND k.path = ltrim(o.origin, char(1)) AND k.wake_at > :now
+) ELSE 0 END
+
+-- part: is_exhausted (postgres)
+coalesce((
+    SELECT true FROM {s}bucket k
+    WHERE k.ring = :ring AND k.path = ltrim(o.origin, E'\x01') AND k.wake_at > :now
+), false)
+
 -- part: own_settings
 -- The settings of the origin of a book `o`.
 CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
@@ -95,6 +107,7 @@ WITH judged AS MATERIALIZED (
         WHEN {part is_paused} THEN 'paused'
         WHEN {part is_in_flight} AND ({part is_ordered}) THEN 'in flight'
         WHEN o.wake_at > :now THEN 'backoff'
+        WHEN {part is_exhausted} THEN 'budget'
         ELSE ''
     END AS reason
     FROM (

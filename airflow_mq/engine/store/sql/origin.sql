@@ -16,6 +16,32 @@ SELECT p.origin, p.reason, p.who, p.at, p.until, p.below FROM {s}pause p
 WHERE p.ring = :ring AND (p.until IS NULL OR p.until > :now)
 ORDER BY p.origin
 
+-- name: halted
+-- Return groups that are paused with everything below them, and the origins and groups whose buckets are exhausted.
+SELECT p.origin, false FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
+UNION ALL
+SELECT k.path, true FROM {s}bucket k WHERE k.ring = :ring AND k.wake_at > :now
+
+-- name: buckets
+-- Return the stored buckets of these origins and groups.
+SELECT k.path, k.balance, k.wake_at, k.terms FROM {each path text[]} JOIN {s}bucket k ON k.ring = :ring AND k.path = w.path
+
+-- name: save_bucket
+-- Write buckets. If their settings changed since they were read, their queues do not wait. Requires the ring lock.
+INSERT INTO {s}bucket AS k {rows ring, path text[], balance text[], wake_at bigint[], terms bigint[]}
+ON CONFLICT (ring, path) DO UPDATE SET
+    balance = excluded.balance,
+    wake_at = CASE WHEN k.terms = excluded.terms THEN excluded.wake_at ELSE 0 END
+
+-- name: renew_bucket
+-- Let the queues of a bucket no longer wait, because its settings changed.
+INSERT INTO {s}bucket AS k (ring, path, balance, terms) VALUES (:ring, :path, '', 1)
+ON CONFLICT (ring, path) DO UPDATE SET wake_at = 0, terms = k.terms + 1
+
+-- name: forget_bucket
+-- Delete the bucket of an origin or a group, which has no budget any more.
+DELETE FROM {s}bucket WHERE ring = :ring AND path = :path
+
 -- name: lock_setting
 -- Return the settings of an origin, and let no other transaction change them. It waits for no sender.
 INSERT INTO {s}setting AS t (ring, origin, settings, guaranteed) VALUES (:ring, :origin, '{}', false)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...rules.book import Book
+from ...rules.book import DEFAULT_SETTINGS, Book
 from ...rules.errors import StoreCorrupt
 from ...rules.priority import origin_of, told
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..rows import BookRow, settings_of
+from .buckets import BucketLoader
 from .groups import GroupLoader
 from .inbox import Cut
 from .source import LoadOptions, Source
@@ -37,6 +38,7 @@ class BookLoader:
         self.source = source
         self.groups = groups
         self.options = options
+        self.buckets = BucketLoader(working_set, source, groups)
         self.stored: dict[str, StoredBook] = {}
 
     def load(self, origins: Iterable[str]) -> None:
@@ -45,18 +47,22 @@ class BookLoader:
         wanted = [origin for origin in dict.fromkeys(origins) if origin not in books]
         if not wanted:
             return
-        self.groups.load_settings(wanted)
-        for row in self.source.books(wanted, self.working_set.now):
-            self.take(row)
-        for origin in wanted:
-            if origin not in books:
-                self.take(BookRow(origin, 0, 0, 0, 0, 0, None, 0, 0, b"", 0, False, False, None))
+        self.take(self.source.books(wanted, self.working_set.now))
+        self.take(
+            BookRow(origin, 0, 0, 0, 0, 0, None, 0, 0, b"", 0, False, False, None)
+            for origin in wanted if origin not in books
+        )  # fmt: skip
 
-    def take(self, row: BookRow) -> str:
-        """Load the book of this row unless it is loaded; return its origin."""
+    def take(self, rows: Iterable[BookRow]) -> None:
+        """Load the books of these rows that are not loaded yet, with what pays for their messages."""
+        fresh = [row for row in rows if row.origin not in self.working_set.books]
+        self.groups.load_settings(row.origin for row in fresh)
+        budgeted = [book for book in map(self._take, fresh) if book.budgets]
+        if budgeted:
+            self.buckets.load(budgeted)
+
+    def _take(self, row: BookRow) -> Book:
         origin = row.origin
-        if origin in self.working_set.books:
-            return origin
         # A window may lack pages that were processed out of turn.
         if row.end_page - row.begin_page > row.pages + (1 << 20):
             raise StoreCorrupt(
@@ -64,13 +70,20 @@ class BookLoader:
                 f"but it has {row.pages} pages"
             )
         settings = settings_of(row.settings)
-        if self.working_set.config.paths:
+        budgets = (
+            self.buckets.names(origin, settings)
+            if settings is not DEFAULT_SETTINGS or self.working_set.config.paths
+            else ()
+        )
+        if budgets or self.working_set.config.paths:
             self.groups.known.setdefault(origin_of(origin), settings)
             settings = self.groups.bounded(origin, settings)
-        book = Book(origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", settings)
+        book = Book(
+            origin, row.begin_page, row.end_page, row.pages, row.messages, row.size, row.deficit, "", settings, budgets
+        )
         is_ordered = self.options.skip_in_flight or self.working_set.is_ordered(book)
         with_group = self.groups.is_group_paused(origin)
         book.skipped = row.skip_reason(self.working_set.now, ordered=is_ordered, with_group=with_group)
         self.working_set.books[origin] = book
         self.stored[origin] = StoredBook(row)
-        return origin
+        return book

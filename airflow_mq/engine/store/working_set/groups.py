@@ -24,7 +24,7 @@ class GroupLoader:
         self.known: dict[str, QueueSettings] = {}
         #: Stored deficits of all groups, once they are loaded.
         self.deficits: dict[str, int] | None = None
-        self._paused: frozenset[str] | None = None
+        self._halted: tuple[frozenset[str], frozenset[str]] | None = None
 
     def load_groups(self) -> None:
         """Load all groups, once."""
@@ -57,24 +57,28 @@ class GroupLoader:
 
     def bounded(self, origin: str, settings: QueueSettings) -> QueueSettings:
         """Return settings with the smallest *most* of the queue and the groups that hold it."""
+        if not self.working_set.config.paths:
+            return settings
         mosts = [most for name in names_above(origin_of(origin)) if (most := self.settings(name).most) is not None]
         if not mosts:
             return settings
         return replace(settings, most=Weight(*map(min, *mosts, settings.most or UNLIMITED)))
 
-    def paused(self) -> frozenset[str]:
-        """Return the names below which everything is paused."""
-        if self._paused is None:
-            rows = self.source.unit.origins.paused(self.source.ring_id, self.working_set.now)
-            self._paused = frozenset(row.origin for row in rows if row.below)
-        return self._paused
+    def halted(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the names below which everything is paused, and those of exhausted buckets."""
+        if self._halted is None:
+            paused, exhausted = self.source.halted(self.working_set.now)
+            self._halted = frozenset(paused), frozenset(exhausted)
+        return self._halted
 
     def is_group_paused(self, origin: str) -> bool:
         """Return whether an origin is paused together with a group that holds it, or with all below it."""
-        if not (self.working_set.config.paths and self.paused()):
-            return False
-        name = origin_of(origin)
-        return not self.paused().isdisjoint((name, *names_above(name)))
+        return self.working_set.config.paths and _is_in(self.halted()[0], origin)
+
+    def is_exhausted(self, origin: str) -> bool:
+        """Return whether a bucket keeps an origin waiting."""
+        exhausted = self.halted()[1]
+        return _is_in(exhausted, origin) if self.working_set.config.paths else origin_of(origin) in exhausted
 
     def changed_rows(self) -> list[tuple[str, int, int, int, str]]:
         """Return path, deficit, its change, level and owed origins of the groups that changed."""
@@ -91,3 +95,9 @@ class GroupLoader:
             rows.append((path, group.deficit, delta, group.level, owed))
             self.deficits[path] = group.deficit
         return rows
+
+
+def _is_in(names: frozenset[str], origin: str) -> bool:
+    """Return whether the name of an origin, or of a group that holds it, is among some."""
+    name = origin_of(origin)
+    return bool(names) and not names.isdisjoint((name, *names_above(name)))

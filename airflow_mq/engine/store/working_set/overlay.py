@@ -19,7 +19,7 @@ from ...rules.working_set import WorkingSet
 from .. import codec
 from ..blocks import ClaimRow
 from ..inbox import MOST_DUE, RowIds
-from ..origins import GroupRow
+from ..origins import BucketRow, GroupRow
 from ..rows import LATEST, BookRow, InboxRow, PageRow, PlainRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
@@ -66,6 +66,7 @@ class Overlay(Source):
         self._next_id = FIRST_ID
         self._books: dict[str, BookRow] = {}
         self._groups: dict[str, GroupRow] | None = None
+        self._buckets: dict[str, BucketRow] = {}
         self._pages: dict[str, dict[int, PageRow | None]] = {}
         self._rows: dict[str, list[InboxRow]] = {}
         self._gone: set[tuple[str, int]] = set()
@@ -100,6 +101,7 @@ class Overlay(Source):
         self._forget_rows(rows.removed_pages)
         self._books |= {book.origin: book for book in rows.books}
         self._apply_groups(rows.groups)
+        self._buckets |= {row.path: row for row in rows.buckets}
         self._asides |= rows.set_aside(rows.arrivals(self.unit, self.ring_id))
         self.state = rows.state
 
@@ -289,6 +291,15 @@ class Overlay(Source):
         found: dict[str, Any] = dict(super().settings(names))
         found |= {name: self._replaced(name, found.get(name)) for name in names if name in self.settings_said}
         return list(found.items())
+
+    def buckets(self, names: Sequence[str]) -> list[BucketRow]:
+        found = {row.path: row for row in super().buckets([name for name in names if name not in self._buckets])}
+        return [*found.values(), *(self._buckets[name] for name in names if name in self._buckets)]
+
+    def halted(self, now: int) -> tuple[list[str], list[str]]:
+        paused, exhausted = super().halted(now)
+        own = [row.path for row in self._buckets.values() if row.wake_at > now]
+        return paused, [*own, *(name for name in exhausted if name not in self._buckets)]
 
     # Pages and inbox rows.
 

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable
 from heapq import heappop, heappush
 from itertools import islice
 
+from ...rules.book import BUDGET
 from ...rules.changes import POSTED
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
@@ -119,8 +120,12 @@ class RingLoader:
         fresh = self._meet_all()
         books = self.working_set.books
         rows = sorted(rows + [LineRow(ticket, origin, books[origin].deficit) for ticket, origin in fresh])
-        if groups.paused():
+        paused, exhausted = groups.halted()
+        if paused:
             rows = [row for row in rows if not groups.is_group_paused(row[1])]
+        if exhausted:
+            self.working_set.skipped[BUDGET] += (row[1] for row in rows if groups.is_exhausted(row[1]))
+            rows = [row for row in rows if not groups.is_exhausted(row[1])]
         return [(origin, deficit) for _, origin, deficit in rows]
 
     def _meet_all(self) -> list[tuple[int, str]]:
@@ -166,10 +171,10 @@ class RingLoader:
         mine = rows if self.working_set.patterns is None else [row for row in rows if takes(row.origin)]
         if len(mine) < len(rows) and self._least_passed is None:
             self._least_passed = next(row.ticket for row in rows if not takes(row.origin))
-        self.books.groups.load_settings(row.origin for row in mine)
+        self.books.take(mine)
         self._rest_done = len(rows) < books.RING_SLICE
         for row in mine:
-            self._stand(row.ticket or 0, self.books.take(row))
+            self._stand(row.ticket or 0, row.origin)
         if rows:
             self._ticket_cursor = rows[-1].ticket or 0
 
@@ -216,8 +221,9 @@ class RingLoader:
 
     def _fetch_high(self) -> None:
         rows = self.source.ready_books(self._high_cursor, books.RING_SLICE, self.working_set.now, high=True)
+        self.books.take(rows)
         for row in rows:
-            heappush(self._next_high.ready, (row.ticket or 0, self.books.take(row)))
+            heappush(self._next_high.ready, (row.ticket or 0, row.origin))
         if len(rows) == books.RING_SLICE:
             self._high_cursor = rows[-1].ticket or 0
         else:

@@ -11,7 +11,7 @@ from ...rules.priority import MARK, PAST_ALL, PAST_HIGH
 from ..attributes import was_mark
 from ..blocks import ClaimRow
 from ..inbox import RowIds
-from ..origins import GroupRow
+from ..origins import BucketRow, GroupRow
 from ..primitives import columns, listed
 from ..rows import BookRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
@@ -173,6 +173,14 @@ class Source:
     def settings(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of queues and groups."""
         return self.unit.origins.settings(self.ring_id, names)
+
+    def buckets(self, names: Sequence[str]) -> list[BucketRow]:
+        """Return the stored buckets of origins and groups."""
+        return self.unit.origins.buckets(self.ring_id, names)
+
+    def halted(self, now: int) -> tuple[list[str], list[str]]:
+        """Return groups that are paused with everything below them, and the names of exhausted buckets."""
+        return self.unit.origins.halted(self.ring_id, now)
 
     # Pages and inbox rows.
 

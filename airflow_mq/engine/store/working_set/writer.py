@@ -20,6 +20,7 @@ from ...rules.working_set import WorkingSet
 from .. import codec
 from ..books import SavedPage, saved_page
 from ..inbox import RowRange
+from ..origins import BucketRow
 from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, posted_row
 from ..set_aside import AsideRow
 from ..unit import Unit
@@ -53,6 +54,7 @@ class ChangedRows:
     #: The floor of each inbox that moves, before and after: each row that it passes must be one of those that were cut.
     raised_floors: Mapping[str, tuple[int, int, Collection[int]]]
     groups: list[tuple[str, int, int, int, str]]
+    buckets: list[BucketRow]
     asides: Mapping[Address, Aside | None]
     #: Queue and id of the inbox row of each message that is set aside, and the first block planned after it arrived,
     #: if it returned to its queue since.
@@ -111,8 +113,8 @@ class Collector:
             posted=dict(zip(drawn, posted.values())), put_off=put_off,
             pages=pages, removed_pages=done.removed_pages, references=references,
             raised_floors=raised, groups=self.loader.groups.changed_rows(),
-            asides=done.asides, aside_rows=dict(self._aside_rows()), events=done.events,
-            charges=done.charges,
+            buckets=self.loader.books.buckets.changed_rows() if changes.buckets else [], charges=done.charges,
+            asides=done.asides, aside_rows=dict(self._aside_rows()), events=[*changes.exhaustions, *done.events],
         )  # fmt: skip
 
     def _put_off(self) -> list[tuple[PutOff, Arrival]]:
@@ -308,6 +310,8 @@ class Writer:
         check_floors = self._floors_check(rows, ranges)
         self.unit.books.save(self.ring_id, rows.books)
         self.unit.origins.save_groups(self.ring_id, rows.groups)
+        if rows.buckets:
+            self.unit.origins.save_buckets(self.ring_id, rows.buckets)
         self._write_events(rows)
         self.unit.rings.save_state(self.ring_id, rows.state)
         if not all_deleted():

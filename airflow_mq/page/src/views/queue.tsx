@@ -9,8 +9,8 @@ import { Remedy } from "../parts/command";
 import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Table, type Column } from "../parts/table";
-import type { Overview, Pause, Pauses, QueueDetail, QueuePage, Weight } from "../types";
-import { age, bytes, count, localised, many, percent, rate, weight } from "../words";
+import type { Budget, Overview, Pause, Pauses, QueueDetail, QueuePage, Weight } from "../types";
+import { age, bytes, clock, count, localised, many, percent, rate, weight } from "../words";
 import { Peek } from "./peek";
 
 export function QueueView({ origin, priority }: { origin: string; priority: string }) {
@@ -64,6 +64,7 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
       />
       <Why queue={queue} />
       <Facts queue={queue} />
+      <Budgets budgets={queue.budgets ?? []} />
       <Pages queue={queue} page={page} onPick={setPage} />
       {page !== null && (
         <Peek
@@ -148,6 +149,28 @@ function Facts({ queue }: { queue: QueueDetail }) {
         </div>
       ))}
     </dl>
+  );
+}
+
+/** The balances of the budgets that pay for the queue's messages, as bars of their bursts. */
+function Budgets({ budgets }: { budgets: Budget[] }) {
+  if (!budgets.length) return null;
+  return (
+    <section className="card" aria-label="Budgets over time">
+      <h3>Budgets over time</h3>
+      {budgets.map((one) => (
+        <p key={one.path} className="row">
+          <span>
+            {one.path}: {[one.rate, one.rate_bytes].filter(Boolean).join(", ")}
+          </span>
+          <progress max={1} value={Math.max(0, one.level)} aria-label={`Balance of ${one.path}`} />
+          <span>
+            {one.balance}
+            {one.wakes_at && `; used up until ${clock(one.wakes_at)}`}
+          </span>
+        </p>
+      ))}
+    </section>
   );
 }
 

@@ -159,6 +159,7 @@ const STATES: Record<Queue["state"], [string, string]> = {
   "in flight": ["In flight", "busy"],
   paused: ["Paused", "warn"],
   failed: ["Retries later", "warn"],
+  budget: ["Budget used up", "warn"],
   "set aside": ["Set aside", "warn"],
   overdue: ["Overdue", "bad"],
   unserved: ["Not serviced", "bad"],

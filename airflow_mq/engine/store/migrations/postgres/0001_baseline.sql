@@ -183,6 +183,20 @@ CREATE TABLE {s}setting (
 );
 CREATE INDEX setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
+-- Balances of budgets over time, of origins and of paths that have one. A missing row is a full bucket.
+CREATE TABLE {s}bucket (
+    ring smallint NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    -- Grains of each part, until when it is refilled, the weight that it waits to cover, and since when it is exhausted:
+    -- JSON with whole numbers beyond 64 bits. Empty for a full bucket.
+    balance text NOT NULL,
+    -- No message of the bucket starts before this time.
+    wake_at bigint NOT NULL DEFAULT 0,
+    -- How often its settings changed: a balance that was read before a change does not keep the queues waiting.
+    terms bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (ring, path)
+);
+
 -- Groups of origins, for rings with paths.
 CREATE TABLE {s}origin_group (
     ring smallint NOT NULL,

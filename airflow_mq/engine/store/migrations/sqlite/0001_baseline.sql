@@ -161,6 +161,20 @@ CREATE TABLE {s}setting (
 ) STRICT;
 CREATE INDEX {s}setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
+-- Balances of budgets over time, of origins and of paths that have one. A missing row is a full bucket.
+CREATE TABLE {s}bucket (
+    ring INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    -- Grains of each part, until when it is refilled, the weight that it waits to cover, and since when it is exhausted:
+    -- JSON with whole numbers beyond 64 bits. Empty for a full bucket.
+    balance TEXT NOT NULL,
+    -- No message of the bucket starts before this time.
+    wake_at INTEGER NOT NULL DEFAULT 0,
+    -- How often its settings changed: a balance that was read before a change does not keep the queues waiting.
+    terms INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (ring, path)
+) STRICT;
+
 -- Groups of origins, for rings with paths.
 CREATE TABLE {s}origin_group (
     ring INTEGER NOT NULL,

@@ -1,0 +1,380 @@
+"""Budgets over time: which messages start, when queues wait and wake, and what ends pay back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from airflow_mq import Block, Done, LinearWeigher, MessageQueue, Weight, Yield
+from airflow_mq.engine.queue.values import Report, moment
+from airflow_mq.engine.rules.budget import GRAINS
+from airflow_mq.engine.rules.errors import ConfigRefused
+from airflow_mq.words import when
+from tests.proofs.model.clock import Clock, stopped_clock
+from tests.store.queue.conftest import Maker, serve
+
+ORDERS = ["rotation", "deficit", "shuffle", "paths"]
+UNIT = LinearWeigher(Weight(1, 0), Weight(0, 0))
+SEED = b"a seed"
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with stopped_clock() as clock:
+        yield clock
+
+
+@pytest.fixture(params=ORDERS)
+def ring(request: pytest.FixtureRequest, make_queue: Maker, clock: Clock) -> MessageQueue:
+    order = request.param
+    return make_queue(
+        order="deficit" if order == "paths" else order, paths=order == "paths", service_weight=Weight(100, 1 << 20),
+        weigher=UNIT,
+    )  # fmt: skip
+
+
+def plan(queue: MessageQueue, **options: Any) -> Block:
+    return queue.blocks.plan(**options, **({"seed": SEED} if queue.config.order == "shuffle" else {}))
+
+
+def taken(block: Block) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for claim in block.claims:
+        if claim.messages:
+            counts[claim.whose] = counts.get(claim.whose, 0) + claim.messages
+    return counts
+
+
+def finish(queue: MessageQueue, block: Block, outcome: Any = None) -> dict[str, int]:
+    queue.blocks.report(block, [batch.answer(*([] if outcome is None else [outcome])) for batch in block.batches()])
+    queue.blocks.settle(block)
+    return taken(block)
+
+
+def run(queue: MessageQueue, **options: Any) -> dict[str, int]:
+    return finish(queue, plan(queue, **options))
+
+
+def balance(queue: MessageQueue, path: str = "acme") -> list[int]:
+    """Return whole units of the balance of a bucket."""
+    with queue.session.snapshot() as (_, working_set):
+        book = working_set.book(path)
+        (bucket,) = [bucket for bucket in working_set.buckets_of(book) if bucket.path == path]
+        return [left // GRAINS for left in bucket.left]
+
+
+def test_queue_waits_for_its_budget_and_wakes(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages((name, b"x") for name in ["acme", "other"] * 20)
+
+    assert run(ring) == {"acme": 5, "other": 20}
+    assert run(ring) == {}
+    (state,) = ring.inspect.ring().queues
+    assert (state.origin, state.skipped) == ("acme", "budget")
+    clock.advance(0.099)
+    assert run(ring) == {}
+    clock.advance(0.001)
+    assert run(ring) == {"acme": 1}
+    clock.advance(3_600)
+    assert run(ring) == {"acme": 5}
+
+
+def test_a_heavy_message_starts_when_the_bucket_is_full(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    for weight in (1, 50, 1):
+        ring.enqueue_message("acme", b"x", weight=Weight(weight, 0))
+
+    assert run(ring) == {"acme": 1}
+    clock.advance(0.09)
+    assert run(ring) == {}
+    clock.advance(0.01)
+    assert run(ring) == {"acme": 1}
+    assert balance(ring) == [-45, 0]
+    clock.advance(4.599)
+    assert run(ring) == {}
+    clock.advance(0.001)
+    assert run(ring) == {"acme": 1}
+
+
+def test_each_part_is_limited(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=50, rate_bytes="100B/s", burst_bytes=10)
+    ring.enqueue_messages("acme", [b"x"] * 20, weight=Weight(1, 4))
+    assert run(ring) == {"acme": 2}
+    clock.advance(0.02)
+    assert run(ring) == {"acme": 1}
+
+
+def test_untried_messages_are_paid_back(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    block = plan(ring, reports_begin=True)
+    assert balance(ring) == [0, 0]
+    ring.blocks.release(block)
+    assert balance(ring) == [5, 0]
+    assert run(ring) == {"acme": 5}
+
+
+def test_overruns_are_charged(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 6)
+    block = plan(ring)
+    assert finish(ring, block, Done(used=Weight(21, 0))) == {"acme": 5}
+    assert balance(ring) == [-100, 0]
+    clock.advance(10.099)
+    assert run(ring) == {}
+    clock.advance(0.001)
+    assert run(ring) == {"acme": 1}
+
+
+def test_attempts_that_yield_are_charged(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 2)
+    block = plan(ring)
+    (batch,) = block.batches()
+    ring.blocks.report(block, [Report(batch.origin, batch.page, batch.first, batch.first, Yield("no"))])
+    ring.blocks.settle(block)
+    # The second one was not tried.
+    assert balance(ring) == [4, 0]
+
+
+def test_settling_computes_the_wake_time_anew(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5, ordered=False)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    block = plan(ring, reports_begin=True)
+    assert taken(plan(ring)) == {}
+    assert [state.wakes_at for state in ring.inspect.queues()] == [when_it_wakes(clock, 0.1)]
+    ring.blocks.release(block)
+    assert [state.wakes_at for state in ring.inspect.queues()] == [None]
+    assert run(ring) == {"acme": 5}
+
+
+def when_it_wakes(clock: Clock, seconds: float) -> Any:
+    return moment(clock.now + int(seconds * 1_000_000))
+
+
+def test_nothing_passes_the_first_message_of_a_bucket(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", paths=True, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=10)
+    queue.enqueue_message("acme/a", b"x", weight=Weight(8, 0))
+    assert run(queue) == {"acme/a": 1}
+    queue.enqueue_message("acme/a", b"x", weight=Weight(8, 0))
+    assert run(queue) == {}
+    # It would be covered, and waits for the message that was first.
+    queue.enqueue_messages((f"acme/{name}", b"x") for name in "bcd")
+    queue.enqueue_message("other", b"x")
+    assert run(queue) == {"other": 1}
+    clock.advance(0.6)
+    assert run(queue) == {"acme/a": 1}
+    clock.advance(0.3)
+    assert run(queue) == {"acme/b": 1, "acme/c": 1, "acme/d": 1}
+
+
+@pytest.mark.parametrize("order", ["rotation", "deficit"])
+def test_high_messages_count(make_queue: Maker, clock: Clock, order: str) -> None:
+    queue = make_queue(order=order, high=True, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=5)
+    queue.enqueue_messages("acme", [b"x"] * 9)
+    queue.enqueue_messages("acme", [b"x"] * 3, priority="high")
+    block = plan(queue)
+    assert sorted((claim.priority, claim.messages) for claim in block.claims if claim.messages) == [
+        ("high", 3), ("regular", 2)
+    ]  # fmt: skip
+    finish(queue, block)
+    clock.advance(0.2)
+    queue.enqueue_messages("acme", [b"x"] * 3, priority="high")
+    block = plan(queue)
+    assert [(claim.priority, claim.messages) for claim in block.claims if claim.messages] == [("high", 2)]
+
+
+def test_paths_share_one_bucket_for_all_below(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", paths=True, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=6)
+    queue.admin.set_origin("acme/a", rate="1ms/second", burst=2)
+    queue.enqueue_messages((name, b"x") for name in ["acme/a", "acme/b", "acme/c/d", "beta"] * 10)
+    found = run(queue)
+    assert found["acme/a"] == 2 and sum(found.values()) - found["beta"] == 6
+    assert found["beta"] == 10
+    assert {state.origin: state.skipped for state in queue.inspect.ring().queues} == {
+        "acme/a": "budget", "acme/b": "budget", "acme/c/d": "budget"
+    }  # fmt: skip
+    clock.advance(0.4)
+    assert sum(run(queue).values()) == 4
+
+
+def test_in_rings_without_paths_a_budget_is_of_one_origin(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=6)
+    queue.enqueue_messages((name, b"x") for name in ["acme", "acme/b"] * 10)
+    assert run(queue) == {"acme": 6, "acme/b": 10}
+
+
+@pytest.mark.parametrize("metering", [False, True])
+def test_service_in_place_keeps_to_budgets(ring: MessageQueue, clock: Clock, metering: bool) -> None:
+    def process(delivery: Any) -> Any:
+        if metering:
+            delivery.meter.consume(Weight(1, 0))
+        return None
+
+    process.meters_itself = metering  # type: ignore[attr-defined]
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages((name, b"x") for name in ["acme", "other"] * 20)
+    assert len([origin for origin, _ in serve(ring, process, **_seed(ring)) if origin == "acme"]) == 5
+    assert serve(ring, **_seed(ring)) == []
+    clock.advance(0.2)
+    assert serve(ring, **_seed(ring)) == [("acme", b"x")] * 2
+
+
+def _seed(queue: MessageQueue) -> dict[str, bytes]:
+    return {"seed": SEED} if queue.config.order == "shuffle" else {}
+
+
+def test_views_keep_to_budgets(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=2, ordered=False)
+    ring.enqueue_messages("acme", [b"x"] * 5)
+    for view in (ring.leases.view(), ring.leases.view("acme")):
+        tokens = list(view)
+        assert len(tokens) == 2
+        for token in tokens:
+            token.complete()
+        assert view.try_next() is None
+        clock.advance(0.2)
+        tokens = [view.try_next()]
+        assert tokens != [None] and balance(ring) == [1, 0]
+        tokens[0].give_back()  # type: ignore[union-attr]
+        # To give it back is an attempt.
+        assert balance(ring) == [1, 0]
+        clock.advance(0.2)
+
+
+def test_execution_by_hand_ignores_the_balance_and_is_charged(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(10, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=5)
+    queue.enqueue_messages("acme", [b"x", b"y"], weight=Weight(50, 0))
+    run(queue)
+    first, second = [aside.address for aside in queue.set_aside.list()]
+    queue.execute_overweight(first, lambda delivery: None, Weight(100, 100))
+    assert balance(queue) == [-45, 0]
+    block = queue.blocks.plan_overweight(second, Weight(100, 100))
+    assert balance(queue) == [-95, 0]
+    finish(queue, block)
+    assert balance(queue) == [-95, 0]
+
+
+def test_a_waiting_queue_earns_nothing_and_keeps_debt(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(100, 1 << 20), weigher=UNIT, rounds_per_block=10)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=5)
+    queue.enqueue_messages((name, b"x") for name in ["acme", "other"] * 400)
+    finish(queue, plan(queue))
+    for _ in range(3):
+        entries = {entry.origin: entry for entry in queue.inspect.ledger(block=plan(queue).id)[0].entries}
+        assert entries["acme"].reason == "budget" and entries["acme"].deficit == 0
+        queue.blocks.release(queue.blocks.list("planned")[0])
+    clock.advance(1)
+    block = plan(queue)
+    finish(queue, block, Done(used=Weight(500, 0)))
+    debt = next(e.deficit for e in queue.inspect.ledger(block=plan(queue).id)[0].entries if e.origin == "acme")
+    assert debt < 0
+
+
+def test_exhaustion_is_one_event(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    for _ in range(4):
+        run(ring)
+        clock.advance(0.1)
+    events = [event for event in ring.inspect.events() if event.name == "BudgetExhausted"]
+    assert [(event.origin, event.page, event.index) for event in events] == [("acme", 0, 5)]
+    assert events[0].detail == "the budget of 'acme' is used up"
+    clock.advance(0.5)
+    run(ring)
+    assert len([event for event in ring.inspect.events() if event.name == "BudgetExhausted"]) == 2
+
+
+def test_explain_names_the_time(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    run(ring)
+    assert run(ring) == {}
+    found = ring.inspect.explain("acme", **({"seed": SEED} if ring.config.order == "shuffle" else {}))
+    assert found.reason == "budget"
+    assert found.sentence == (
+        f"the budget of acme is used up (0ms of 5ms); acme waits until {when(moment(clock.now + 100_000))}."
+    )
+    assert found.remedies == ["nothing but time, or a larger rate or burst: airflow-mq queue set acme …"]
+
+
+def test_a_larger_rate_wakes_at_once(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/day", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    assert run(ring) == {"acme": 5} and run(ring) == {}
+    ring.admin.set_origin("acme", rate="10ms/second")
+    clock.advance(0.1)
+    assert run(ring) == {"acme": 1} and run(ring) == {}
+    ring.admin.set_origin("acme", unset=["rate", "burst"])
+    assert run(ring) == {"acme": 14}
+
+
+def test_a_changed_setting_wins_over_a_balance_that_was_read_before(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/day", burst=5)
+    queue.enqueue_messages((name, b"x") for name in ["acme", "zeta"] * 20)
+
+    other = make_queue()
+
+    def change(delivery: Any) -> None:
+        if delivery.payload == b"last":
+            changes = Thread(target=other.admin.set_origin, args=["acme"], kwargs={"rate": "10ms/second"})
+            changes.start()
+            changes.join()
+
+    queue.enqueue_message("zeta", b"last")
+    assert len(serve(queue, change)) == 26
+    clock.advance(0.1)
+    assert run(queue) == {"acme": 1}
+
+
+def test_clock_that_is_set_back_gives_nothing(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    assert run(ring) == {"acme": 5}
+    clock.advance(-100)
+    assert run(ring) == {}
+    clock.advance(100)
+    assert run(ring) == {}
+    clock.advance(0.3)
+    assert run(ring) == {"acme": 3}
+
+
+def test_pulse_reports_no_queue_that_waits_for_its_budget(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    assert ring.inspect.pulse().ready == ("acme",)
+    run(ring)
+    run(ring)
+    assert not ring.inspect.pulse()
+    clock.advance(0.1)
+    assert ring.inspect.pulse().ready == ("acme",)
+
+
+@pytest.mark.parametrize("paths", [False, True])
+def test_budget_does_not_count_as_unfair(make_queue: Maker, clock: Clock, paths: bool) -> None:
+    ring = make_queue(order="deficit", paths=paths, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages((name, b"x") for name in ["acme", "other"] * 1_000)
+    for _ in range(12):
+        run(ring)
+        clock.advance(0.1)
+    report = ring.inspect.fairness()
+    assert report.origin("acme").longest_wait == 0 and report.origin("acme").waiting == 0
+    assert report.broken(most_wait=0) == []
+
+
+def test_burst_needs_a_rate(queue: MessageQueue) -> None:
+    with pytest.raises(ConfigRefused, match="burst needs a rate"):
+        queue.admin.set_origin("acme", burst="30m")
+    queue.admin.set_origin("acme", rate="2h/day", burst="30m")
+    with pytest.raises(ConfigRefused, match="burst needs a rate"):
+        queue.admin.set_origin("acme", unset=["rate"])
