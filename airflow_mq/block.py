@@ -42,6 +42,7 @@ def block(
     share_below: int | str = SHARE_BELOW,
     exchange: str | ObjectStoragePath | None = None,
     outlet: Asset | None = None,
+    rounds: int | str | None = None,
     notifiers: Notifier | Sequence[Notifier] = (),
     patience: float | str = PATIENCE,
     retries: int | None = None,
@@ -62,6 +63,7 @@ def block(
     :param exchange: an address of object storage, or an `ObjectStoragePath` with a connection, for Spark clusters that
         cannot reach the store (templated)
     :param outlet: an asset that settling emits while a block of these processors and this limit would take messages
+    :param rounds: runs in a row that the outlet starts at most, the first one included (templated)
     :param notifiers: called when the block set messages aside
     :param patience: seconds that the plan waits while another task services the ring (templated)
     :param retries: retries of each task; all of them may be retried at any time
@@ -86,7 +88,7 @@ def block(
         ).expand(part=plan.output)  # fmt: skip
         settle = SettleBlockOperator(
             task_id="settle", plan_task_id=plan.task_id, process_task_id=process.task_id, outlet=outlet,
-            notifiers=notifiers, exchange=exchange, processors=routes, **connection,
+            rounds=rounds, notifiers=notifiers, exchange=exchange, processors=routes, **connection,
             **({"trigger_rule": TriggerRule.ALL_DONE_SETUP_SUCCESS} if fails_fast else {}),
         )  # fmt: skip
         process >> settle

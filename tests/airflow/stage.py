@@ -50,6 +50,9 @@ class Run:
         self.xcoms: dict[tuple[str, str], Any] = {}
         self.states: dict[str, str] = {}
         self.events: list[Any] = []
+        #: Extras of the events that it emitted, and of those that started it.
+        self.extras: list[dict[str, Any]] = []
+        self.called_by: list[dict[str, Any]] = []
 
     def context(self, task_id: str, map_index: int = -1) -> dict[str, Any]:
         """Return the context that `execute` receives."""
@@ -78,10 +81,15 @@ class Run:
                 )  # fmt: skip
 
         ti = TaskInstance(dag_id=self.dag_id, run_id=self.run_id, task_id=task_id, map_index=map_index)
-        emitted = SimpleNamespace(add=self.events.append)
+        emitted = SimpleNamespace(add=self._emit)
         return {
             "ti": ti, "dag_run": SimpleNamespace(triggering_user_name=None), "outlet_events": _Always(emitted),
+            "triggering_asset_events": {"any": [SimpleNamespace(extra=extra) for extra in self.called_by]},
         }  # fmt: skip
+
+    def _emit(self, asset: Any, extra: dict[str, Any]) -> None:
+        self.events.append(asset)
+        self.extras.append(extra)
 
     def execute(self, operator: Any, map_index: int = -1) -> Any:
         """Execute an operator as its task, and record the state of that task. Raise its error."""

@@ -537,13 +537,13 @@ def test_settling_emits_the_asset_while_anything_is_ready_and_moves(queue: Messa
     assert run.events == [outlet], "a block in which nothing moved does not call for the next"
 
 
-def emits(run: Run, processors: Processors, **kwargs: Any) -> bool:
+def emits(run: Run, processors: Processors, rounds: int | str | None = None, **kwargs: Any) -> bool:
     """Whether a run of a DAG with these processors asks for another one."""
     from airflow.sdk import Asset
 
     for index in range(len(run.plan(processors, **kwargs))):
         run.process(index, processors)
-    run.settle(processors=processors, outlet=Asset("ready"))
+    run.settle(processors=processors, outlet=Asset("ready"), rounds=rounds)
     return bool(run.events)
 
 
@@ -594,6 +594,43 @@ def test_a_backlog_is_drained_by_runs_that_call_for_each_other(queue: MessageQue
     while emits(airflow.run(f"r{runs}"), only("a*"), limit=[2, 1 << 20]):
         runs += 1
     assert runs == 2 and len(processed(queue)) == 5
+
+
+@pytest.mark.parametrize("foreign", [{}, {"airflow_mq_round": "7"}, {"airflow_mq_round": None}])
+def test_a_drain_ends_after_its_rounds(sqlite_queue: MessageQueue, foreign: dict[str, Any]) -> None:
+    airflow = Airflow()
+    fill(sqlite_queue, {"a": [b"x"] * 9})
+
+    def chain(begins: str, rounds: int | str | None) -> int:
+        """Let runs call for each other; return how many there were."""
+        called_by: list[dict[str, Any]] = [foreign]
+        for count in range(1, 10):
+            run = airflow.run(f"{begins}{count}")
+            run.called_by = called_by
+            if not emits(run, only("a*"), limit=[1, 1 << 20], rounds=rounds):
+                return count
+            # Airflow merges events: this one arrives with one of a sender.
+            called_by = [foreign, *run.extras]
+        raise AssertionError("it never ends")
+
+    assert chain("r", 3) == 3 and len(processed(sqlite_queue)) == 3
+    assert chain("s", "1") == 1 and len(processed(sqlite_queue)) == 4
+    assert chain("t", None) == 5 and len(processed(sqlite_queue)) == 9
+
+
+@pytest.mark.parametrize("why", ["paused", "backoff"])
+def test_a_drain_ends_when_what_is_left_cannot_be_serviced_now(queue: MessageQueue, why: str) -> None:
+    airflow = Airflow()
+    fill(queue, {"a": [b"x"], "b": [b"yield"] if why == "backoff" else [b"x"]})
+    if why == "paused":
+        queue.admin.pause("b", "a test")
+    else:
+        queue.admin.change_ring(backoff=3_600)
+        queue.admin.set_origin("b", ordered=False)
+
+    assert not emits(airflow.run(), in_place(), limit=[10, 1 << 20])
+    # A message that waits for its next attempt does so outside of its queue.
+    assert len(processed(queue)) == 1 and queue.footprint("b").count == (why != "backoff")
 
 
 def test_settling_after_a_plan_that_was_skipped_does_nothing(queue: MessageQueue, run: Run) -> None:

@@ -453,6 +453,26 @@ def test_settling_emits_its_asset_only_while_anything_is_ready(run_dag: RunDag, 
     assert events() == before + 1
 
 
+def test_a_task_behind_a_block_emits_a_partition_for_it(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    if not hasattr(AssetEvent, "partition_key"):
+        pytest.skip("assets of this Airflow have no partitions")
+    page = (DAGS.parent / "docs" / "blocks.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n([^`]*add_partitions[^`]*)```", page)
+    text = example.replace('"orders"', '"scene"').replace("processors=RULES", 'processors=ALL, mq_conn_id="mq_stage"')
+    fill(sqlite_queue, {"a": [b"1", b"2"]})
+
+    assert run_dag(text).state == "success"
+    assert run_dag(text).state == "success", "the second block is empty"
+
+    query = select(AssetEvent.partition_key).join(AssetModel, AssetEvent.asset_id == AssetModel.id)
+    with create_session() as session:
+        assert list(session.scalars(query.where(AssetModel.name == "orders-written"))) == ["default-1"]
+
+
 # -- parsing --
 
 PARSE = """
@@ -615,6 +635,7 @@ RUN_BY = {
     "event_driven_block": "tests/airflow/test_dags.py",
     "housekeeping": "tests/airflow/test_dags.py",
     "landing_folder": "tests/airflow/test_dags.py",
+    "nightly_drain": "tests/live/test_drain.py",
     "orders": "tests/live/test_orders.py",
     "outbox": "tests/airflow/test_dags.py",
     "overweight_by_hand": "tests/live/test_overweight.py",
@@ -630,7 +651,9 @@ def test_each_shipped_dag_is_run() -> None:
         assert f'"{name}' in (DAGS.parent / tests).read_text(), name
 
 
-@pytest.mark.parametrize("name", ["event_driven_block", "landing_folder", "scheduled_block", "housekeeping"])
+@pytest.mark.parametrize(
+    "name", ["event_driven_block", "nightly_drain", "landing_folder", "scheduled_block", "housekeeping"]
+)
 def test_a_shipped_dag_runs(
     dags_folder: Path, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
@@ -647,7 +670,7 @@ def test_a_shipped_dag_runs(
     text = text.replace("/var/lib/airflow-mq/landing", str(tmp_path)).replace("settle=5", "settle=0")
     rules = f"from tests.airflow.stage import {in_place.__name__}\n\nRULES = {in_place.__name__}()"
     file.write_text(text.replace("from processing_rules import RULES", rules))
-    expected = {"event_driven_block": 1, "landing_folder": 2, "scheduled_block": 1, "housekeeping": 0}[name]
+    expected = {"landing_folder": 2, "housekeeping": 0}.get(name, 1)
 
     for settled in (expected, 0):
         bag = DagBag(dag_folder=str(file))

@@ -32,6 +32,7 @@ REPOSITORY = HERE.parents[1]
 CHANGES = {
     "processing_rules.py": ("airflow_mq.examples.simple:log", "tests.live.processors:slow"),
     "event_driven_block.py": ("timedelta(minutes=5)", "timedelta(seconds=60)"),
+    "nightly_drain.py": ("rounds=50", "rounds=3, ring='drain', limit=[4, 1 << 20]"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, Asset, AssetAlias
@@ -10,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
-from airflow_mq.operators.base import QueueOperator, key_of, server_name
+from airflow_mq.operators.base import QueueOperator, key_of, server_name, whole_of
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
 from airflow_mq.processors import AnyProcessors, Processors
 from airflow_mq.words import many, outcomes, weight
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 Notifier: TypeAlias = "Callable[[Context], object]"
 #: XCom with the summary of the settled block.
 SETTLED = "settled"
+#: Extra of an emitted asset: how many runs have called for each other in a row.
+ROUND = "airflow_mq_round"
 
 
 class SettleBlockOperator(QueueOperator):
@@ -37,6 +40,8 @@ class SettleBlockOperator(QueueOperator):
     :param process_task_id: the mapped task that processed it (templated)
     :param outlet: an asset to emit while a block of the same limit and processors would take messages, so that a DAG
         scheduled on it runs again; never after a plan that gave up waiting, or a block that finished no message
+    :param rounds: runs in a row that `outlet` starts at most, the first one included; any number if left out
+        (templated)
     :param notifiers: called when the block set messages aside, with `airflow_mq` in their context
     :param exchange: the path by which messages and outcomes travelled; folders of ended blocks there are
         deleted (templated)
@@ -44,7 +49,7 @@ class SettleBlockOperator(QueueOperator):
     """
 
     template_fields: Sequence[str] = (
-        *QueueOperator.template_fields, "exchange", "plan_task_id", "process_task_id",
+        *QueueOperator.template_fields, "exchange", "plan_task_id", "process_task_id", "rounds",
     )  # fmt: skip
     operator_extra_links = (BlockLink(), PlanLink())
 
@@ -54,6 +59,7 @@ class SettleBlockOperator(QueueOperator):
         plan_task_id: str = "plan",
         process_task_id: str = "process",
         outlet: Asset | None = None,
+        rounds: int | str | None = None,
         notifiers: Notifier | Sequence[Notifier] = (),
         exchange: str | ObjectStoragePath | None = None,
         processors: AnyProcessors | None = None,
@@ -69,6 +75,7 @@ class SettleBlockOperator(QueueOperator):
         self.plan_task_id = plan_task_id
         self.process_task_id = process_task_id
         self.outlet = outlet
+        self.rounds = rounds
         self.exchange = exchange
         self.processors = processors
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
@@ -85,8 +92,7 @@ class SettleBlockOperator(QueueOperator):
                 if self.exchange:
                     self._sweep_folders(queue, exchange_at(self.exchange))
             if summary is not None and self.outlet is not None and self._finds_more(queue, context, summary):
-                context["outlet_events"][self._alias].add(self.outlet)
-                self.log.info("Emitted %s: the next block finds messages.", self.outlet.name)
+                self._call_next(context, self.outlet)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:
             self._notify(context, summary)
@@ -162,6 +168,18 @@ class SettleBlockOperator(QueueOperator):
         patterns = None if self.processors is None else Processors.of(self.processors).patterns
         server = server_name(context, self.plan_task_id)
         return queue.inspect.finds_work(Weight(*summary["limit"]), patterns, server)
+
+    def _call_next(self, context: Context, outlet: Asset) -> None:
+        """Emit the asset with the number of this round, unless it is the last one."""
+        events = chain.from_iterable(context["triggering_asset_events"].values())
+        before = [event.extra.get(ROUND) for event in events]
+        number = 1 + max((count for count in before if type(count) is int), default=0)
+        most = whole_of(self.rounds, "rounds", "a number of runs")
+        if most is not None and number >= most:
+            self.log.info("Messages wait after %s: the schedule starts the next one.", many(number, "round"))
+            return
+        context["outlet_events"][self._alias].add(outlet, extra={ROUND: number})
+        self.log.info("Emitted %s: the next block finds messages.", outlet.name)
 
     def _sweep_folders(self, queue: MessageQueue, path: str) -> None:
         """Delete the folders of this block and of earlier ones that ended without a task that settled them."""
