@@ -16,6 +16,7 @@ from psycopg import sql
 
 import airflow_mq
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.postgres import UNUSED_PLANS
 from airflow_mq.engine.store.statements import names, statement
 from tests.postgres_server import Server, Servers
 
@@ -374,6 +375,27 @@ def test_no_statement_scans_a_growing_postgres_table(deep_store: psycopg.Connect
                 deep_store.execute(call.encode())
     finally:
         deep_store.execute(b"DEALLOCATE asked")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("rows", [0, 500])
+def test_a_range_of_a_queue_is_read_by_queue_where_hardly_any_rows_wait(postgres_servers: Servers, rows: int) -> None:
+    """A session keeps such a plan while a backlog grows. Planned by ids, each look at a queue would read all queues."""
+    with postgres_servers["embedded"].database() as uri:
+        upgrade(parse(uri))
+        with psycopg.connect(uri, autocommit=True) as connection:
+            for setting in UNUSED_PLANS:
+                connection.execute(f"SET {setting} = off".encode())
+            connection.execute(b"INSERT INTO airflow_mq.ring (name, config) VALUES ('a', '{}')")
+            connection.execute(
+                b"INSERT INTO airflow_mq.inbox (size, ring, origin, heap) "
+                b"SELECT 1, 1, 'a', 'x' FROM generate_series(1, %b)" % str(rows).encode()
+            )
+            connection.execute(b"ANALYZE airflow_mq.inbox")
+            for name in ("inbox_rows", "inbox_heads", "inbox_between", "delete_range"):
+                text, _ = _numbered(statement("postgres", name, "airflow_mq."))
+                plan = str(connection.execute(f"EXPLAIN (GENERIC_PLAN) {text}".encode()).fetchall())
+                assert "inbox_by_origin" in plan and "inbox_by_id" not in plan, plan
 
 
 def _numbered(text: str) -> tuple[str, list[str]]:

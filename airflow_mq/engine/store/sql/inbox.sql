@@ -1,9 +1,10 @@
 -- Inbox rows: stored messages, waiting to be cut into pages, or delayed until they are due.
 --
 -- On PostgreSQL, a range of ids of one queue is compared as a row of origin and id: only the index by origin fits such a
--- comparison. Without statistics the planner may else read that range of ids of all queues. Beside an open transaction
--- statistics mislead it, too: tables have many old versions and few live rows, so that all plans look equally cheap. An
--- order that an index has, a LIMIT for each request, and deletion by ctid leave it the index that fits.
+-- comparison. Without statistics, or in a session that planned when there were hardly any rows, the planner may else read
+-- that range of ids of all queues. Beside an open transaction statistics mislead it, too: tables have many old versions
+-- and few live rows, so that all plans look equally cheap. An order that an index has, a LIMIT for each request, and
+-- deletion by ctid leave it the index that fits.
 
 -- name: insert_inbox_row
 -- Write the rows of one call. The writing transaction is the only one.
@@ -48,8 +49,8 @@ WHERE m.ring = :from_ring AND m.origin = :from_origin AND m.id = :from_id
 -- part: rows_in_range (postgres)
 -- The first rows of a request `w`, a range of ids of one queue.
 FROM {s}inbox m
-WHERE m.ring = :ring AND m.origin = w.origin AND m.id BETWEEN w.first AND w.last
-ORDER BY m.id
+WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
+ORDER BY m.origin, m.id
 LIMIT w.rows
 
 -- name: inbox_rows
@@ -273,12 +274,7 @@ DELETE FROM {s}inbox WHERE ctid = ANY(ARRAY(
     FROM {each origin text[], first bigint[], last bigint[], rows int[]}
     CROSS JOIN LATERAL (
         SELECT array_agg(s.ctid) AS rows
-        FROM (
-            SELECT m.ctid FROM {s}inbox m
-            WHERE m.ring = :ring AND (m.origin, m.id) >= (w.origin, w.first) AND (m.origin, m.id) <= (w.origin, w.last)
-            ORDER BY m.origin, m.id
-            LIMIT w.rows + 1
-        ) s
+        FROM (SELECT m.ctid {part rows_in_range} + 1) s
     ) f
     WHERE cardinality(f.rows) = w.rows
 ))
