@@ -273,12 +273,12 @@ class Poller:
     async def _subscribed(self, address: StoreAddress) -> AsyncConnection:
         import psycopg
 
-        from airflow_mq.engine.store.postgres import SEARCH_PATH, wake_channel
+        from airflow_mq.engine.store.postgres import SEARCH_PATH, configuring, wake_channel
 
         channel = wake_channel(address.schema, self.queue.session.ring_id)
         connection = await psycopg.AsyncConnection.connect(autocommit=True, **address.conninfo())
         await self._stack.enter_async_context(connection)
-        await connection.execute(f"SET search_path = {SEARCH_PATH}".encode())
+        await connection.execute(configuring([f"search_path = {SEARCH_PATH}"], connection.info.backend_pid))
         await connection.execute(b'LISTEN "%b"' % channel.encode())
         return connection
 

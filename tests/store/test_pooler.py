@@ -6,7 +6,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
+import psycopg
 import pytest
 
 from airflow_mq import MessageQueue
@@ -63,3 +65,39 @@ def test_a_client_of_the_server_prepares_statements(pg_uri: str) -> None:
 
 def test_a_client_of_a_pooler_prepares_no_statement(pooled_uri: str) -> None:
     assert prepared_after_sending(pooled_uri) == 0
+
+
+def shown(connection: psycopg.Connection[Any]) -> tuple[Any, ...]:
+    names = ("search_path", "synchronous_commit", "statement_timeout", "lock_timeout", "enable_seqscan")
+    row = connection.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}").fetchone()
+    assert row is not None
+    return row
+
+
+def test_each_transaction_carries_its_settings_through_a_pooler(pg_uri: str, pooled_uri: str) -> None:
+    with psycopg.connect(pg_uri, autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{admin.info.dbname}" SET synchronous_commit = off')
+    ours = ("pg_catalog, pg_temp", "on", "5min", "10s", "off")
+    with MessageQueue(pooled_uri) as queue:
+        connection = queue.store.connection()
+        # The session belongs to the pool: what stays in it would meet the pool's other clients.
+        theirs = shown(connection)
+        assert theirs == ('"$user", public', "off", "0", "0", "on")
+        for unit in (queue.store.writing(), queue.store.writing(at_once=True), queue.store.reading()):
+            with unit as opened:
+                assert shown(opened.connection) == ours
+            assert shown(connection) == theirs
+        with queue.store.writing(patience=2):
+            assert shown(connection)[3] == "2s"
+        with psycopg.connect(pg_uri, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE \"{admin.info.dbname}\" SET default_transaction_isolation = 'serializable'")
+        queue.store.drop(connection)
+        with queue.store.writing():
+            isolation = queue.store.connection().execute("SHOW transaction_isolation").fetchone()
+        assert isolation == ("read committed",)
+
+
+def test_a_session_of_its_own_keeps_the_settings(pg_uri: str) -> None:
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri) as queue:
+        assert shown(queue.store.connection()) == ("pg_catalog, pg_temp", "on", "5min", "10s", "off")

@@ -124,6 +124,8 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     #: Seconds to wait for the answer to one request.
     patience: float = math.inf
+    #: Sets what the session of a pool does not keep, for one transaction; none for a session of its own.
+    carried: bytes | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -47,8 +47,6 @@ PATIENCE = b"SELECT set_config('lock_timeout', %(lock_timeout)s, true)"
 SEARCH_PATH = "pg_catalog, pg_temp"
 #: A statement that waited for the ring must see what its last holder wrote; a stricter level refuses it instead.
 ISOLATION = "read committed"
-#: The process that answers; a pooler names another one when it accepts a connection.
-BACKEND = "SELECT pg_backend_pid()"
 #: Executions of a statement before it is prepared, and the most statements that stay prepared.
 PREPARE_AFTER, MOST_PREPARED = 2, 200
 #: Columns of an inbox row as they are sent, and their types: of one row, and of many.
@@ -270,7 +268,12 @@ class PostgresStore(Store[Connection]):
         """
         # The reference keeps the connection open, even if the thread ends before the transaction.
         lent = self.lent()
-        connection, committing = lent.connection, writes and not begin
+        connection = lent.connection
+        if connection.carried is not None and (begin or writes):
+            # Behind a pooler, each transaction may run in another session, so it carries its settings with it.
+            how = b"BEGIN ISOLATION LEVEL READ COMMITTED" if writes else begin[0][0]
+            begin = ((how, {}), (connection.carried, {}), *begin[1:])
+        committing = writes and not begin
         try:
             with translated():
                 if begin:
@@ -363,18 +366,30 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():
-            own = (f"search_path = {SEARCH_PATH}", f"default_transaction_isolation = '{ISOLATION}'")
+            own = (f"search_path = {SEARCH_PATH}", f"default_transaction_isolation = {ISOLATION}")
             wanted = (*own, *limits(address), *settings)
-            result = opened.execute("; ".join([*(f"SET {setting}" for setting in wanted), BACKEND]).encode())
-            while result.nextset():
-                continue
             # A pooler may give the next transaction another session, which has other statements by the same names.
-            is_pooled = result.fetchone() != (opened.info.backend_pid,)
+            row = opened.execute(configuring(wanted, opened.info.backend_pid)).fetchone()
+            is_pooled = row is None or row[-1] != opened.info.backend_pid
             opened.prepare_threshold, opened.prepared_max = None if is_pooled else PREPARE_AFTER, MOST_PREPARED
+            opened.carried = configuring(wanted) if is_pooled else None
     except BaseException:
         opened.close()
         raise
     return opened
+
+
+def configuring(settings: Iterable[str], backend: int = 0) -> bytes:
+    """Return the statement that sets these for the session; for its transaction only if the session is another one's.
+
+    What stays in a session of a pool meets all other clients of the pool.
+
+    :param backend: the session's process as it was named when the connection was made
+    """
+    is_local = f"pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {backend}"
+    pairs = (setting.split(" = ") for setting in settings)
+    calls = (f"pg_catalog.set_config('{name}', '{value}', {is_local})" for name, value in pairs)
+    return f"SELECT {', '.join(calls)}, pg_catalog.pg_backend_pid()".encode()
 
 
 def limits(address: StoreAddress) -> list[str]:
