@@ -24,6 +24,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 8
 max_client_conn = 200
+server_login_retry = 1
 ignore_startup_parameters = extra_float_digits,options
 """
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-MODES = ("pass", "delay", "reset", "black hole", "slow close")
+MODES = ("pass", "delay", "reset", "black hole", "slow close", "cut")
+#: Seconds after which an end gives up a connection of which the other end acknowledges nothing.
+UNACKNOWLEDGED = 4.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -36,14 +38,18 @@ class FaultyProxy:
                 _start(partial(self._connect, client))
 
     def _connect(self, client: socket.socket) -> None:
+        while self.mode == "cut":
+            time.sleep(0.05)
         try:
             server = socket.create_connection(("127.0.0.1", self.port), timeout=5)
         except OSError:
             client.close()
             return
         server.settimeout(None)
-        _start(partial(self._pump, server, client))
-        self._pump(client, server, may_reset=True)
+        with client, server:
+            back = _start(partial(self._pump, server, client))
+            self._pump(client, server, may_reset=True)
+            back.join()
 
     def _pump(self, source: socket.socket, target: socket.socket, *, may_reset: bool = False) -> None:
         with suppress(OSError):
@@ -52,6 +58,9 @@ class FaultyProxy:
                     time.sleep(random.uniform(0.05, 0.15))
                 while self.mode == "black hole":
                     time.sleep(0.02)
+                if self.mode == "cut" and not self._is_mended():
+                    _end(source, target)
+                    return
                 if self.mode == "reset" and may_reset and random.random() < (0.2 if b"COMMIT" in data else 0.03):
                     self._reset(source, target, data)
                     return
@@ -68,12 +77,26 @@ class FaultyProxy:
             if random.random() < 0.7:
                 server.sendall(data)
                 time.sleep(0.03)
-        for end in (client, server):
-            with suppress(OSError):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-                end.shutdown(socket.SHUT_RD)
-            end.close()
+        _end(client, server)
+
+    def _is_mended(self) -> bool:
+        """Wait for the end of a cut, as long as TCP would; return whether it has ended."""
+        deadline = time.monotonic() + UNACKNOWLEDGED
+        while self.mode == "cut" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.mode != "cut"
 
 
-def _start(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, daemon=True).start()
+def _end(*ends: socket.socket) -> None:
+    """Reset connections."""
+    for end in ends:
+        with suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            end.shutdown(socket.SHUT_RD)
+        end.close()
+
+
+def _start(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread

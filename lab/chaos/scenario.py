@@ -41,6 +41,8 @@ class Scenario:
     parameters: ClassVar[str] = ""
     #: Clients, and how many of each role.
     crew: ClassVar[Mapping[str, int]] = CREW
+    #: How often a run in `make soak` has the fault.
+    rounds: ClassVar[int] = 1
     #: Whether a run can have the fault more than once.
     is_repeatable: ClassVar[bool] = True
     #: Reason why a machine cannot run the scenario.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import client_faults, lock_faults, path_faults, server_faults
+from . import client_faults, cluster_faults, lock_faults, path_faults, server_faults
 from .scenario import Scenario
 
 SCENARIOS: dict[str, type[Scenario]] = {
@@ -25,6 +25,16 @@ SCENARIOS: dict[str, type[Scenario]] = {
     "partition": path_faults.Partition,
     "silent-links": path_faults.SilentLinks,
     "pgbouncer": path_faults.PooledTransactions,
+    "killed-leader": cluster_faults.KilledLeader,
+    "crashed-leader": cluster_faults.CrashedLeader,
+    "cut-leader": cluster_faults.CutLeader,
+    "stopped-leader": cluster_faults.StoppedLeader,
+    "switched-leader": cluster_faults.SwitchedLeader,
+    "pooled-changed-leader": cluster_faults.PooledChangedLeader,
+    "pooled-killed-leader": cluster_faults.PooledKilledLeader,
+    "pooled-cut-leader": cluster_faults.PooledCutLeader,
+    "pooled-stopped-leader": cluster_faults.PooledStoppedLeader,
+    "pooled-switched-leader": cluster_faults.PooledSwitchedLeader,
     "held-snapshot": lock_faults.HeldSnapshot,
     "serializable": lock_faults.SerializableSessions,
     "held-ring": lock_faults.HeldRing,

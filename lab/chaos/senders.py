@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from threading import Timer
 from typing import Any, ClassVar, cast
 
 import psycopg
@@ -11,6 +16,7 @@ import psycopg
 from airflow_mq import Message
 from airflow_mq.engine.rules.errors import CommitInDoubt, MessageQueueError
 from airflow_mq.engine.store import parse
+from airflow_mq.engine.store.pipelined import GRACE
 
 from .letters import KEYLESS, STORM, Call, Letter
 from .workload import Desk, Workload
@@ -51,7 +57,8 @@ class Sender(Workload):
         self._open = call
         self.action = f"send {call.way}"
         try:
-            getattr(self, f"_send_{call.way}")(call)
+            with self._deadline():
+                getattr(self, f"_send_{call.way}")(call)
         except CommitInDoubt:
             self._doubt(call)
             raise
@@ -124,6 +131,21 @@ class Sender(Workload):
                 autocommit=True, prepare_threshold=None, **cast("dict[str, Any]", parameters)
             )
         return self._connection
+
+    @contextmanager
+    def _deadline(self) -> Iterator[None]:
+        """Give up the own connection if a call takes longer than a call of the package would."""
+        timer = Timer(parse(self.desk.uri).statement_timeout + GRACE, self._hang_up)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None and not self._connection.closed:
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._connection.fileno())) as own:
+                own.shutdown(socket.SHUT_RDWR)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from airflow_mq import Event
+from airflow_mq import Event, MessageQueue
+from airflow_mq.engine.rules.errors import CommitInDoubt, StoreUnreachable
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
 from tests.postgres_programs import find_bindirs
+from tests.postgres_server import USER
 
+from .cluster import WRITABLE
+from .copies import Clone, Replica, prepared
+from .database import DATABASE
 from .journal import Entry, Journal, read_journals
 from .letters import Call
+from .scenario import SETTINGS
 from .scenarios import SCENARIOS
 from .table import append, read, table
 from .verdict import Fault, Verdict, compare, recovery
@@ -30,8 +37,33 @@ def test_a_run_loses_nothing(name: str, store: str) -> None:
     kind = SCENARIOS[name]
     if not kind.is_possible():
         pytest.skip(f"{name} needs {kind.requirement}")
-    verdict = kind(store, 20).run()
+    verdict = kind(store, 20).run(kind.rounds)
     assert verdict.is_clean, (verdict, verdict.examples)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.crash
+def test_a_client_of_all_hosts_finds_the_promoted_standby() -> None:
+    with ExitStack() as stack:
+        server = Clone(prepared("embedded"), SETTINGS)
+        stack.callback(server.close)
+        server.start()
+        replica = Replica(server)
+        stack.callback(replica.close)
+        replica.follow()
+        login, hosts = f"{USER}:{server.password}", f"127.0.0.1:{server.port},127.0.0.1:{replica.port}"
+        queue = stack.enter_context(MessageQueue(f"postgresql://{login}@{hosts}/{DATABASE}?{WRITABLE}"))
+        queue.enqueue_message("acme", b"before", key="before")
+        server.crash()
+        with pytest.raises((StoreUnreachable, CommitInDoubt)):
+            queue.enqueue_message("acme", b"after", key="after")
+        with pytest.raises(StoreUnreachable, match="none of its servers accepts writes"):
+            queue.enqueue_message("acme", b"after", key="after")
+        replica.promote()
+        for name in ("before", "after"):
+            queue.enqueue_message("acme", name.encode(), key=name)
+        assert queue.footprint("acme").count == 2
 
 
 def test_a_journal_keeps_whole_lines(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from threading import Event, Thread
 
 from airflow_mq import Batch, Delivery, Done, MessageQueue, Outcome, Weight, batch_processor
 from airflow_mq.engine.rules.errors import MessageQueueError, TokenRefused, UnknownBlock
@@ -173,6 +174,35 @@ class Mover(Workload):
         self._archive.service_queues(lambda delivery: self.process(delivery.payload), LIMIT)
 
 
+class Follower(Workload):
+    """A worker that services the ring whenever it has messages, as `airflow-mq service --follow` does."""
+
+    progress = "follow"
+
+    def step(self) -> bool:
+        self.action = "follow"
+        stop = Event()
+        Thread(target=self._watch, args=(stop,), daemon=True).start()
+        try:
+            self.queue.service_forever(self._answer, LIMIT, stop=stop)
+        except MessageQueueError as error:
+            # A failover must not end a worker.
+            self.journal.write("violation", text=f"the worker ended: {error!r}")
+            raise
+        finally:
+            stop.set()
+        return False
+
+    def _watch(self, stop: Event) -> None:
+        while self.desk.is_open and not stop.is_set():
+            time.sleep(0.2)
+        stop.set()
+
+    def _answer(self, delivery: Delivery) -> Outcome:
+        self.journal.write("progress", of=self.progress)
+        return self.process(delivery.payload)
+
+
 class Housekeeper(Workload):
     """Housekeeping beside the others: expired rows, overdue blocks, checks and views."""
 
@@ -199,5 +229,6 @@ ROLES: dict[str, type[Workload]] = {
     "settler": Settler,
     "holder": Holder,
     "mover": Mover,
+    "follower": Follower,
     "housekeeper": Housekeeper,
 }
