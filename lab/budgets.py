@@ -42,7 +42,7 @@ BUDGETS = {
     "lines of SQL without migrations": Budget(1_780, 1_700),
     "named statements": Budget(162, 140),
     "statements that read the inbox": Budget(19, 8),
-    "statements that write the inbox": Budget(5, 4),
+    "statements that write the inbox": Budget(6, 4),
     "row types of the store": Budget(34, 30),
     "numeric constants of modules": Budget(188, 150),
     "longest function": Budget(80),
