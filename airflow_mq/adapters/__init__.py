@@ -28,7 +28,7 @@ from operator import add
 from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..engine.rules.blob import MOST_BLOB_BYTES
-from ..engine.rules.errors import EmptyMessage, InvalidInput, KeyConflict, NotPermitted, TooManyOrigins
+from ..engine.rules.errors import EmptyMessage, InvalidInput, KeyConflict, NotPermitted, QueueFull, TooManyOrigins
 from ..engine.rules.message import Message, message_id
 from ..engine.rules.priority import REGULAR, check_priority
 from ..engine.rules.weight import Weight
@@ -110,6 +110,9 @@ class Received:
     repeated: int = 0
     #: Number of messages that can never be enqueued and were put aside.
     refused: int = 0
+    #: Number of messages that a full queue left at the source, for a later run. A source that is read in order stops
+    #: at the first one.
+    left: int = 0
 
     def __add__(self, other: Received) -> Received:
         return Received(*map(add, astuple(self), astuple(other)))
@@ -117,7 +120,8 @@ class Received:
     def __str__(self) -> str:
         text = f"received {many(self.count, 'message')} of {self.size:,} bytes"
         text += f"; {self.repeated:,} had been received before" if self.repeated else ""
-        return text + (f"; {self.refused:,} put aside" if self.refused else "")
+        text += f"; {self.refused:,} put aside" if self.refused else ""
+        return text + (f"; {self.left:,} left at the source, because a queue is full" if self.left else "")
 
 
 def receive(
@@ -132,6 +136,9 @@ def receive(
 ) -> Received:
     """Enqueue what a source has now, in the source's order.
 
+    The messages of an origin whose queue is full stay at the source, and a later run goes on with them. A source that
+    can be read in order only is not read behind the first such message.
+
     :param most: stop after about this many messages.
     :param batch: number of messages that are enqueued in one transaction.
     :param weight: weight of each message, if it is known.
@@ -145,19 +152,26 @@ def receive(
     queue.session.permit.check_priority(check_priority(priority))
     checked = None if weight is None else Weight.of(weight)
     enqueue = partial(queue.enqueue_messages, weight=checked, priority=priority)
-    total = Received()
+    total, full = Received(), set[str]()
     while most is None or total.count + total.repeated < most:
         arrived = adapter.fetch(batch if most is None else min(batch, most - total.count - total.repeated))
         if not arrived:
             break
-        total += _take(queue, adapter, arrived, enqueue)
+        total += _take(queue, adapter, arrived, enqueue, full)
         if progress:
             progress(total)
+        if full and not isinstance(adapter, Skips):
+            break
     return total
 
 
-def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue) -> Received:
-    """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after."""
+def _take(
+    queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enqueue: Enqueue, full: set[str]
+) -> Received:
+    """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after.
+
+    :param full: origins whose queues are full; none of their messages may pass the one that was refused
+    """
     total, ready = Received(), []
     with ExitStack() as held:
         for item in arrived:
@@ -170,10 +184,12 @@ def _take(queue: MessageQueue, adapter: Adapter, arrived: Sequence[Arrived], enq
                 except PermissionError as error:
                     why = f"it cannot be read: {error}"
             if why is not None:
-                total += _enqueue(adapter, ready, enqueue)
+                total += _enqueue(adapter, ready, enqueue, full)
                 ready = []
-                total += _refuse(adapter, item, why)
-        return total + _enqueue(adapter, ready, enqueue)
+                # Behind a full queue, a source that is read in order is not read on.
+                if not full or isinstance(adapter, Skips):
+                    total += _refuse(adapter, item, why)
+        return total + _enqueue(adapter, ready, enqueue, full)
 
 
 def _refuse(adapter: Adapter, item: Arrived, why: str) -> Received:
@@ -182,37 +198,58 @@ def _refuse(adapter: Adapter, item: Arrived, why: str) -> Received:
     return Received(refused=1)
 
 
-def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue) -> Received:
+def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue, full: set[str]) -> Received:
     """Enqueue a batch; halve a refused one until the refused message is alone."""
-    if not ready:
-        return Received()
+    kept = []
+    for item, message in ready:
+        if full and (item.origin in full or not isinstance(adapter, Skips)):
+            _leave(adapter, item, "a queue is full")
+        else:
+            kept.append((item, message))
+    return Received(left=len(ready) - len(kept)) + (_enqueue_all(adapter, kept, enqueue, full) if kept else Received())
+
+
+def _enqueue_all(
+    adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue, full: set[str]
+) -> Received:
     arrived = [item for item, _ in ready]
     try:
         sent = enqueue([(item.origin, message) for item, message in ready])
-    except (InvalidInput, KeyConflict, TooManyOrigins) as error:
+    except (InvalidInput, KeyConflict, QueueFull, TooManyOrigins) as error:
         if len(ready) == 1:
-            return _enqueue_refused(adapter, *ready[0], error, enqueue)
+            return _enqueue_refused(adapter, *ready[0], error, enqueue, full)
         half = len(ready) // 2
-        return _enqueue(adapter, ready[:half], enqueue) + _enqueue(adapter, ready[half:], enqueue)
+        return _enqueue(adapter, ready[:half], enqueue, full) + _enqueue(adapter, ready[half:], enqueue, full)
     adapter.commit(arrived)
     # For external payloads, the queue counts the reference and a reader counts the file.
     size = sent.size if sent.repeated else sum(item.size for item in arrived)
     return Received(sent.count, size, sent.repeated)
 
 
-def _enqueue_refused(adapter: Adapter, item: Arrived, message: Message, error: Exception, enqueue: Enqueue) -> Received:
+def _enqueue_refused(
+    adapter: Adapter, item: Arrived, message: Message, error: Exception, enqueue: Enqueue, full: set[str]
+) -> Received:
     """Enqueue a message that the queue refused under a key of its content, or put it aside."""
+    if isinstance(error, QueueFull):
+        full.add(item.origin)
+        _leave(adapter, item, str(error))
+        return Received(left=1)
     if isinstance(error, TooManyOrigins):
         if not isinstance(adapter, Skips):
             raise error
-        log.warning("%s is left for a later run: %s", ascii(item.place), error)
-        adapter.skip(item, str(error))
+        _leave(adapter, item, str(error))
         return Received()
     key = key_for(item.key, message_id(message.payload).hex())
     if isinstance(error, KeyConflict) and item.replaceable and message.key != key:
         log.info("%s has other content under the key of a message that is in the queue", ascii(item.place))
-        return _enqueue(adapter, [(item, replace(message, key=key))], enqueue)
+        return _enqueue(adapter, [(item, replace(message, key=key))], enqueue, full)
     return _refuse(adapter, item, str(error))
+
+
+def _leave(adapter: Adapter, item: Arrived, why: str) -> None:
+    log.warning("%s is left for a later run: %s", ascii(item.place), why)
+    if isinstance(adapter, Skips):
+        adapter.skip(item, why)
 
 
 def _unfit(queue: MessageQueue, item: Arrived) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.config import RingConfig
 from ..engine.rules.priority import PRIORITIES, queue_name
 from ..engine.rules.weight import ZERO
-from ..words import capitalised, many, outcomes
+from ..words import capitalised, many, outcomes, percent, size
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, EVERY, address, limit, positive, setting, words
 from .command import Group, command, option
 from .near import meant
@@ -246,12 +246,15 @@ def explain(session: Session, args: Namespace) -> None:
         else:
             found = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
         near = meant(queue, args.what) if found.reason == "empty" else ""
+        full = queue.inspect.fullness([found.origin])
     session.out.value(vars(found))
     # A name of a queue or of its group keeps its letters.
     sentence = capitalised(found.sentence, found.origin.partition("/")[0])
     session.out.line(sentence.removesuffix(".") + near if near else sentence)
     for remedy in found.remedies:
         session.out.line(f"would help: {remedy}")
+    for one in full:
+        session.out.line(f"{one.path}: {percent(one.part)} of its quota of {size(one.quota)} is stored")
 
 
 BLOCK = Group(

@@ -37,6 +37,8 @@ SKEW, MUCH_SKEW = 2.0, 30.0
 LOOKED_AT = 100
 #: Attempts of a first message without an outcome, from which on a person should look.
 FAILING = 3
+#: The part of a quota from which on a queue is nearly full.
+NEARLY_FULL = 0.9
 #: The largest number of queues that a finding names.
 _NAMED = 5
 MIB = 1 << 20
@@ -132,6 +134,7 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("messages of {}", _failing(queue.ring, states), ""),
         ("budgets of {}", _budgets(queue), ""),
         ("hold on {}", _hold(servicing), ""),
+        ("quotas of {}", _quotas(queue), ""),
     ):
         yield from _checked(check.format(queue.ring), found, fine)
 
@@ -283,6 +286,18 @@ def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
             what += f": {names}{more}"
             do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)
+
+
+def _quotas(queue: MessageQueue) -> Iterator[Finding]:
+    for one in queue.inspect.fullness() if queue.session.has_quotas else ():
+        if one.part >= NEARLY_FULL:
+            yield Finding(
+                WRONG if one.stored >= one.quota else NOTE,
+                f"{one.path} stores {words.size(one.stored)} of its quota of {words.size(one.quota)}; above it, sends "
+                "are refused",
+                f"airflow-mq explain {shlex.quote(one.path)}{of_ring(queue.ring)}; to raise the quota: "
+                f"airflow-mq queue set {shlex.quote(one.path)} --quota SIZE{of_ring(queue.ring)}",
+            )
 
 
 def _hold(servicing: Servicing) -> Iterator[Finding]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..engine.rules.budget import BURSTS, RATES, amount_text, burst_of, rate_of
 from ..engine.rules.errors import InvalidInput
+from ..engine.rules.groups import paths_of
 from ..engine.rules.message import Footprint
 from ..engine.rules.nearest import nearest, suggestion
 from ..engine.rules.priority import REGULAR
 from ..engine.rules.weight import LARGEST, Weight
-from ..words import many, size, span
+from ..words import many, percent, size, span
 from .arguments import ORDERED, ORIGIN, hexadecimal, limit, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, question
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..engine.queue.values import Paused
 
 HOW_TO_BEGIN = "nothing waits here; send a message: airflow-mq enqueue acme 'an order'"
-_SETTINGS = ("share", "least", "most", "ordered", "rate", "rate_bytes", "burst", "burst_bytes")
+_SETTINGS = ("share", "least", "most", "ordered", "rate", "rate_bytes", "burst", "burst_bytes", "quota")
 
 #: The orders of a list of queues.
 SORTS = ("turn", "name", "backlog", "oldest")
@@ -54,6 +55,15 @@ def rows_of(states: Sequence[QueueState], servicing: Servicing, pauses: Sequence
     by_origin = {pause.origin: pause for pause in pauses}
     whys = [servicing.wait_of(state, by_origin.get(state.origin)).why for state in states]
     return [(place if turns else None, *row) for place, row in enumerate(zip(states, whys), start=1)]
+
+
+def fullest(queue: MessageQueue, origins: Sequence[str]) -> dict[str, float]:
+    """Return for each origin with a quota, or in a group with one, the part of the fullest that is stored."""
+    if not queue.session.has_quotas:
+        return {}
+    found = {one.path: one.part for one in queue.inspect.fullness(origins)}
+    parts = {origin: [found.get(path, -1.0) for path in paths_of(origin, queue.config.paths)] for origin in origins}
+    return {origin: max(own) for origin, own in parts.items() if max(own) >= 0}
 
 
 @command(
@@ -95,10 +105,15 @@ def list_queues(session: Session, args: Namespace) -> None:
         shown = [one for one in found if one.origin in origins] if sort == "name" else found[: args.limit]
         rows = rows_of(shown, queue.inspect.servicing(), queue.admin.paused(), turns=sort == "turn")
         near = meant(queue, args.prefix) if not rows and args.prefix else ""
+        full = fullest(queue, [one.origin for one in shown])
         shuffles = queue.config.order == "shuffle" and sort == "turn" and args.seed is None
     values = [record(state, "name", "ready", turn=turn, why=why) for turn, state, why in rows]
+    for value, (_, state, _) in zip(values, rows if full else ()):
+        value["full"] = full.get(state.origin)
     empty = f"no queue begins with {args.prefix}{near}" if args.prefix else HOW_TO_BEGIN
     columns = QUEUES if sort == "turn" else QUEUES[1:]
+    if full:
+        columns = (*columns[:-1], ("full>", lambda row: percent(full.get(row[1].origin))), columns[-1])
     if session.out.items(rows, columns, empty, values) and len(shown) < len(found):
         how = f"continue with --after {shown[-1].origin}" if sort == "name" else "see --limit"
         session.out.remark(f"there are more: {how}")
@@ -193,6 +208,7 @@ def _setting(text: str) -> str:
     option("--rate-bytes SIZE/PERIOD", "handle at most this over time: 50GiB/day", _reader("rate_bytes")),
     option("--burst TIME", "save up at most this of the rate (default: one hour's rate)", _reader("burst")),
     option("--burst-bytes SIZE", "save up at most this of the bytes (default: one hour's)", _reader("burst_bytes")),
+    option("--quota SIZE", "store at most so many bytes, for example 5GiB: further sends are refused", words),
     option("--unset NAME", "use the ring's setting for NAME, or for all", _setting, action="append"),
     name="set",
     example="$ queue set acme --share 4 --most 5m/500MB\n$ queue set acme --rate 2h/day\n$ queue set acme --unset most",
@@ -200,14 +216,16 @@ def _setting(text: str) -> str:
 def set_origin(session: Session, args: Namespace) -> None:
     """Change how an origin is serviced, from the next block on.
 
-    Omitted settings stay. In a ring with paths, share, least, most, rate and burst are those of the whole group of this
-    name.
+    Omitted settings stay. In a ring with paths, share, least, most, rate, burst and quota are those of the whole group
+    of this name.
     """
     settings = {name: getattr(args, name) for name in _SETTINGS}
     unset = set(_SETTINGS if "all" in (args.unset or ()) else args.unset or ())
     given = {name for name, value in settings.items() if value is not None}
     if not given and not unset:
-        raise UsageError("no setting: expected --share, --least, --most, --ordered, --rate, --burst or --unset")
+        raise UsageError(
+            "no setting: expected --share, --least, --most, --ordered, --rate, --burst, --quota or --unset"
+        )
     if both := unset & given:
         raise UsageError(f"{min(both)} is both set and unset: specify one of them")
     with session.queue() as queue:
@@ -256,14 +274,16 @@ def show(session: Session, args: Namespace) -> None:
         budgets = queue.inspect.budgets(args.origin)
         group = queue.footprint(args.origin, below=True) if queue.config.paths else None
         near = "" if held.count or held.pages or (group and group.count) else meant(queue, args.origin)
+        full = next((one for one in queue.inspect.fullness([args.origin]) if one.path == args.origin), None)
     ordered = "one after the other" if found.ordered else "in parallel"
     pairs = {"origin": args.origin, "holds": _held(held)} | ({"with all below": _held(group)} if group else {})
     pairs |= {"share": found.share, "least": found.least, "most": found.most, "processes": ordered}
     budget = {name: _amount(name, getattr(found, name)) for name in (*RATES, *BURSTS)}
     pairs |= {name.replace("_", " "): value for name, value in budget.items() if value is not None}
     pairs |= {f"budget of {one.path}": one for one in budgets}
+    pairs |= {"quota": f"{size(full.quota)}, {percent(full.part)} full"} if full else {}
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
-    value["budgets"] = budgets
+    value |= {"budgets": budgets} | ({"stored": full.stored} if full else {})
     session.out.fields(pairs, value)
     how = f"{args.origin} has no messages{near}" if near else f"why it waits: airflow-mq explain {args.origin}"
     session.out.remark(how)

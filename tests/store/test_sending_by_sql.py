@@ -25,6 +25,7 @@ from airflow_mq.engine.rules.errors import (
     KeyConflict,
     MessageQueueError,
     MessageTooLong,
+    QueueFull,
     TooManyOrigins,
     UnknownRing,
 )
@@ -42,6 +43,7 @@ STATES: dict[str, type[MessageQueueError]] = {
     "MQ104": UnknownRing,
     "MQ105": KeyConflict,
     "MQ106": TooManyOrigins,
+    "MQ107": QueueFull,
 }
 
 

@@ -27,6 +27,8 @@ NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: RETURNING.
 ONLY_POSTGRES = {
     "insert_inbox_rows",
+    "insert_within_quota",
+    "fullness",
     "database",
     "dead_rows",
     "insert_round",
@@ -41,7 +43,7 @@ ONLY_POSTGRES = {
     "table_locks",
     "try_lock_ring",
 }
-ONLY_SQLITE = {"delete_due", "file"}
+ONLY_SQLITE = {"delete_due", "file", "held"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
     "inbox", "page", "book", "event", "charge", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
@@ -106,6 +108,11 @@ VALUES: dict[str, dict[str, Any]] = {
     "inbox_between": {"first": IDS, "below": [first + 1_000 for first in IDS]},
     "uncut": {"after": 199_000, "limit": 1024},
     "first_event": {"since": 19_900},
+    "fullness": {"names": ["o00020"], "sizes": [1]},
+    "insert_within_quota": {
+        "of": 1, "names": ["o00020"], "sizes": [1], "size": [1], "items": [1], "more": [False], "refers": [False],
+        "origin": ["o00020"], "lengths": [b""], "attributes": [b""], "heap": [b"x"],
+    },
     "names": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100, "all": False, "delayed": True},
     "promote_due": {"most": 128, "most_size": LATE},
     "delayed": {"due": NOW, "after": 100, "until": LATE, "limit": 256},
@@ -218,7 +225,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "pause": {"origin": "a", "reason": "", "who": "", "until": None, "below": False},
     "resume": {"origin": "a"},
     "end_waits": {"origin": "a"},
-    "set_setting": {"origin": "a", "settings": "{}", "guaranteed": False},
+    "set_setting": {"origin": "a", "settings": "{}", "guaranteed": False, "quota": None},
     "measure": {"processor": None, "origin": None},
     "may_read": {"table": "outcome"},
     "save_measure": {"processor": "", "origin": "a", "data": "{}"},
@@ -333,8 +340,8 @@ INSERT INTO {s}blob_use (inbox_row, place, hash, until)
     SELECT n, 0, lpad((1 + n % 20000)::text, 64, '0'), CASE WHEN n % 100 = 0 THEN n END
     FROM generate_series(1, 40000) n;
 INSERT INTO {s}pause (ring, origin, at) SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), 1 FROM generate_series(0, 99) n;
-INSERT INTO {s}setting (ring, origin, settings, guaranteed)
-    SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5 FROM generate_series(0, 99) n;
+INSERT INTO {s}setting (ring, origin, settings, guaranteed, quota)
+    SELECT 1, 'o' || lpad((n * 20)::text, 5, '0'), '{{}}', n < 5, CASE WHEN n < 5 THEN 1 END FROM generate_series(0, 99) n;
 INSERT INTO {s}ring (id, name, config) OVERRIDING SYSTEM VALUE VALUES (99, 'other', '{{}}');
 SELECT setval('{s}id_seq', 200001);
 """

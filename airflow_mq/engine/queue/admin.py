@@ -16,6 +16,7 @@ from ..rules.events import Fate, decided
 from ..rules.message import Address, check_address, check_origin, check_text
 from ..rules.nearest import suggestion
 from ..rules.priority import REGULAR, book_name, books_of, check_priority, is_high
+from ..rules.units import byte_count
 from ..rules.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
@@ -144,6 +145,7 @@ class Admin:
         rate_bytes: str | Rate | None = None,
         burst: str | int | None = None,
         burst_bytes: str | int | None = None,
+        quota: int | str | None = None,
         unset: Iterable[str] = (),
     ) -> dict[str, tuple[Any, Any]]:
         """Change how an origin is serviced; return the old and the new value of each setting that changed.
@@ -152,12 +154,13 @@ class Admin:
         :param rate_bytes: the same for the size part, such as `50GiB/day`
         :param burst: the most that it may save up of `rate`, such as `30m`; by default, one hour's rate
         :param burst_bytes: the same of `rate_bytes`
+        :param quota: the most bytes that it may store, as a number or as text such as `5GiB`.
         :param unset: names of settings that return to the ring's; other omitted ones stay.
         """
         self.session.refuse_nested()
         given = {
             "share": share, "least": least, "most": most, "ordered": ordered,
-            "rate": rate, "rate_bytes": rate_bytes, "burst": burst, "burst_bytes": burst_bytes,
+            "rate": rate, "rate_bytes": rate_bytes, "burst": burst, "burst_bytes": burst_bytes, "quota": quota,
         }  # fmt: skip
         dropped = set(unset)
         for name in dropped:
@@ -181,9 +184,10 @@ class Admin:
                 if getattr(after, burst_name) is not None and getattr(after, rate_name) is None:
                     raise ConfigRefused(f"{burst_name} needs a {rate_name}: specify both, or unset {burst_name}")
             stored = {name: value for name, value in vars(after).items() if value != getattr(DEFAULT_SETTINGS, name)}
-            unit.origins.set(self.ring_id, origin, stored, guaranteed=after.least is not None)
+            unit.origins.set(self.ring_id, origin, stored, guaranteed=after.least is not None, quota=after.quota)
             if before.budget != after.budget:
                 unit.origins.renew_bucket(self.ring_id, origin, kept=after.budget is not None)
+        self.session.reread_config()
         return difference(vars(before), vars(after))
 
     def housekeep(self) -> int:
@@ -246,6 +250,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("least", "most"), lambda _, value: Weight.of(value)),
     **dict.fromkeys(RATES, rate_of),
     **dict.fromkeys(BURSTS, burst_of),
+    "quota": lambda _, value: checked_quota(value),
 }
 
 
@@ -253,6 +258,14 @@ def check_share(share: object) -> None:
     """Raise `ConfigRefused` for an invalid share."""
     if type(share) is not int or not 1 <= share <= 1 << 20:
         raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+
+
+def checked_quota(value: object) -> int:
+    """Return a quota in bytes, or raise `ConfigRefused`."""
+    size = byte_count(value) if isinstance(value, str) else value
+    if type(size) is not int or not 1 <= size < 1 << 63:
+        raise ConfigRefused(f"invalid quota {value!r:.80}: expected a number of bytes of at least 1, such as 5GiB")
+    return size
 
 
 def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:

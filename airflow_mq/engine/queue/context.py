@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..rules.message import Posted
     from ..store import StoreAddress
     from .values import Delivery
 
@@ -26,9 +27,11 @@ current_delivery: ContextVar[Delivery | None] = ContextVar("airflow_mq_delivery"
 class ProcessorContext:
     """The context of the processor calls of one service, execution or part of a block."""
 
-    __slots__ = ("lock", "outer", "place", "process")
+    __slots__ = ("lock", "outer", "place", "process", "require_room_for")
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, require_room_for: Callable[[Sequence[Posted]], None] | None = None) -> None:
+        #: Raises `QueueFull` if there is no room for messages; None where the store is out of reach.
+        self.require_room_for = require_room_for
         #: Name of the ring and its store, of `place_of`; empty if unknown.
         self.place = place
         #: The delivery whose processor began the service.

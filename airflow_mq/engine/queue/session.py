@@ -6,8 +6,9 @@ import getpass
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import chain
 from typing import Any, TypeAlias
 
 from ...observe.traces import wanted as traces_wanted
@@ -21,6 +22,7 @@ from ..rules.errors import (
     StoreBusy,
     StoreError,
 )
+from ..rules.groups import paths_of
 from ..rules.message import Footprint, check_origin, check_text, check_visible
 from ..rules.patterns import OPEN
 from ..rules.weight import Weight
@@ -42,6 +44,11 @@ Listener = Callable[[str, Footprint], None]
 
 #: Seconds after which a send reads the settings of the ring again.
 CONFIG_AGE = 10.0
+#: Books of which a session remembers whether a quota bounds them.
+MOST_BOUNDED = 10_000
+#: Rows of a queue with a quota from which on a sender has them cut into pages, and messages that one transaction cuts;
+#: seconds between two attempts of a session.
+LONG, CUT_AT_ONCE, CUT_EVERY = 256, 16_384, 0.25
 #: Seconds between two deletions of expired rows by one process.
 FORGET_EVERY = 60.0
 #: Expired rows of each kind that one transaction deletes, so that it is short.
@@ -79,14 +86,18 @@ class RingSession:
         #: Whether sent messages carry the active trace.
         self.traces = traces_wanted(traces)
         self._plain_config: PlainConfig | None = None
-        self._config_read_at = 0.0
+        self._config_read_at = self._ring_read_at = 0.0
+        #: Whether any queue of the ring has a quota, and of these books whether one bounds them, as last read.
+        self.has_quotas = False
+        self._bounded: dict[str, bool] = {}
+        self._cut_at = -CUT_EVERY
         self._forgot_at = -FORGET_EVERY
         #: Until when rows of each kind were deleted.
         self._forgotten: dict[str, int] = {}
         try:
             with self.store.loose() as unit:
                 row = unit.rings.named(ring)
-            self.remember_config(row.config)
+            self._remember_ring(row)
         except BaseException:
             if not isinstance(store, Store):
                 self.store.close()
@@ -110,13 +121,17 @@ class RingSession:
 
     def refresh_config(self) -> None:
         """Read the settings again if they are older than `CONFIG_AGE`: a sender may keep its session for weeks."""
-        if time.monotonic() - self._config_read_at > CONFIG_AGE:
+        if time.monotonic() - self._ring_read_at > CONFIG_AGE:
             self.reread_config()
 
     def reread_config(self) -> None:
         """Read the settings of the ring."""
         with self.store.loose() as unit:
-            self.remember_config(unit.rings.named(self.ring).config)
+            self._remember_ring(unit.rings.named(self.ring))
+
+    def _remember_ring(self, row: RingRow) -> None:
+        self.remember_config(row.config)
+        self.has_quotas, self._bounded, self._ring_read_at = row.has_quotas, {}, time.monotonic()
 
     def remember_config(self, plain: PlainConfig) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
@@ -127,6 +142,36 @@ class RingSession:
             self._plain_config = plain
         self._config_read_at = time.monotonic()
         return self.config
+
+    def has_quota(self, names: Iterable[str], unit: Unit | None = None) -> bool:
+        """Return whether a quota bounds any of these books. Books without one are asked for once per `CONFIG_AGE`.
+
+        :param unit: the open transaction of this thread, if there is one
+        """
+        if not self.has_quotas:
+            return False
+        wanted = set(names)
+        if fresh := wanted - self._bounded.keys():
+            if len(self._bounded) > MOST_BOUNDED:
+                self._bounded, fresh = {}, wanted
+            paths = {name: paths_of(name, self.config.paths) for name in fresh}
+            with nullcontext(unit) if unit is not None else self.store.loose() as reader:
+                quotas = reader.origins.quotas(self.ring_id, sorted(set(chain.from_iterable(paths.values()))))
+            self._bounded |= {name: not quotas.keys().isdisjoint(above) for name, above in paths.items()}
+        return any(self._bounded[name] for name in wanted)
+
+    def cut_inboxes(self, names: Iterable[str]) -> None:
+        """Cut waiting rows of the books with a quota among these into pages, unless another process holds the ring.
+
+        A check then reads few rows: books add up what lies in pages.
+        """
+        if not self.has_quotas or time.monotonic() - self._cut_at < CUT_EVERY:
+            return
+        if bounded := [name for name in names if self.has_quota([name])]:
+            self._cut_at = time.monotonic()
+            with suppress(Busy, StoreError), self.hold.transaction(wait=False) as (_, working_set):
+                for name in bounded:
+                    working_set.pull_some(working_set.book(name), CUT_AT_ONCE // len(bounded) + 1)
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:
         """Return the working set of an operation that holds the ring.

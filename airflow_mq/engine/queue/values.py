@@ -170,9 +170,13 @@ class Delivery:
         """Enqueue a message if, and only if, this one is done.
 
         :raises DeliverySealed: after the processor has answered.
+        :raises QueueFull: if the queue has no room for it, and the store is within reach.
         """
         name = book_name(check_origin(origin), check_priority(priority))
-        self.add([Posted(name, payload, Attributes(headers=headers or PLAIN.headers))])
+        posted = Posted(name, payload, Attributes(headers=headers or PLAIN.headers))
+        if self.context.require_room_for is not None:
+            self.context.require_room_for([*self.sent, posted])
+        self.add([posted])
 
     def add(self, entries: Sequence[Posted]) -> None:
         """Add messages that the processor sends, all of them or none."""

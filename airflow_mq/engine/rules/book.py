@@ -35,6 +35,8 @@ class QueueSettings:
     rate_bytes: Rate | None = None
     burst: int | None = None
     burst_bytes: int | None = None
+    #: The most bytes that it may store.
+    quota: int | None = None
 
     @property
     def budget(self) -> Budget | None:

@@ -140,6 +140,14 @@ class TooManyOrigins(Refused):
     """The ring accepts no further origins now; nothing was sent."""
 
 
+class QueueFull(Refused):
+    """The queue has no room for this call below its quota; nothing was sent. `lacks` bytes must drain before it has."""
+
+    def __init__(self, message: str | None = None, lacks: int = 0) -> None:
+        super().__init__(message)
+        self.lacks = lacks
+
+
 class UnknownBlock(Refused):
     """Unknown block: the ring has no block of this id."""
 

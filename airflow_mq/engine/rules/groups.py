@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from .priority import origin_of
+
 SEPARATOR = "/"
+#: What comes right after a separator: the names of all origins below a group come before its name with this.
+PAST_SEPARATOR = "0"
 #: Path of the outermost group, which holds all origins.
 ROOT = ""
 
@@ -29,6 +33,12 @@ def group_of(path: str) -> str:
 def names_above(origin: str) -> list[str]:
     """Return the names of the groups that hold an origin. Shares are set under these names."""
     return [path[:-1] for path in groups_of(origin)]
+
+
+def paths_of(name: str, has_paths: bool) -> list[str]:
+    """Return the names under which settings apply to a book: that of its origin and, with paths, those above it."""
+    origin = origin_of(name)
+    return [*names_above(origin), origin] if has_paths else [origin]
 
 
 def head_of(origin: str) -> str:

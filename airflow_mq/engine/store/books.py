@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from ..rules.page import PROCESSED, Page
 from ..rules.priority import PAST_ALL
 from . import codec
+from .inbox import Inbox
 from .primitives import Repository, columns
 from .rows import BookRow, FirstWaiting, PageRow
 
@@ -77,6 +78,13 @@ class Books(Repository):
         names = ("origin", "floor", "begin")
         rows = self.unit.rows("depths", columns(names, requests), ring=ring, most=most, latest=latest, since=since)
         return [DepthRow(*row) for row in rows]
+
+    def held(self, ring: int, names: Sequence[str]) -> tuple[int, int]:
+        """Return the bytes that these queues store together, and how many rows from their floors on were added up."""
+        rows = self.unit.rows("held", {"origin": names}, ring=ring)
+        ahead = {name: codec.unpack_numbers(bytes(ahead))[0] for name, _, _, ahead in rows if ahead}
+        twice = sum(row.size for row in Inbox(self.unit).heads(ring, ahead)) if ahead else 0
+        return sum(size for _, size, _, _ in rows) - twice, sum(uncut for _, _, uncut, _ in rows)
 
     def forget_deficits(self, ring: int) -> None:
         """Reset the deficits of all books."""

@@ -78,9 +78,18 @@ class Origins(Repository):
         """Return the settings of an origin for a change in the same transaction."""
         return self.unit.only("lock_setting", ring=ring, origin=origin)[0]
 
-    def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool) -> None:
+    def set(self, ring: int, origin: str, settings: object, *, guaranteed: bool, quota: int | None) -> None:
         """Write the settings of an origin."""
-        self.unit.run("set_setting", ring=ring, origin=origin, settings=as_json(settings), guaranteed=guaranteed)
+        given = {"settings": as_json(settings), "guaranteed": guaranteed, "quota": quota}
+        self.unit.run("set_setting", ring=ring, origin=origin, **given)
+
+    def quotas(self, ring: int, paths: Sequence[str]) -> dict[str, int]:
+        """Return the quotas of those of these queues and groups that have one."""
+        return dict(self.unit.rows("quotas", {"origin": paths}, ring=ring))
+
+    def with_quota(self, ring: int) -> list[str]:
+        """Return the queues and groups with a quota."""
+        return [path for (path,) in self.unit.rows("all_quotas", ring=ring)]
 
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""

@@ -152,8 +152,8 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         self.flush()
         return super().execute(*arguments, **options)
 
-    def insert(self, text: bytes, types: Mapping[str, str], values: Sequence[Any]) -> None:
-        """Run an INSERT, after the statements that were requested, without a cursor.
+    def insert(self, text: bytes, types: Mapping[str, str], values: Sequence[Any]) -> bytes | None:
+        """Run an INSERT, after the statements that were requested, without a cursor; return its value if it has one.
 
         With one, single sends take 1.4 times as long, and calls with ten rows 1.3 times.
 
@@ -161,9 +161,9 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         """
         self.flush()
         binary = [_encoded(kind, value) for kind, value in zip(types.values(), values)]
-        self._retried(lambda: self._insert(text, types, binary))
+        return self._retried(lambda: self._insert(text, types, binary))
 
-    def _insert(self, text: bytes, types: Mapping[str, str], values: Sequence[bytes]) -> None:
+    def _insert(self, text: bytes, types: Mapping[str, str], values: Sequence[bytes]) -> bytes | None:
         pgconn, formats = self.pgconn, [Format.BINARY] * len(values)
         # In a transaction, nothing could be done against a statement that the session forgot.
         is_kept = self.prepare_threshold is not None and pgconn.transaction_status == TransactionStatus.IDLE
@@ -180,12 +180,16 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
                 self._wait_for_success()
                 self._named[text] = name
             pgconn.send_query_params(numbered, values, oids, formats)
-        self._wait_for_success()
+        return self._wait_for_success()
 
-    def _wait_for_success(self) -> None:
+    def _wait_for_success(self) -> bytes | None:
+        value = None
         for result in self.wait(execute(self.pgconn)):
-            if result.status != ExecStatus.COMMAND_OK:
+            if result.status == ExecStatus.TUPLES_OK:
+                value = result.get_value(0, 0)
+            elif result.status != ExecStatus.COMMAND_OK:
                 raise error_from_result(result)
+        return value
 
     def flush(self) -> None:
         """Run all statements that were requested."""

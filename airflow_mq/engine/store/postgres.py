@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,7 @@ from .address import NUMBERS, StoreAddress
 from .pipelined import GRACE, PipelinedConnection, Request, seconds_left
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, Columns, translating
-from .rows import InboxRow, Locked, StateRow
+from .rows import Fullness, InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Sleeper, Store
 from .unit import Unit
@@ -55,6 +55,8 @@ ONE_ROW = {
     "lengths": "bytea", "attributes": "bytea", "heap": "bytea",
 }  # fmt: skip
 MANY_ROWS = {name: kind if name == "ring" else f"{kind}[]" for name, kind in ONE_ROW.items()}
+#: The same with the books of the rows and the bytes that each gets.
+ROWS_WITHIN_QUOTA = {"of": "int2", "names": "text[]", "sizes": "int4[]", **MANY_ROWS}
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
 #: its result takes time only.
@@ -169,6 +171,12 @@ def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
     """Return the columns of `ONE_ROW`."""
     origin, _, size, items, more, lengths, attributes, heap, _ = row
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
+
+
+def _all_sent(ring: int, rows: Iterable[InboxRow]) -> tuple[Any, ...]:
+    """Return the columns of `MANY_ROWS`."""
+    _, *columns = zip(*(_sent(ring, row) for row in rows))
+    return ring, *map(list, columns)
 
 
 class Notifications(Sleeper):
@@ -345,8 +353,21 @@ class PostgresStore(Store[Connection]):
             if len(parcel) == 1:
                 unit.connection.insert(self.text("insert_inbox_row"), ONE_ROW, _sent(ring, parcel[0]))
             else:
-                _, *columns = zip(*(_sent(ring, row) for row in parcel))
-                unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, (ring, *map(list, columns)))
+                unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, _all_sent(ring, parcel))
+
+    checks_quotas = True
+
+    def send_within_quota(
+        self, unit: Unit, ring: int, rows: Iterable[InboxRow], sizes: Mapping[str, int]
+    ) -> int | None:
+        assert isinstance(unit, PostgresUnit)
+        values = ring, list(sizes), list(sizes.values()), *_all_sent(ring, rows)
+        uncut = unit.connection.insert(self.text("insert_within_quota"), ROWS_WITHIN_QUOTA, values)
+        return None if uncut is None else int(uncut)
+
+    def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
+        rows = unit.rows("fullness", ring=ring, names=list(sizes), sizes=list(sizes.values()))
+        return [Fullness(*row) for row in rows]
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         unit.put("promote_due", ring=ring, now=now, **inbox.MOST_DUE)

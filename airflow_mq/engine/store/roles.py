@@ -22,6 +22,8 @@ _SECRET = {"inbox": {"heap"}, "delayed": {"heap"}, "ring_state": {"lease_token"}
 #: Tables that readers do not get at all.
 _UNREADABLE = ("chunk", "upload", "outcome", "sent_key", "sender")
 _FUNCTIONS = ("send", "send_many")
+#: Functions that readers, and senders with rights on the tables, get: they read what they may read themselves.
+_COUNTING = ("fullness", "stored_origins", "unpacked_numbers")
 #: Columns of the view that these functions insert into. A role that could set the others would choose who it is.
 SENT = ("ring", "origins", "payloads", "keys", "headers", "weight", "not_before", "expires", "priority")
 
@@ -133,6 +135,8 @@ def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: 
             yield from _new_owner(connection, schema, name)
         return
     yield SQL("GRANT USAGE ON SCHEMA {} TO {}").format(place, name)
+    for function in _COUNTING if kind in ("reader", "runtime") else ():
+        yield SQL("GRANT EXECUTE ON FUNCTION {}.{} TO {}").format(place, Identifier(function), name)
     if kind == "reader":
         for table, columns in _readable(connection, schema):
             yield SQL("GRANT SELECT ({}) ON {}.{} TO {}").format(_joined(columns), place, Identifier(table), name)

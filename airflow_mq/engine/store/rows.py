@@ -35,6 +35,31 @@ class RingRow(NamedTuple):
     now: int
     #: Number of recorded ends that are to be applied.
     ends: int = 0
+    #: Whether any queue or group has a quota.
+    has_quotas: bool = False
+
+
+class Fullness(NamedTuple):
+    """How full a queue or a group with a quota is, in bytes."""
+
+    path: str
+    quota: int
+    #: All that it stores: waiting, in flight, set aside, or due later.
+    stored: int
+    #: What a call sends to it.
+    coming: int = 0
+    #: Rows that lie in no page yet, each of which this took a look at.
+    uncut: int = 0
+
+    @property
+    def lacks(self) -> int:
+        """Bytes that must drain before it has room for the call."""
+        return max(self.stored + self.coming - self.quota, 0)
+
+    @property
+    def part(self) -> float:
+        """The part of the quota that is stored."""
+        return self.stored / self.quota
 
 
 #: Where a look begins that starts at the end of the ring: above all tickets.
@@ -211,6 +236,7 @@ def settings_of(value: Any) -> QueueSettings:
         Rate(*plain["rate_bytes"]) if plain.get("rate_bytes") else None,
         plain.get("burst"),
         plain.get("burst_bytes"),
+        plain.get("quota"),
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from ..rules.errors import (
     StoreError,
     StoreForked,
 )
+from ..rules.groups import PAST_SEPARATOR, SEPARATOR, paths_of
+from ..rules.priority import books_of
 from .address import SQLITE_PREFIX, StoreAddress
 from .files import (
     full_disk,
@@ -36,7 +39,7 @@ from .files import (
 from .forks import GATE
 from .inbox import parcels
 from .primitives import Columns, translating
-from .rows import InboxRow, Locked, StateRow
+from .rows import LATEST, Fullness, InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Store
 from .unit import Unit
@@ -291,6 +294,20 @@ class SqliteStore(Store[FileConnection]):
             columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields[:8], map(list, zip(*parcel))))
             columns["id"] = unit.fresh_ids(len(parcel))
             unit.put("insert_inbox_row", columns, ring=ring)
+
+    def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
+        quotas = unit.origins.quotas(ring, sorted({path for name in sizes for path in paths_of(name, has_paths)}))
+        found = []
+        for path, quota in quotas.items():
+            names = list(books_of(path))
+            if has_paths:
+                ends = [(f"{name}{SEPARATOR}", f"{name}{PAST_SEPARATOR}") for name in names]
+                below = [unit.books.names(ring, "", *end, LATEST, delayed=True) for end in ends]
+                names += chain.from_iterable(below)
+            stored, uncut = unit.books.held(ring, names)
+            coming = sum(size for name, size in sizes.items() if path in paths_of(name, has_paths))
+            found.append(Fullness(path, quota, stored, coming, uncut))
+        return found
 
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:
         due = [row.id for row in unit.inbox.due(ring, now)]

@@ -18,8 +18,9 @@ from airflow_mq.engine.store.blocks import EndRow
 from airflow_mq.engine.store.working_set import StoredSet
 
 from .actors.ending import is_spoiled
+from .actors.filling import MOST_CALL, QUOTA
 from .messages import ACCEPTED, FINAL, OPEN, REFUSED, Violation
-from .world import World
+from .world import FILLED, World
 
 #: Blocks of one message on lease have this order; they have no page in the ledger.
 VIEWED = "view"
@@ -31,6 +32,7 @@ def check_all(world: World) -> None:
     check_conservation(world)
     violations = world.observer.check()
     check_settings(world)
+    check_quota(world)
     check_recorded(world)
     check_outside(world)
     if violations:
@@ -144,6 +146,17 @@ def check_settings(world: World) -> None:
         value = getattr(world.observer.config, name)
         if not register.permits(value):
             raise Violation("settings", f"{name} is {value}, and was changed to another value since")
+
+
+def check_quota(world: World) -> None:
+    """Check that no more is stored than the quota and, on PostgreSQL, one call of the other filler."""
+    if not world.has_quota:
+        return
+    stored = sum(one.stored for one in world.observer.inspect.fullness([FILLED]))
+    most = QUOTA if world.store == "sqlite" else QUOTA + MOST_CALL
+    held = world.observer.footprint(FILLED).size
+    if not held <= stored <= most:
+        raise Violation("quota", f"{FILLED} stores {stored} bytes by its quota and {held} by its pages, of {most}")
 
 
 def check_expected(world: World, event: Event) -> None:

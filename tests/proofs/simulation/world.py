@@ -28,6 +28,8 @@ from .registers import Register
 from .scheduler import Process, Scheduler
 
 ORIGINS = ("a", "b", "c", "d/1", "d/2")
+#: The origin with a quota.
+FILLED = "filled"
 #: Seconds that the observer waits for a lock: an actor that holds one does not run meanwhile.
 OBSERVER_PATIENCE = 0.1
 #: A block is settled in parts of two messages, and two rows ahead of a floor are many, if the setup has one of these
@@ -170,6 +172,8 @@ class World:
     beside: Sequence[World] = ()
     #: Settings that actors change, by name.
     settings: dict[str, Register] = field(default_factory=dict)
+    #: Whether `FILLED` may have a quota.
+    has_quota: bool = False
     #: What must become of messages of a block, by the id of the message.
     expected: dict[bytes, Expectation] = field(default_factory=dict)
     #: What actors found where the package catches every error.

@@ -125,6 +125,7 @@ class BlockSettler:
             if wait:
                 self.store.rest()
             session.committed(working_set, sweeps=sweeps)
+            session.cut_inboxes(working_set.books)
         session.forget_old()
         return result
 

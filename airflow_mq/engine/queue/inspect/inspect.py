@@ -25,7 +25,7 @@ from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
-from ...store.rows import LATEST
+from ...store.rows import LATEST, Fullness
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
@@ -156,6 +156,14 @@ class Inspect:
         with self._session.snapshot() as (unit, working_set):
             found = budget_states(unit, working_set, None if origin is None else check_origin(origin))
         return [state for state in found if state.exhausted_at is not None or not exhausted]
+
+    def fullness(self, origins: Iterable[str] | None = None) -> list[Fullness]:
+        """Return how full queues and groups with a quota are: those of these origins; by default, all."""
+        with self._session.store.reading() as unit:
+            config = self._session.remember_config(unit.rings.named(self._session.ring).config)
+            names = unit.origins.with_quota(self._ring_id) if origins is None else map(check_origin, origins)
+            sizes = dict.fromkeys(names, 0)
+            return self._session.store.fullness(unit, self._ring_id, sizes, has_paths=config.paths) if sizes else []
 
     # The ring.
 

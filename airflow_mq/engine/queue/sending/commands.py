@@ -29,6 +29,7 @@ from ...store.attributes import StoredAttributes, pack_attributes
 from ...store.inbox import StoredBytes
 from ...store.rows import InboxRow, page_of
 from ...store.unit import Unit
+from ..quota import require_room
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens
 from ..values import Enqueued
@@ -177,11 +178,13 @@ class Push(Command[Enqueued]):
             raise MessageTooLong(message.size, target.config.max_message_len)
         refuse_new_origins(target, unit, [self.origin])
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
+        name = book_name(self.origin, rank)
+        if target.has_quota([name], unit):
+            require_room(target, unit, {name: message.size})
         if rank == HIGH:
             unit.rings.allow_high(target.ring_id)
         own = Attributes.given_by(self.terms).checked(target.config.max_headers)
         attributes = own._replace(expires=times_of(target, self.terms)[1]).over(message.attributes)
-        name = book_name(self.origin, rank)
         if message.blob is None:
             unit.inbox.insert_copy(target.ring_id, name, pack_attributes(attributes), message.bytes)
         else:

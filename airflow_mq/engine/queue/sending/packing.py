@@ -91,6 +91,8 @@ class PackedCall:
         self.first_high = False
         self._knows_high = config.high
         self.count = self.size = 0
+        #: Rows of a queue with a quota that lay in no page before.
+        self.uncut = 0
         #: Hashes of the external payloads that messages refer to.
         self.blobs: set[bytes] = set()
         #: Keys of rows, by place.
@@ -223,10 +225,13 @@ class PackedCall:
             return False
         return len(self._held) <= PARCEL_ROWS
 
-    def origins(self, refused: Collection[int]) -> set[str]:
-        """Return the books of the rows, without refused rows."""
-        rows = chain(self._held, (row for row, *_ in self._filed))
-        return {row.origin for place, row in enumerate(rows) if place not in refused}
+    def sizes(self, refused: Collection[int] = ()) -> dict[str, int]:
+        """Return the bytes of the rows of each book, without refused rows."""
+        sizes: dict[str, int] = {}
+        for place, row in enumerate(chain(self._held, (row for row, *_ in self._filed))):
+            if place not in refused:
+                sizes[row.origin] = sizes.get(row.origin, 0) + row.size
+        return sizes
 
     def rows(self, refused: Collection[int] = ()) -> Iterable[InboxRow]:
         """Return the rows in order, without refused rows."""

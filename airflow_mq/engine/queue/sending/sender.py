@@ -7,7 +7,7 @@ that the caller has open.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
@@ -34,7 +34,8 @@ from ...rules.weight import Weight
 from ...store.rows import InboxRow
 from ...store.unit import Unit
 from ..context import delivery_at
-from ..session import RingSession
+from ..quota import require_room, require_room_for
+from ..session import LONG, RingSession
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
 from .packing import KeyedRow, PackedCall, Pairs
@@ -224,6 +225,7 @@ class Sender:
             key is None and terms == NO_TERMS and type(payload) is bytes and 0 < len(payload) <= config.max_message_len
         )
         is_plain = is_plain and not (config.limits_origins or session.traces or session.listeners)
+        is_plain = is_plain and not session.has_quota([session.check_sender(origin)])
         if not is_plain or delivery_at(session.place) is not None:
             return self._send([(origin, payload if key is None else Message(payload, key))], terms)
         # An INSERT of its row is enough. A packed call makes single sends take 1.3 times as long.
@@ -269,7 +271,7 @@ class Sender:
             if not call.count:
                 return Enqueued(0, 0)
             with self.store.writing(at_once=call.is_plain) as unit:
-                sent = self.write(unit, call)
+                sent = self.write(unit, call, at_once=call.is_plain)
         self.committed(call)
         return sent
 
@@ -280,6 +282,8 @@ class Sender:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
                 self.session.reread_config()
+        if call.uncut > LONG:
+            self.session.cut_inboxes(call.sizes())
         if self.session.listeners:
             self.session.tell_listeners()
 
@@ -293,19 +297,35 @@ class Sender:
         priority, check_rank = terms.priority or REGULAR, session.permit.check_priority
         return PackedCall(session.config, common, session.check_sender, priority, check_rank, carried, due).pack(pairs)
 
-    def write(self, unit: Unit, call: PackedCall) -> Enqueued:
-        """Write the rows of a call in a transaction: its own, or one that the caller has open."""
+    def write(self, unit: Unit, call: PackedCall, *, at_once: bool = False) -> Enqueued:
+        """Write the rows of a call in a transaction: its own, or one that the caller has open.
+
+        :param at_once: the transaction is one statement, where a store can
+        """
         session, ring = self.session, self.ring_id
         refused = _refused_keys(session, unit, call.keys) if call.keys else {}
         if call.blobs:
             _require_payloads(unit, call.blobs)
         if call.is_bound:
-            refuse_new_origins(session, unit, call.origins(refused))
-        self.store.send(unit, ring, call.rows(refused), call.due)
+            refuse_new_origins(session, unit, call.sizes(refused))
+        self._send_rows(unit, call, refused, at_once=at_once)
         if call.first_high:
             # From now on every service of the ring reads high messages.
             unit.rings.allow_high(ring)
         return Enqueued(call.count - len(refused), call.size - sum(refused.values()), len(refused))
+
+    def _send_rows(self, unit: Unit, call: PackedCall, refused: Collection[int], *, at_once: bool) -> None:
+        session, rows, sizes = self.session, call.rows(refused), call.sizes(refused) if self.session.has_quotas else {}
+        if not session.has_quota(sizes, unit):
+            self.store.send(unit, self.ring_id, rows, call.due)
+        elif at_once and self.store.checks_quotas:
+            while (uncut := self.store.send_within_quota(unit, self.ring_id, rows, sizes)) is None:
+                # If it has drained meanwhile, there is room now.
+                require_room(session, unit, sizes)
+            call.uncut = uncut
+        else:
+            call.uncut = require_room(session, unit, sizes)
+            self.store.send(unit, self.ring_id, rows, call.due)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
@@ -323,6 +343,7 @@ class Sender:
             attributes = Attributes.given_by(own).checked(most, carried if own.headers else None).over(common)
             entries.append(Posted(book_name(session.check_sender(sender), priority), payload, attributes))
             size += len(payload)
+        require_room_for(session, [*delivery.sent, *entries])
         delivery.add(entries)
         return Enqueued(len(entries), size)
 

@@ -254,6 +254,16 @@ WHERE EXISTS (
    OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = w.origin)
    OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = w.origin)
 
+-- name: held (sqlite)
+-- Return what each queue stores: bytes in pages, in rows from the floor on and in delayed rows; how many rows there are
+-- from the floor on; and the ids of those of them that lie in pages, and so count twice.
+SELECT :origin, coalesce(max(b.size), 0) + coalesce(sum(m.size), 0) + coalesce((
+           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin
+       ), 0), count(m.id), coalesce(max(b.ahead), x'')
+FROM (SELECT 1)
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = :origin
+LEFT JOIN {s}inbox m ON m.ring = :ring AND m.origin = :origin AND m.id >= coalesce(b.floor, 0)
+
 -- name: depths
 -- Return for each queue: inbox rows not yet cut, at most `most`; when its first message was sent; recently sent
 -- messages; and set-aside messages in at most `most` pages.

@@ -23,6 +23,20 @@ INSERT INTO {s}inbox {
     heap bytea[]
 }
 
+-- name: insert_within_quota (postgres)
+-- Write the rows of a call if every queue and group has room for them, and return how many rows of one lie in no page.
+-- Otherwise write nothing, and return NULL.
+WITH room AS MATERIALIZED (
+    SELECT CASE WHEN bool_and(f.stored + f.coming <= f.quota) IS NOT FALSE THEN coalesce(max(f.uncut), 0) END AS uncut
+    FROM {s}fullness(:of, :names::text[], :sizes::int4[]::bigint[]) f
+), sent AS (
+    INSERT INTO {s}inbox {
+        rows ring, size int[], items int[], more bool[], refers bool[], origin text[], lengths bytea[],
+        attributes bytea[], heap bytea[]
+    } CROSS JOIN room WHERE room.uncut IS NOT NULL
+)
+SELECT room.uncut FROM room
+
 -- name: insert_posted
 -- Write single messages that processors sent or that return to their queue, under ids drawn before. Those that return keep
 -- their time of sending. Requires the ring lock.

@@ -26,9 +26,10 @@ coalesce(pg_catalog.pg_sequence_last_value('{s}id_seq'), 0)
 ORDER BY s.age LIMIT 1
 
 -- name: rings
--- Return all rings in order of names, or the one of a name, each with the database's clock in microseconds and the number
--- of recorded ends that are to be applied.
-SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id {part by_age})
+-- Return all rings in order of names, or the one of a name, each with the database's clock in microseconds, the number of
+-- recorded ends that are to be applied, and whether any queue has a quota.
+SELECT r.id, r.name, r.config, {clock}, (SELECT s.ends FROM {s}ring_state s WHERE s.ring = r.id {part by_age}),
+       EXISTS (SELECT 1 FROM {s}setting t WHERE t.ring = r.id AND t.quota IS NOT NULL)
 FROM {s}ring r
 WHERE CAST(:name AS text) IS NULL OR r.name = :name
 ORDER BY r.name

@@ -7,14 +7,14 @@ from random import Random
 
 from ..scheduler import Process
 from ..world import World
-from . import aside, blocks, ending, folders, holding, keeping, parts, relays, senders, services, tuning
+from . import aside, blocks, ending, filling, folders, holding, keeping, parts, relays, senders, services, tuning
 
 Action = Callable[[World, Process, Random], object]
 
 #: Actions by name.
 ACTIONS: dict[str, Action] = {
     name: action
-    for module in (aside, blocks, ending, folders, holding, keeping, parts, relays, senders, services, tuning)
+    for module in (aside, blocks, ending, filling, folders, holding, keeping, parts, relays, senders, services, tuning)
     for name, action in vars(module).items()
     if callable(action) and getattr(action, "__module__", "") == module.__name__ and not name.startswith("_")
 }

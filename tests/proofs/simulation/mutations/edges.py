@@ -29,6 +29,29 @@ EDGES: Sequence[Mutation] = (
         "delivery that has answered takes messages", "engine/queue/values.py",
         "        if self.sealed:\n            raise DeliverySealed()", "        pass",
     ),
+    # Quotas.
+    bug(
+        "quota unknown to senders", "engine/queue/session.py",
+        "not quotas.keys().isdisjoint(above)", "False",
+    ),
+    bug(
+        "quota without high messages", "engine/store/sqlite.py",
+        "names = list(books_of(path))", "names = [path]",
+    ),
+    bug(
+        "quota without delayed messages", "engine/store/sql/book.sql",
+        "           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin\n", "           0\n",
+    ),
+    bug(
+        "quota counts rows of pages twice", "engine/store/books.py",
+        "for _, size, _, _ in rows) - twice", "for _, size, _, _ in rows)",
+        test="tests/store/queue/test_quota.py::test_what_is_stored_is_exact",
+    ),
+    bug(
+        "quota of the database counts rows of pages twice", "engine/store/migrations/postgres/0001_baseline.sql",
+        "stored := stored - size;", "stored := stored;", store="postgres",
+        test="tests/store/queue/test_quota.py::test_what_is_stored_is_exact",
+    ),
     # Settings.
     bug(
         "settings read before the ring's lock", "engine/store/postgres.py",

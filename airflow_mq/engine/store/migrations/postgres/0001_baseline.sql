@@ -179,8 +179,11 @@ CREATE TABLE {s}setting (
     origin text COLLATE "C" NOT NULL,
     settings jsonb NOT NULL,
     guaranteed boolean NOT NULL DEFAULT false,
+    -- The most bytes that it may store; in a ring with paths together with all below it.
+    quota bigint,
     PRIMARY KEY (ring, origin)
 );
+CREATE INDEX setting_with_quota ON {s}setting (ring, origin) WHERE quota IS NOT NULL;
 CREATE INDEX setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
 -- Balances of budgets over time, of origins and of paths that have one. A missing row is a full bucket.
@@ -565,6 +568,110 @@ BEGIN
 END
 $$;
 
+-- Unpack numbers, no two of them equal, like `unpack_numbers` of airflow_mq.engine.store.codec.
+CREATE FUNCTION {s}unpacked_numbers(packed bytea) RETURNS SETOF bigint
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    width integer := CASE chr(get_byte(packed, 0)) WHEN 'B' THEN 1 WHEN 'H' THEN 2 WHEN 'I' THEN 4 ELSE 8 END;
+    -- A single number lies in the head.
+    start integer := CASE chr(get_byte(packed, 0)) WHEN '=' THEN 5 ELSE 13 END;
+    number bigint;
+BEGIN
+    WHILE start + width <= octet_length(packed) LOOP
+        number := 0;
+        FOR place IN REVERSE width - 1 .. 0 LOOP
+            number := (number << 8) + get_byte(packed, start + place);
+        END LOOP;
+        RETURN NEXT number;
+        start := start + width;
+    END LOOP;
+END
+$$;
+
+-- How full the queues and groups with a quota are to which messages of these books and sizes go. Bytes in pages are those
+-- that the holder of the ring saved; of inbox rows from the floor on, those are added up that lie in no page.
+CREATE FUNCTION {s}fullness(ring_id smallint, names text[], sizes bigint[])
+RETURNS TABLE (path text, quota bigint, stored bigint, coming bigint, uncut bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    config jsonb;
+    books text[];
+    name text;
+    size numeric;
+    rows bigint;
+    floor bigint;
+    ahead bytea;
+BEGIN
+    SELECT r.config INTO config FROM {s}ring r WHERE r.id = ring_id;
+    IF (config ->> 'paths')::boolean THEN
+        SELECT array_agg(array_to_string(parts[1:part], '/')), array_agg(c.size) INTO names, sizes
+        FROM unnest(names, sizes) c(name, size)
+        CROSS JOIN string_to_array(ltrim(c.name, E'\x01'), '/') parts
+        CROSS JOIN generate_series(1, cardinality(parts)) part;
+    END IF;
+    FOR path, quota, coming IN
+        SELECT t.origin, t.quota, sum(c.size)::bigint FROM unnest((SELECT names), (SELECT sizes)) c(name, size)
+        JOIN {s}setting t ON t.ring = ring_id AND t.origin = ltrim(c.name, E'\x01') AND t.quota IS NOT NULL
+        GROUP BY t.origin, t.quota ORDER BY t.origin
+    LOOP
+        books := ARRAY[path];
+        IF (config ->> 'high')::boolean THEN
+            books := books || (E'\x01' || path);
+        END IF;
+        IF (config ->> 'paths')::boolean THEN
+            books := books || ARRAY(
+                SELECT DISTINCT s FROM unnest(books) b
+                CROSS JOIN LATERAL {s}stored_origins(ring_id, b || '/', b || '0', 2147483647) s);
+        END IF;
+        stored := 0;
+        uncut := 0;
+        FOREACH name IN ARRAY books LOOP
+            SELECT b.size, b.floor, b.ahead INTO size, floor, ahead FROM {s}book b
+            WHERE b.ring = ring_id AND b.origin = name ORDER BY b.age LIMIT 1;
+            stored := stored + coalesce(size, 0);
+            SELECT coalesce(sum(r.size), 0) + coalesce((
+                       SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = ring_id AND d.origin = name
+                   ), 0), count(*) INTO size, rows FROM (
+                SELECT m.size FROM {s}inbox m
+                WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, coalesce(floor, 0))
+                  AND (m.origin, m.id) <= (name, 9223372036854775807)
+                ORDER BY m.origin, m.id
+            ) r;
+            stored := stored + size;
+            uncut := uncut + rows;
+            IF octet_length(ahead) > 0 THEN
+                SELECT coalesce(sum(m.size), 0) INTO size FROM {s}unpacked_numbers(ahead) cut
+                JOIN {s}inbox m ON m.ring = ring_id AND m.origin = name AND m.id = cut AND m.id >= floor;
+                stored := stored - size;
+            END IF;
+        END LOOP;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Raise an error if these messages would be too many for a queue or a group. Only callers that may read the tables see
+-- how much others have stored.
+CREATE FUNCTION {s}check_quota(ring_id smallint, names text[], sizes bigint[], is_reader boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    f record;
+BEGIN
+    SELECT * INTO f FROM {s}fullness(ring_id, names, sizes) q WHERE q.stored + q.coming > q.quota
+    ORDER BY q.stored + q.coming - q.quota DESC, q.path LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ107', MESSAGE = CASE WHEN f.coming > f.quota THEN format(
+            'call of %s bytes too large for the quota of %L: expected at most %s bytes', f.coming, f.path, f.quota)
+            ELSE format('queue %L is full: %s bytes must drain before this call of %s bytes', f.path,
+                        f.stored + f.coming - f.quota, f.coming)
+                 || CASE WHEN is_reader THEN format(' (quota=%s, stored=%s)', f.quota, f.stored) ELSE '' END END,
+            HINT = 'Send it again when the queue has drained, or raise the quota. Nothing of this call was stored.';
+    END IF;
+END
+$$;
+
 -- Pack numbers like `pack_numbers` of airflow_mq.engine.store.codec, four bytes each, the lowest first.
 CREATE FUNCTION {s}packed_lengths(lengths integer[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -749,6 +856,13 @@ BEGIN
             is_writer);
     END IF;
 
+    IF EXISTS (SELECT FROM {s}setting t WHERE t.ring = ring_id AND t.quota IS NOT NULL) THEN
+        PERFORM {s}check_quota(ring_id, array_agg(m.name), array_agg(m.size), is_writer) FROM (
+            SELECT mark || u.origin AS name, sum(octet_length(u.payload))::bigint AS size
+            FROM unnest(origins, payloads, skipped) u(origin, payload, is_skipped) WHERE NOT u.is_skipped GROUP BY 1
+        ) m;
+    END IF;
+
     -- The transaction id is drawn before the ids of rows, as by every sender.
     PERFORM pg_current_xact_id();
     IF not_before IS NULL THEN
@@ -841,5 +955,5 @@ $$;
 
 -- Every function of the schema.
 REVOKE ALL ON FUNCTION {s}send, {s}send_many, {s}accept, {s}store_messages, {s}check_headers, {s}check_origin,
-    {s}check_room, {s}new_origins, {s}stored_origins, {s}packed_lengths, {s}use_blobs, {s}leave_blobs, {s}refuse_second_book,
+    {s}check_room, {s}check_quota, {s}fullness, {s}new_origins, {s}stored_origins, {s}unpacked_numbers, {s}packed_lengths, {s}use_blobs, {s}leave_blobs, {s}refuse_second_book,
     {s}refuse_second_state FROM PUBLIC;

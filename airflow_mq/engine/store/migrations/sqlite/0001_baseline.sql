@@ -157,8 +157,11 @@ CREATE TABLE {s}setting (
     origin TEXT NOT NULL,
     settings TEXT NOT NULL,
     guaranteed INTEGER NOT NULL DEFAULT 0,
+    -- The most bytes that it may store; in a ring with paths together with all below it.
+    quota INTEGER,
     PRIMARY KEY (ring, origin)
 ) STRICT;
+CREATE INDEX {s}setting_with_quota ON {s}setting (ring, origin) WHERE quota IS NOT NULL;
 CREATE INDEX {s}setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
 -- Balances of budgets over time, of origins and of paths that have one. A missing row is a full bucket.

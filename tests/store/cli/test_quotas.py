@@ -1,0 +1,32 @@
+"""Commands that set a quota and show how full queues are."""
+
+from __future__ import annotations
+
+from airflow_mq import MessageQueue
+from airflow_mq.cli.doctor import _quotas
+from tests.store.cli.conftest import Terminal
+
+
+def test_commands_show_how_full_a_queue_is(mq: Terminal, queue: MessageQueue) -> None:
+    assert "quota unset → 1024" in mq("queue", "set", "acme", "--quota", "1KiB").out
+    queue.enqueue_message("acme", b"x" * 1000)
+    queue.enqueue_message("other", b"x")
+    listed = mq("queue", "list").out
+    assert "full" in listed and "97.7%" in listed
+    rows = mq.json("queue", "list")
+    assert [(row["origin"], row["full"]) for row in rows] == [("acme", 1000 / 1024), ("other", None)]
+    assert "1.0 kB, 97.7% full" in mq("queue", "show", "acme").out
+    assert "acme: 97.7% of its quota of 1.0 kB is stored" in mq("explain", "acme").out
+    assert "quota" not in mq("explain", "other").out
+    queue.session.reread_config()
+    (found,) = _quotas(queue)
+    assert found.level == "note" and found.what.startswith("acme stores 1.0 kB of its quota of 1.0 kB; above it, sends")
+    refused = mq("enqueue", "acme", "y" * 100, code=3).err
+    assert "'acme' is full: it stores 1,000 bytes of 1,024, and 76 must drain" in refused
+    assert "quota 1024 → unset" in mq("queue", "set", "acme", "--unset", "quota").out
+    assert "full" not in mq("queue", "list").out
+
+
+def test_mistakes_are_refused(mq: Terminal) -> None:
+    for size in ("many", "0B", "-1"):
+        assert "expected" in mq("queue", "set", "acme", f"--quota={size}", code=2).err

@@ -1,0 +1,293 @@
+"""Quotas: the bytes that a queue or a group may store, on every way to send."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from airflow_mq import Message, MessageQueue
+from airflow_mq.engine.queue import session as session_module
+from airflow_mq.engine.rules.errors import ConfigRefused, QueueFull
+from airflow_mq.engine.store import parse
+from airflow_mq.engine.store.rows import Fullness
+from tests.store.queue.conftest import serve
+
+
+def fullness(queue: MessageQueue, *origins: str) -> list[Fullness]:
+    with queue.store.loose() as unit:
+        sizes = dict.fromkeys(origins, 0)
+        return queue.store.fullness(unit, queue.session.ring_id, sizes, has_paths=queue.config.paths)
+
+
+def stored(queue: MessageQueue, origin: str) -> int:
+    (one,) = fullness(queue, origin)
+    return one.stored
+
+
+def test_a_full_queue_refuses_each_form_of_sending_and_reports_what_must_drain(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    assert queue.admin.set_origin("a", quota="1KiB") == {"quota": (None, 1024)}
+    queue.enqueue_message("a", b"x" * 500)
+    queue.enqueue_messages("a", [b"x" * 100] * 5)
+    assert stored(queue, "a") == 1000
+    for send, size in (
+        (lambda: queue.enqueue_message("a", b"x" * 25), 25),
+        (lambda: queue.enqueue_message("a", b"x" * 25, priority="high"), 25),
+        (lambda: queue.enqueue_message("a", b"x" * 25, not_before=60), 25),
+        (lambda: queue.enqueue_message("a", b"x" * 25, key="k"), 25),
+        (lambda: queue.enqueue_messages("a", [b"x" * 13] * 2), 26),
+        (lambda: queue.enqueue_messages([("b", b"1"), ("a", b"x" * 30)]), 30),
+        (lambda: queue.enqueue_messages("a", [Message(b"x" * 25, key="k")]), 25),
+    ):
+        with pytest.raises(
+            QueueFull, match=f"'a' is full: it stores 1,000 bytes of 1,024, and {size - 24} must"
+        ) as full:
+            send()
+        assert full.value.lacks == size - 24
+    assert stored(queue, "a") == 1000 and not queue.footprint("b").count
+    with pytest.raises(QueueFull, match="call of 1,025 bytes too large for the quota of 'a': expected at most 1,024"):
+        queue.enqueue_messages("a", [b"x" * 1024, b"y"])
+    assert queue.enqueue_message("a", b"x" * 24, key="k").count == 1
+    # A repeated call is no further message.
+    assert queue.enqueue_message("a", b"x" * 24, key="k").repeated == 1
+    serve(queue)
+    assert stored(queue, "a") == 0
+    queue.enqueue_messages("a", [b"x" * 512] * 2)
+    queue.admin.set_origin("a", unset=["quota"])
+    queue.enqueue_message("a", b"more")
+
+
+def test_what_is_stored_counts_in_every_state(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(max_attempts=1, max_message_size=500)
+    queue.admin.set_origin("a", quota=10_000)
+    queue.enqueue_messages("a", [b"x" * 600, b"y" * 100, b"z" * 10])
+    queue.enqueue_message("a", b"later" * 10, not_before=3_600)
+    assert stored(queue, "a") == 760
+    block = queue.blocks.plan("k")
+    assert block is not None and stored(queue, "a") == 760
+    queue.blocks.release(block)
+    found = queue.set_aside.list()
+    assert [aside.size for aside in found] == [600, 100] and stored(queue, "a") == 760
+    queue.set_aside.discard([aside.address for aside in found], "done")
+    assert stored(queue, "a") == 60
+
+
+def test_a_quota_of_a_group_holds_for_all_below_it(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(paths=True)
+    queue.admin.set_origin("acme", quota=100)
+    queue.admin.set_origin("acme/a", quota=50)
+    queue.enqueue_message("acme/a/deep", b"x" * 30)
+    queue.enqueue_message("acme/b", b"x" * 30, priority="high")
+    queue.enqueue_message("acme", b"x" * 10)
+    queue.enqueue_message("acme-two", b"x" * 1000)
+    queue.enqueue_message("acm", b"x" * 1000)
+    serve_nothing = fullness(queue, "acme/a/deep")
+    assert [(one.path, one.stored) for one in serve_nothing] == [("acme", 70), ("acme/a", 30)]
+    with pytest.raises(QueueFull, match="'acme/a' is full: it stores 30 bytes of 50, and 1 must"):
+        queue.enqueue_message("acme/a", b"x" * 21)
+    with pytest.raises(QueueFull, match="'acme' is full: it stores 70 bytes of 100, and 1 must"):
+        queue.enqueue_message("acme/new", b"x" * 31)
+    queue.enqueue_message("acme/new", b"x" * 30, not_before=60)
+    assert stored(queue, "acme") == 100
+
+
+def test_a_command_in_a_transaction_of_the_caller(make_queue: Any, store_uri: str) -> None:
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("a", quota=100)
+    address = parse(store_uri)
+    opened: Any = sqlite3.connect(address.file) if address.path else psycopg.connect(**address.conninfo())
+    with closing(opened) as connection:
+        if address.path:
+            connection.execute("BEGIN IMMEDIATE")
+        commands = queue.commands(connection)
+        commands.push("a", b"x" * 60).execute()
+        with pytest.raises(QueueFull, match="made at"):
+            commands.push("a", b"x" * 60).execute()
+        commands.push("a", b"x" * 40).execute()
+        connection.commit()
+    assert stored(queue, "a") == 100
+
+
+def test_a_transfer_to_a_full_queue(make_queue: Any, store_uri: str) -> None:
+    queue: MessageQueue = make_queue(ordered=False)
+    queue.admin.set_origin("b", quota=10)
+    queue.enqueue_messages("a", [b"x" * 6, b"y" * 6])
+    view = queue.leases.view("a")
+    first, second = view.try_next(), view.try_next()
+    assert first is not None and second is not None
+    commands = queue.commands(queue.store)
+    commands.transfer(first, "b").execute()
+    with pytest.raises(QueueFull):
+        commands.transfer(second, "b").execute()
+    assert stored(queue, "b") == 6
+
+
+def test_a_processor_that_sends(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("b", quota=10)
+    queue.enqueue_messages("a", [b"1", b"2", b"3", b"4"])
+    full: list[bytes] = []
+
+    def forward(delivery: Any) -> None:
+        if delivery.origin == "b":
+            return
+        try:
+            delivery.enqueue("b", b"x" * 4)
+            if delivery.payload == b"2":
+                queue.enqueue_message("b", b"x" * 7)
+        except QueueFull:
+            full.append(delivery.payload)
+            raise
+
+    queue.service_queues(forward, slice_messages=1)
+    assert full
+
+
+def test_invalid_quotas(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    for value in (0, -1, 1.5, True, 1 << 63):
+        with pytest.raises(ConfigRefused, match="invalid quota"):
+            queue.admin.set_origin("a", quota=value)  # type: ignore[arg-type]
+
+
+def test_a_queue_without_a_quota_checks_nothing(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("a", quota=100)
+    seen: list[str] = []
+    queue.enqueue_message("b", b"1")
+    queue.store.probe = seen.append
+    queue.enqueue_message("b", b"1")
+    queue.enqueue_messages("b", [b"1", b"2"])
+    queue.store.probe = None
+    assert not {"quotas", "held", "fullness", "insert_within_quota"} & set(seen)
+
+
+def test_an_open_sender_notices_a_quota(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, other = make_queue(), make_queue()
+    other.enqueue_message("a", b"x" * 11)
+    queue.admin.set_origin("a", quota=10)
+    other.enqueue_message("a", b"x")
+    monkeypatch.setattr(session_module, "CONFIG_AGE", -1.0)
+    with pytest.raises(QueueFull):
+        other.enqueue_message("a", b"x")
+
+
+@pytest.mark.parametrize("paths", [False, True])
+def test_what_is_stored_is_exact(make_queue: Any, paths: bool) -> None:
+    """After any operations, the quota counts what exact footprints and the delayed rows add up to."""
+    draw = random.Random(7 + paths)
+    queue: MessageQueue = make_queue(paths=paths, heap_size=200, backoff=60.0, ordered=False, max_attempts=2)
+    for origin in ("a", "b", "a/b"):
+        queue.admin.set_origin(origin, quota=1 << 40)
+    for number in range(60):
+        origin, priority = draw.choice(["a", "b", "a/b", "a/c"]), draw.choice(["regular", "high"])
+        step = draw.random()
+        if step < 0.5:
+            delay = {"not_before": 3_600} if draw.random() < 0.2 else {}
+            payloads = [b"x" * draw.randint(1, 90) for _ in range(draw.randint(1, 5))]
+            queue.enqueue_messages(origin, payloads, priority=priority, **delay)
+        elif step < 0.7:
+
+            def process(delivery: Any) -> Any:
+                if draw.random() < 0.5:
+                    delivery.enqueue(draw.choice(["a", "b", "a/c"]), b"y" * draw.randint(1, 50))
+                return draw.choice([None, True, False])
+
+            queue.service_queues(process, slice_messages=draw.randint(1, 5))
+        elif step < 0.8:
+            queue.session._cut_at = -1.0
+            queue.session.cut_inboxes([origin])
+        else:
+            queue.blocks.plan(str(number))
+        with queue.store.loose() as unit:
+            delayed = unit.inbox.delayed(queue.session.ring_id, -(1 << 62), 0, 1_000)
+        for asked in ("a", "b", "a/b"):
+            below = paths and asked == "a"
+            waiting = sum(
+                row.size
+                for _, row in delayed
+                if (name := row.origin.lstrip("\x01")) == asked or (below and name[:2] == "a/")
+            )
+            exact = queue.footprint(asked, below=below).size + waiting
+            assert next(one.stored for one in fullness(queue, asked) if one.path == asked) == exact
+    assert not queue.check()
+
+
+@pytest.mark.concurrency
+def test_concurrent_senders_exceed_a_quota_by_open_calls_at_most(make_queue: Any, store_uri: str) -> None:
+    """16 connections fill a queue that is serviced meanwhile; SQLite never stores more than the quota."""
+    watched: MessageQueue = make_queue(patience=120)
+    watched.admin.set_origin("a", quota=5_000)
+    senders = [make_queue(patience=120) for _ in range(16)]
+    stop, refused, most = threading.Event(), [0] * 16, 0
+    errors: list[BaseException] = []
+
+    def send(number: int) -> None:
+        draw = random.Random(number)
+        try:
+            while not stop.is_set():
+                try:
+                    senders[number].enqueue_messages("a", [b"x" * draw.randint(1, 50) for _ in range(2)])
+                except QueueFull:
+                    refused[number] += 1
+                    stop.wait(0.01)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(4):
+            until = time.monotonic() + 20
+            while most < 4_500 and time.monotonic() < until:
+                most = max(most, stored(watched, "a"))
+            most = max(most, stored(watched, "a"))
+            watched.service_queues(lambda delivery: None)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert 4_000 < most <= 5_000 + (15 * 100 if store_uri.startswith("postgres") else 0)
+    assert sum(refused) and not watched.check()
+
+
+@pytest.mark.postgres
+def test_a_full_queue_refuses_sends_by_sql(make_queue: Any, store_uri: str) -> None:
+    queue: MessageQueue = make_queue(paths=True)
+    if store_uri.startswith("sqlite"):
+        pytest.skip("SQLite has no functions to send by")
+    queue.admin.set_origin("acme", quota=100)
+    queue.enqueue_message("acme/a", b"x" * 60, priority="high")
+    with psycopg.connect(autocommit=True, **parse(store_uri).conninfo()) as connection:
+        send = f"SELECT airflow_mq.send('{queue.ring}', %s, %b, not_before => %s)"
+        for later in (None, "2100-01-01"):
+            with pytest.raises(
+                psycopg.Error, match=r"queue 'acme' is full: 1 bytes must drain before this call of 41 "
+            ) as full:
+                connection.execute(send, ("acme/b", b"x" * 41, later))
+            assert full.value.sqlstate == "MQ107" and "quota=100, stored=60" in str(full.value)
+        connection.execute(send, ("acme/b", b"x" * 20, None))
+        connection.execute(send, ("acme/b", b"x" * 20, "2100-01-01"))
+        with pytest.raises(psycopg.Error, match="call of 101 bytes too large for the quota of 'acme'"):
+            connection.execute(send, ("acme", b"x" * 101, None))
+    assert stored(queue, "acme") == 100
+
+
+def test_long_inboxes_are_cut(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "CUT_EVERY", -1.0)
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("a", quota="1GiB")
+    for _ in range(600):
+        queue.enqueue_message("a", b"x")
+    (one,) = fullness(queue, "a")
+    assert one.stored == 600 and one.uncut <= session_module.LONG + 1
+    assert [payload for _, payload in serve(queue)] == [b"x"] * 600
