@@ -34,9 +34,9 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_230),
-    "lines of store": Budget(8_590),
+    "lines of store": Budget(8_615),
     "lines of queue": Budget(10_985),
-    "lines of the engine": Budget(26_565, 19_500),
+    "lines of the engine": Budget(26_740, 19_500),
     "lines of the command line": Budget(5_735),
     "lines of the package": Budget(48_520, 38_000),
     "lines of SQL without migrations": Budget(1_780, 1_700),
