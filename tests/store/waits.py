@@ -110,6 +110,18 @@ def is_too_heavy_for_one_of_two_servers(queue: MessageQueue) -> None:
     send(queue, time=70)
 
 
+def is_too_heavy_for_both_servers(queue: MessageQueue) -> None:
+    is_too_heavy(queue)
+    queue.blocks.settle(queue.blocks.plan(limit=Weight(50, 1 << 20), server=SERVER.replace("orders", "night")))
+
+
+def is_too_heavy_for_many_servers(queue: MessageQueue) -> None:
+    send(queue, time=70)
+    for number in range(1, 7):
+        limit = Weight(60 + number, 1 << 20)
+        queue.blocks.settle(queue.blocks.plan(limit=limit, server=SERVER.replace("orders", f"night {number}")))
+
+
 def is_too_heavy_where_blocks_set_aside(queue: MessageQueue) -> None:
     queue.admin.change_ring(set_aside_above="block")
     is_too_heavy_and_new(queue)
@@ -119,6 +131,16 @@ def has_had_its_most(queue: MessageQueue) -> None:
     queue.admin.set_origin("acme", most=Weight(10, 1 << 20))
     send(queue, count=30)
     block(queue)
+
+
+def has_no_most_any_more(queue: MessageQueue) -> None:
+    has_had_its_most(queue)
+    queue.admin.set_origin("acme", unset=["most"])
+
+
+def has_another_most_now(queue: MessageQueue) -> None:
+    has_had_its_most(queue)
+    queue.admin.set_origin("acme", most=Weight(20, 1 << 20))
 
 
 def shares_its_most_with_high_messages(queue: MessageQueue) -> None:
@@ -137,8 +159,25 @@ def shares_the_most_of_its_group(queue: MessageQueue) -> None:
     block(queue)
 
 
+def has_a_group_without_a_most_now(queue: MessageQueue) -> None:
+    shares_the_most_of_its_group(queue)
+    queue.admin.set_origin("acme", unset=["most"])
+
+
 TURN = "Waiting for its turn"
-HEAVY = "Its first message needs 70 ms · 1 B; a block carries up to 60 ms · 1 MiB"
+HEAVY = "Its first message needs 70 ms · 1 B; blocks of DAG 'orders', task 'block.plan' carry up to 60 ms · 1 MiB"
+HEAVY_FOR_BOTH = (
+    "Its first message needs 70 ms · 1 B; blocks of DAG 'night', task 'block.plan' carry up to 50 ms · 1 MiB; "
+    "blocks of DAG 'orders', task 'block.plan' carry up to 60 ms · 1 MiB"
+)
+HEAVY_FOR_MANY = (
+    "Its first message needs 70 ms · 1 B; "
+    + "; ".join(
+        f"blocks of DAG 'night {number}', task 'block.plan' carry up to {60 + number} ms · 1 MiB"
+        for number in (6, 5, 4, 3)
+    )
+    + "; those of 2 more carry less than it"
+)
 WAITS = {
     "turn": Waits(waits_for_its_turn, "turn", TURN, "next"),
     "never serviced": Waits(send, "overdue", "No block has ever serviced this ring", "next"),
@@ -156,9 +195,14 @@ WAITS = {
     "unserved": Waits(is_unserved, "unserved", "No DAG that services this ring takes this origin", "unserved", True),
     "new and heavy": Waits(is_too_heavy_and_new, "stuck", HEAVY, "stuck", True),
     "heavy": Waits(is_too_heavy, "stuck", HEAVY, "stuck", True),
+    "heavy for both": Waits(is_too_heavy_for_both_servers, "stuck", HEAVY_FOR_BOTH, "stuck", True),
+    "heavy for many": Waits(is_too_heavy_for_many_servers, "stuck", HEAVY_FOR_MANY, "stuck", True),
     "heavy for one": Waits(is_too_heavy_for_one_of_two_servers, "turn", TURN, "next"),
     "set aside next": Waits(is_too_heavy_where_blocks_set_aside, "turn", TURN, "overweight"),
     "most": Waits(has_had_its_most, "turn", "Its most was used up in block ", "next"),
+    "most that was unset": Waits(has_no_most_any_more, "turn", TURN, "next"),
+    "most that was raised": Waits(has_another_most_now, "turn", "Its most was used up in block ", "next"),
+    "most of a group that was unset": Waits(has_a_group_without_a_most_now, "turn", TURN, "next", origin="acme/b"),
     "most with high": Waits(shares_its_most_with_high_messages, "turn", "Its most was used up in block ", "next"),
     "most of a group": Waits(
         shares_the_most_of_its_group, "turn", "Its most, or that of its group, was used up in block ", "next",

@@ -121,7 +121,13 @@ def test_explain_names_the_server_with_a_sufficient_limit(make_queue: Maker) -> 
     assert {server.title: server.limit for server in queue.inspect.servicing().servers} == {
         "DAG 'night', task 'plan'": Weight(65_000, 1 << 30), DAG: BLOCK
     }  # fmt: skip
-    assert queue.inspect.explain("acme").reason == "stuck"
+    explanation = queue.inspect.explain("acme")
+    assert explanation.reason == "stuck"
+    assert explanation.sentence == (
+        "the first message of acme, acme:0:0, needs 70 s · 1 B, more than the 1 min · 1 MB that blocks of "
+        "DAG 'orders', task 'block.plan' and the 65 s · 1 GiB that blocks of DAG 'night', task 'plan' can carry: "
+        "it stays where it is."
+    )
 
     queue.enqueue_message("beta", b"x", weight=Weight(64_000, 1))
 

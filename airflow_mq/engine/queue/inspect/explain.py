@@ -25,7 +25,7 @@ from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
 from ...store.unit import Unit
-from ..servers import Server, servers_of
+from ..servers import NAMED, Server, servers_of
 from ..session import RingSession
 from ..values import moment
 from .events import latest_events
@@ -49,8 +49,6 @@ LOOKED_AT = 1_000
 _LIMITS = (OVERWEIGHT, MOST, FRACTION, SIZE)
 #: Factors by which a limit is raised to find a remedy.
 _WIDER = (2, 8, 64)
-#: Servers that an explanation names.
-_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -343,8 +341,8 @@ class _Question:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
         if self.servers or not self.all_servers:
             return self._stuck(address)
-        named = "; ".join(f"{server.title} takes {server.patterns}" for server in self.all_servers[:_NAMED])
-        more = f"; and {len(self.all_servers) - _NAMED:,} more" if len(self.all_servers) > _NAMED else ""
+        named = "; ".join(f"{server.title} takes {server.patterns}" for server in self.all_servers[:NAMED])
+        more = f"; and {len(self.all_servers) - NAMED:,} more" if len(self.all_servers) > NAMED else ""
         return self._answer("unserved", servers=named + more)
 
     def _stuck(self, address: Address) -> Explanation | None:
@@ -363,9 +361,11 @@ class _Question:
                 self._assume(self.conditions, server)
                 return None
         needs = "needs" if first == address else f"waits behind {first}, which needs"
-        blocks = f"blocks of {self.server.title}" if self.server is not None else "such blocks"
+        rooms = [f"the {server.room_in(config)} that blocks of {server.title}" for server in self.servers[:NAMED]]
+        more = [f"what those of {len(self.servers) - NAMED:,} more"] if len(self.servers) > NAMED else []
+        carried = " and ".join(rooms + more) or f"the {room} that such blocks"
         least = limit.at_least(weight.plus(config.costs.overhead))
-        return self._answer("stuck", needs=needs, weight=weight, room=room, blocks=blocks, least=least)
+        return self._answer("stuck", needs=needs, weight=weight, carried=carried, least=least)
 
     def _skipped(self) -> Explanation:
         facts: dict[str, object] = {}

@@ -102,7 +102,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
         "({servers}).", [_PROCESSOR],
     ),
     "stuck": (
-        "stuck", "{subject} {needs} {weight}, more than the {room} that {blocks} can carry: it stays where it is.",
+        "stuck", "{subject} {needs} {weight}, more than {carried} can carry: it stays where it is.",
         ["a limit of at least {least} for these blocks", f"setting it aside: {_CHANGE} --set set_aside_above=block"],
     ),
     # A block takes it, sooner or later.

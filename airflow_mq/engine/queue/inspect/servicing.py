@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from shlex import quote
 from statistics import median
 from typing import Literal, NamedTuple
@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 from ....words import many, span, when
 from ...rules.book import BUDGET, SKIPS
 from ...rules.config import DAY, RingConfig
+from ...rules.groups import names_above
 from ...rules.judging import MOST
-from ...rules.priority import book_name
+from ...rules.priority import book_name, origin_of
 from ...store import codec
-from ...store.rows import PLANNED, BlockRow
+from ...store.rows import PLANNED, BlockRow, settings_of
 from ...store.unit import Unit
-from ..servers import Server, ledger_pages, server_of, servers_of
+from ..servers import NAMED, Server, ledger_pages, server_of, servers_of
 from ..values import Paused, moment
 from .queues import QueueState
 
@@ -102,7 +103,7 @@ class Servicing:
             live=[server for server in live if server is not None],
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
-            at_most=_at_most(unit, ring, servers),
+            at_most=_at_most(unit, ring, servers, config.paths),
             is_dag_paused=is_dag_paused,
         )
 
@@ -159,11 +160,13 @@ class Servicing:
             return Wait("set aside", "All messages are set aside")
         if brief or not state.ready:
             return Wait("in flight", brief if state.ready else "All messages are in flight")
-        rooms = [server.room_in(self.config) for server in self.servers if server.takes(state.origin)]
-        if self.servers and not rooms:
+        takers = [(server.room_in(self.config), server.title) for server in self.servers if server.takes(state.origin)]
+        if self.servers and not takers:
             return Wait("unserved", "No DAG that services this ring takes this origin")
-        if rooms and state.needs and all(room is not None and state.needs.exceeds(room) for room in rooms):
-            return Wait("stuck", f"Its first message needs {state.needs}; a block carries up to {rooms[0]}")
+        if takers and state.needs and all(room is not None and state.needs.exceeds(room) for room, _ in takers):
+            named = "".join(f"; blocks of {title} carry up to {room}" for room, title in takers[:NAMED])
+            more = f"; those of {len(takers) - NAMED:,} more carry less than it" if len(takers) > NAMED else ""
+            return Wait("stuck", f"Its first message needs {state.needs}{named}{more}")
         overdue = self.overdue(state.origin, state.oldest)
         if overdue is not None:
             return Wait("overdue", overdue.brief)
@@ -232,13 +235,17 @@ class Servicing:
         return Overdue(f"No block{whose} has been planned {since}. {look}", remedy, brief=brief)
 
 
-def _at_most(unit: Unit, ring: int, servers: Iterable[Server]) -> dict[str, int]:
-    """Return the queues that stopped at their *most* in the latest blocks of servers, with the block."""
+def _at_most(unit: Unit, ring: int, servers: Iterable[Server], paths: bool) -> dict[str, int]:
+    """Return the queues that stopped at a *most* in the latest blocks of servers, with the block, while one is set."""
     blocks = sorted(server.block for server in servers)[-_PAGES:]
     pages = [page for block in blocks for page in ledger_pages(unit, ring, 1, block, block)]
     lines = ((page.block, line) for page in pages for line in page.entries)
     latest = {book_name(line.origin, line.priority): (block, line.reason) for block, line in lines}
-    return {name: block for name, (block, reason) in latest.items() if reason == MOST}
+    found = {name: block for name, (block, reason) in latest.items() if reason == MOST}
+    above = {name: [origin_of(name), *(names_above(origin_of(name)) if paths else ())] for name in found}
+    settings = unit.origins.settings(ring, list(dict.fromkeys(chain.from_iterable(above.values()))))
+    mosts = {origin for origin, stored in settings if settings_of(stored).most is not None}
+    return {name: block for name, block in found.items() if not mosts.isdisjoint(above[name])}
 
 
 def _latest_plans(unit: Unit, ring: int) -> list[Server]:
