@@ -8,10 +8,11 @@ import pytest
 
 from airflow_mq import Costs, Done, LinearWeigher, Message, MessageQueue, Weight, Yield
 from airflow_mq.engine.queue.inspect import fairness as reports
-from airflow_mq.engine.queue.inspect.waiting import Waiting, first_waiting
+from airflow_mq.engine.queue.inspect.waiting import Waiting
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, together
 from airflow_mq.engine.rules.orders import parts_of
+from airflow_mq.engine.rules.page import WAITING
 from airflow_mq.engine.rules.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from airflow_mq.engine.store import codec
 from tests.proofs.crash.states import everything
@@ -155,13 +156,25 @@ def test_path_shares_are_compared_at_each_level(make_queue: Maker) -> None:
 
 
 def asked_by_queue(waiting: Waiting) -> dict[str, Asks]:
-    """Read the first waiting message of each ready queue, one by one."""
+    """Read the first waiting message of each ready queue, one by one: one that no block holds."""
     working_set, found = waiting.working_set, {}
+    held = [row for row in working_set.unit.blocks.in_flight(working_set.ring_id) if not row.by_hand]
     for name in (*working_set.high, *working_set.ring):
-        book = working_set.book(name)
-        first = None if book.skipped else first_waiting(working_set, book)
-        if first is not None:
-            found[name] = Asks(waiting._since(first.place_of(first.first_index)[0]))
+        book, taken = (
+            working_set.book(name),
+            {place for row in held if row.origin == name for place in row.claim.places()},
+        )
+        while working_set.pull(book):
+            pass
+        pages = [page for index in range(book.begin, book.end) if (page := working_set.page(name, index)) is not None]
+        firsts = [
+            page.place_of(item)[0]
+            for page in pages
+            for item, mark in enumerate(page.marks)
+            if mark == WAITING and (page.index, item) not in taken
+        ]
+        if firsts and not book.skipped:
+            found[name] = Asks(waiting._since(firsts[0]))
     return found
 
 
@@ -189,10 +202,12 @@ def fairness_by_queue(queue: MessageQueue) -> Fairness:
 
 
 @pytest.mark.parametrize("seed", (0, 2, 3))
-@pytest.mark.parametrize("order", ["deficit", "rotation"])
-def test_fairness_equals_fairness_computed_queue_by_queue(make_queue: Maker, order: str, seed: int) -> None:
+@pytest.mark.parametrize(("order", "ordered"), [("deficit", True), ("deficit", False), ("rotation", True)])
+def test_fairness_equals_fairness_computed_queue_by_queue(
+    make_queue: Maker, order: str, ordered: bool, seed: int
+) -> None:
     """Random traffic covers pages, claims, pauses, due times, weights and partial reports."""
-    random, queue = Random(seed), ring(make_queue, order, heap_size=120)
+    random, queue = Random(seed), ring(make_queue, order, heap_size=120, ordered=ordered)
     origins = [f"o{number}" for number in range(9)]
     queue.admin.set_origin("o1", share=3)
     for _ in range(12):
@@ -215,6 +230,29 @@ def test_fairness_equals_fairness_computed_queue_by_queue(make_queue: Maker, ord
         fairness = queue.inspect.fairness()
         same(fairness, fairness_by_queue(queue))
     assert fairness.blocks == 12 and fairness.origins
+
+
+def test_a_relaxed_queue_waits_while_some_of_its_messages_are_in_flight(make_queue: Maker) -> None:
+    """Only messages that no block holds are demand; of an ordered queue, none is while a block holds some."""
+    for ordered in (True, False):
+        settings = {"service_weight": Weight(16, 1 << 20), "weigher": UNIT, "heap_size": 40}
+        queue = make_queue(f"ring-{ordered}", order="deficit", rounds_per_block=16, ordered=ordered, **settings)
+        queue.enqueue_messages("acme", [b"x"] * 30)
+        block = queue.blocks.plan()
+        assert block.messages == 16
+        with queue.session.snapshot() as (_, working_set):
+            waiting = Waiting(working_set, parts_of(Weight(16, 1 << 20)), [])
+            asks, _ = waiting.of_all(100)
+            one = parts_of(Weight(16, 1 << 20))(Weight(1, 0))
+            assert asks.keys() == (set() if ordered else {"acme"})
+            assert ordered or waiting.left("acme") == 14 * one
+        # All that is left is in flight.
+        other = queue.blocks.plan()
+        with queue.session.snapshot() as (_, working_set):
+            assert other.messages == (0 if ordered else 14)
+            assert Waiting(working_set, parts_of(Weight(16, 1 << 20)), []).of_all(100) == ({}, True)
+        queue.blocks.settle(block)
+        queue.blocks.settle(other)
 
 
 def test_fairness_statement_count_is_independent_of_the_backlog(make_queue: Maker) -> None:

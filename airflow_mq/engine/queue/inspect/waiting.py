@@ -7,7 +7,7 @@ Otherwise it is a lower bound of the queue's demand, and `left` reads the rest o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from math import inf
 
@@ -46,6 +46,16 @@ class Waiting:
         return {row.id: row.origin for row in working_set.unit.inbox.due(working_set.ring_id, working_set.now)}
 
     @cached_property
+    def _taken(self) -> dict[str, set[tuple[int, int]]]:
+        """The places of messages in flight by book; none where a recorded end is yet to be applied."""
+        working_set = self.working_set
+        claims = working_set.unit.blocks.in_flight(working_set.ring_id)
+        taken: dict[str, set[tuple[int, int]]] = {claim.origin: set() for claim in claims if not claim.by_hand}
+        for row in working_set.reading.claims_of(sorted(taken)):
+            taken[row.origin].update(row.claim.places())
+        return taken
+
+    @cached_property
     def _with_due(self) -> set[str]:
         return set(self._due.values())
 
@@ -58,19 +68,25 @@ class Waiting:
         firsts = unit.pages.first_waiting(ring, most + 1, now)
         if len(firsts) <= most:
             firsts += unit.inbox.first_waiting(ring, most + 1 - len(firsts), now)
+        flying = set(map(origin_of, self._taken))
+        # Some messages of these are in flight or in processed pages: only the working set knows which one is the first.
+        apart = {
+            first.at.origin
+            for first in firsts[:most]
+            if origin_of(first.at.origin) in flying or (first.ahead and isinstance(first.at, InboxRow))
+        }
+        self.working_set.loader.load_books(sorted(apart))
+        free = [book for book in map(self.working_set.book, apart) if book.is_ready and not book.skipped]
+        self.working_set.loader.pages.fetch((book.origin, book.begin) for book in free)
         found: dict[str, Asks] = {}
         for first in firsts[:most]:
-            if first.ahead and isinstance(first.at, InboxRow):
-                # Some of its rows are in processed pages; only the working set knows the first that is not.
-                book = self.working_set.book(first.at.origin)
-                self.working_set.pull(book)
-                own = None if book.skipped else first_waiting(self.working_set, book)
-                if own is not None:
-                    found[book.origin] = Asks(self._since(own.place_of(own.first_index)[0]))
+            if first.at.origin in apart:
+                row_id = self._first_free_row(self.working_set.book(first.at.origin))
+                if row_id is not None:
+                    found[first.at.origin] = Asks(self._since(row_id))
             elif not first.asleep:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
-        passed |= {origin_of(claim.origin) for claim in unit.blocks.in_flight(ring) if not claim.by_hand}
         if passed or self.working_set.config.paths or any(self._groups.halted()):
             found = {
                 name: asks
@@ -96,10 +112,27 @@ class Waiting:
         # One counter numbers rows and blocks; due rows are not in the inbox yet.
         return len(self.blocks) if row_id in self._due else bisect_left(self.blocks, row_id)
 
+    def _first_free_row(self, book: Book) -> int | None:
+        """Return the inbox row of the first message that waits and is not in flight; None if blocks take none now."""
+        index = book.begin
+        while not book.skipped and (index < book.end or self.working_set.pull(book)):
+            page = self.working_set.page(book.origin, index)
+            item = next(self._free(book.origin, page), None) if page is not None else None
+            if page is not None and item is not None:
+                return page.place_of(item)[0]
+            # A pull may add to the last page.
+            if index < book.end - 1 or not self.working_set.pull(book):
+                index += 1
+        return None
+
+    def _free(self, name: str, page: Page) -> Iterator[int]:
+        """Yield the messages of a page that wait and are not in flight."""
+        taken = self._taken.get(name, ())
+        marks = enumerate(page.marks)
+        return (item for item, mark in marks if mark == WAITING and (page.index, item) not in taken)
+
     def _asked(self, name: str, page: Page) -> int:
-        return sum(
-            self.parts(self._scales.weight(name, page, item)) for item, mark in enumerate(page.marks) if mark == WAITING
-        )
+        return sum(self.parts(self._scales.weight(name, page, item)) for item in self._free(name, page))
 
     def _of_first(self, first: FirstWaiting) -> Asks:
         """Return the demand of a queue by its first waiting page or row."""
