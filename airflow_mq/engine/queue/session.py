@@ -86,7 +86,7 @@ class RingSession:
         #: Whether sent messages carry the active trace.
         self.traces = traces_wanted(traces)
         self._plain_config: PlainConfig | None = None
-        self._config_read_at = self._ring_read_at = 0.0
+        self._ring_read_at = 0.0
         #: Whether any queue of the ring has a quota, and of these books whether one bounds them, as last read.
         self.has_quotas = False
         self._bounded: dict[str, bool] = {}
@@ -135,12 +135,11 @@ class RingSession:
 
     def remember_config(self, plain: PlainConfig) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
-        if not self._config_read_at or self._plain_config != plain:
+        if self._plain_config != plain:
             with codec.reading("the configuration of the ring"):
                 #: The settings of the ring, as last read.
                 self.config = RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
             self._plain_config = plain
-        self._config_read_at = time.monotonic()
         return self.config
 
     def has_quota(self, names: Iterable[str], unit: Unit | None = None) -> bool:

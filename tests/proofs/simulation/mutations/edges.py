@@ -41,6 +41,7 @@ EDGES: Sequence[Mutation] = (
     bug(
         "quota without delayed messages", "engine/store/sql/book.sql",
         "           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin\n", "           0\n",
+        test="tests/store/queue/test_quota.py::test_what_is_stored_counts_in_every_state",
     ),
     bug(
         "quota counts rows of pages twice", "engine/store/books.py",
@@ -137,7 +138,7 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "open session never reads settings again", "engine/queue/session.py",
-        "if time.monotonic() - self._config_read_at > CONFIG_AGE:", "if False:",
+        "if time.monotonic() - self._ring_read_at > CONFIG_AGE:", "if False:",
         test="tests/proofs/concurrency/test_settings.py::test_open_sessions_of_senders_read_settings_again[sqlite]",
     ),
     bug(
