@@ -80,6 +80,11 @@ _ROWS = 10_000
 _opened: dict[str, tuple[Any, str]] = {}
 
 
+#: File systems of fsspec that this process has used. In a forked child, fsspec drops its references, and without any a
+#: client of HDFS would end there: it would wait for ever, for threads that only the parent has.
+_kept: set[Any] = set()
+
+
 def open_by(files: Any, protocol: str, path: str) -> str:
     """Use a file system of `fsspec` below an address, in this process; return the address."""
     path = path.rstrip("/")
@@ -120,6 +125,7 @@ class Folder:
                     "run pip install 'airflow-mq[hdfs]' where tasks, drivers and executors run"
                 ) from error
         files, path = by_fsspec(self.path)
+        _kept.add(files)
         return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path
 
     def write(self, name: str, data: bytes) -> None:

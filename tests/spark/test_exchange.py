@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry
 
 from airflow_mq import MessageQueue, Processor, Weight, Yield
 from airflow_mq.engine.queue.values import Report
@@ -262,6 +264,35 @@ def test_a_part_is_handed_over_again_where_nothing_is_renamed_onto_a_file(
     exchange.take_back(queue, block.token, folder)
     assert queue.blocks.settle(block).processed == 2
     assert exchange.sweep(queue, like_hdfs) == 1
+
+
+class EndsInItsProcess(LocalFileSystem):
+    """A file system that only the process that opened it can close, as a client with threads."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(auto_mkdir=True, **kwargs)
+        self.owner = os.getpid()
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.removeprefix("hdfs://")
+
+    def __del__(self) -> None:
+        if os.getpid() != self.owner:
+            os._exit(3)
+
+
+def test_a_forked_child_closes_no_file_system_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "find_spec", lambda name: name)
+    monkeypatch.setitem(_registry, "hdfs", EndsInItsProcess)
+    folder = exchange.Folder(f"hdfs://{tmp_path}/queues")
+    folder.write("manifest.json", b"{}")
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert folder.read("manifest.json") == b"{}"
 
 
 def test_without_a_client_for_hdfs_the_error_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
