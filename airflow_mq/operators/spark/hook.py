@@ -57,7 +57,7 @@ class MessageSparkHook(SparkSubmitHook):
             # Without that package, the provider checks a name that it has not defined.
             raise AirflowFailException(
                 f"the Spark connection {arguments.get('conn_id')!r} names Kubernetes: run pip install "
-                "apache-airflow-providers-cncf-kubernetes where tasks run"
+                "'airflow-mq[kubernetes]' where tasks run"
             ) from None
         self.listener = listener
         self.environment = {**job_environment(self.master, self.is_cluster), **trace, **secrets}

@@ -18,7 +18,10 @@ SPARK_JOB = "spark_job"
 #: Line of our driver, before it handles any message.
 DRIVER = re.compile(r"airflow_mq: Spark application ([\w.:-]{1,200})(?:, at (https?://\S{1,500}))?$")
 #: Lines of cluster submitters, about an application on YARN, a pod of Kubernetes, and a driver of Spark's own cluster.
-SUBMITTED = re.compile(r"\b(application_\d+_\d+|driver-\d{14}-\d{4})\b|\bpod name: ([\w.-]{1,200}-driver)$")
+SUBMITTED = re.compile(
+    r"\b(application_\d+_\d+|driver-\d{14}-\d{4})\b|"
+    r"\b(?:pod name: |submission ID [\w-]{1,63}:)([\w.-]{1,200}-driver)(?:$| into Kubernetes)"
+)
 TRACKED = re.compile(r"\btracking URL: (https?://\S{1,500})$")
 #: Spark's words when no master of a standalone cluster registers an application; later errors follow from it.
 SILENT_MASTER = "All masters are unresponsive"
