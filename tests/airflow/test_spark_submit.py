@@ -618,6 +618,39 @@ def test_kubernetes_needs_a_package_that_the_error_names(
         run.settle()
 
 
+def test_the_end_of_a_task_deletes_the_pod_that_spark_submit_watches(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    import airflow_mq.operators.spark.hook as ours
+
+    # The provider's package for Kubernetes, of which nothing else is used here.
+    monkeypatch.setattr(hook, "kube_client", SimpleNamespace(), raising=False)
+    extra = {"deploy-mode": "cluster", "namespace": "spark"}
+    connection = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_STAGE", json.dumps(connection))
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    operator = job(run, exchange=str(tmp_path / "exchange"))
+    codes: list[int] = []
+    monkeypatch.setattr(ours, "end_tree", lambda pid: codes.append(-signal.SIGTERM))
+    submit = SimpleNamespace(
+        pid=0, kill=lambda: codes.append(-signal.SIGKILL), poll=lambda: codes[-1] if codes else None
+    )
+    operator._hook = operator._get_hook()
+    operator._hook._submit_sp, operator._hook._kubernetes_driver_pod = submit, "orders-4f-driver"
+    deleted: list[str] = []
+    monkeypatch.setattr(operator._hook, "_delete_driver_pod", lambda: deleted.append("orders-4f-driver"))
+
+    operator.on_kill()
+
+    assert (deleted, codes) == (["orders-4f-driver"], [-signal.SIGKILL])
+    run.states["process_0"] = "failed"
+    with pytest.raises(Exception, match=r"^all \(process_0\) failed"):
+        run.settle()
+
+
 YARN = "yarn_resourcemanager_webapp_address"
 
 
