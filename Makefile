@@ -70,11 +70,13 @@ test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 	  wait $$live || failed=1; \
 	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
 
+soak: EXTRAS := $(EXTRAS),kubernetes
 soak: $(STAMP) ## All tests in all variants, with chaos, power loss, and more random models and simulated runs, in hours (EXAMPLES=1000 SEEDS=20000 for more)
+	$(install)
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
 	  --ignore tests/live tests lab $(PYTEST_ARGS)
-	MQ_SOAK=1 $(BIN)/python -m pytest -p no:cacheprovider --durations 10 tests/live/test_events.py $(PYTEST_ARGS)
+	MQ_SOAK=1 $(BIN)/python -m pytest -p no:cacheprovider --durations 20 tests/live/test_events.py tests/live/yarn $(PYTEST_ARGS)
 	$(BIN)/python -m tests.live.faults
 
 fuzz: EXTRAS := $(EXTRAS),fuzz
