@@ -183,7 +183,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "lengths": BYTES, "attributes": BYTES, "heap": BYTES, "sent_at": ONES,
     },
     "put_off_from": {"origin": "o00100", "mark": b"x"},
-    "insert_charge": {"id": LATE, "block": None, "at": 1, "data": b"x"},
+    "insert_charge": {"id": LATE, "block": None, "server": "", "at": 1, "data": b"x"},
     "charges": {"after": 77, "limit": 100},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},

@@ -66,7 +66,7 @@ def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> Batc
 def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -> Outcome:
     """Call a processor; if the message is done, enqueue the messages that it sent."""
     processor = traced(processor) if working_set.traces else processor
-    mark = current_delivery.set(delivery)
+    mark, began = current_delivery.set(delivery), monotonic()
     try:
         answer = processor(delivery)
     except Exception as error:
@@ -74,7 +74,13 @@ def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -
     finally:
         delivery.sealed = True
         current_delivery.reset(mark)
+        charge_time(working_set, delivery.book, began)
     return settled(answer, delivery, working_set)
+
+
+def charge_time(working_set: WorkingSet, origin: str, began: float) -> None:
+    """Charge a queue with the time of calls since they began, on the monotonic clock."""
+    working_set.charge(origin, Charge(measured=round((monotonic() - began) * 1_000_000)))
 
 
 def settled(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outcome:
@@ -194,7 +200,7 @@ class Calling(InPlace):
         alike = weights.count(weights[0]) == len(weights)
         has_long = service.is_long((weights[0] if alike else max(weights))[0])
         full, until = first + service.room, service.until
-        mark = current_delivery.set(outer)
+        mark, began = current_delivery.set(outer), monotonic()
         try:
             for delivery in deliveries_of(opened, payloads, first):
                 at = delivery.index
@@ -202,8 +208,9 @@ class Calling(InPlace):
                     service.tried, begun = service.tried + at - begun, at
                     if service.is_full(1, weights[at - first][0]):
                         processed += self._done(working_set, book, page, at, weights, first)
+                        charge_time(working_set, book.origin, began)
                         service.save()
-                        full, until = at + service.room, service.until
+                        began, full, until = monotonic(), at + service.room, service.until
                 next_at = at + 1
                 current_delivery.set(delivery)
                 try:
@@ -232,6 +239,7 @@ class Calling(InPlace):
         finally:
             service.tried += next_at - begun
             current_delivery.reset(mark)
+            charge_time(working_set, book.origin, began)
 
     def _record(
         self, ladder: Ladder, book: Book, page: Page, at: int, answer: Answer, weight: Weight, delivery: Delivery
@@ -294,7 +302,7 @@ class Batching(InPlace):
     def _process(self, batch: Batch, working_set: WorkingSet) -> tuple[list[Outcome] | None, list[Posted]]:
         opened = OpenPage(batch.book, Page(batch.page), Meter(ZERO), None, self.service.context)
         delivery = Delivery(opened, b"", batch.first)
-        mark = current_delivery.set(delivery)
+        mark, began = current_delivery.set(delivery), monotonic()
         try:
             answers = self.processor.process(batch)
             if answers is not None and len(answers) != len(batch):
@@ -320,6 +328,7 @@ class Batching(InPlace):
         finally:
             delivery.sealed = True
             current_delivery.reset(mark)
+            charge_time(working_set, batch.book, began)
 
     def _apply(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], answers: Iterable[Outcome]

@@ -253,7 +253,7 @@ class Service:
         session = self.session
         with self.lease.transaction() as (unit, locked, _):
             self._count()
-            self.result.weight = self.meter.consumed
+            self.result.weight, self.working_set.changes.server = self.meter.consumed, self.server["name"]
             self.working_set.save_in(unit, locked)
             self.working_set.loader.keep_payloads(HELD, self.current)
             if last:

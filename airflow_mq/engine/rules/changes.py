@@ -72,9 +72,10 @@ class Changes:
         self.asides: dict[Address, Aside | None] = {}
         self.events: list[EventRun] = []
         #: Charges by book and name of the processor.
-        self.charges: dict[tuple[str, str], Charge] = {}
+        self.charges: dict[tuple[str, ...], Charge] = {}
         self.posted: dict[int, Posted] = {}
         #: Messages that wait outside of their queue until they are due.
         self.put_off: list[PutOff] = []
-        #: Number of the block that the operation settles.
+        #: Number of the block that the operation settles, and the DAG or program that serviced its messages.
         self.block: int | None = None
+        self.server = ""

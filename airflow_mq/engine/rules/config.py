@@ -109,6 +109,9 @@ class RingConfig:
     weigher: LinearWeigher = LinearWeigher()
     #: Names of processors that are charged the use that they report also where it is below the prediction.
     trusted: tuple[str, ...] = ()
+    #: Whether a queue is charged the measured time of its processor's calls where it exceeds the charged time. The
+    #: times of one queue and processor are compared with each save.
+    charges_time: bool = False
     #: Seconds that an external payload waits for a message that refers to it, and an upload for its next piece.
     keep_uploads: float = 3_600.0
     #: Folder or address in which external payloads are files; None: they are in the database.
@@ -132,7 +135,7 @@ class RingConfig:
             raise ConfigRefused(
                 f"invalid set_aside_above {self.set_aside_above!r:.80}: expected {' or '.join(SET_ASIDE_ABOVE)}"
             )
-        for name in ("ordered", "discard_unreadable", "high", "invisible_origins", "paths"):
+        for name in ("ordered", "discard_unreadable", "high", "invisible_origins", "paths", "charges_time"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigRefused(f"invalid {name} {getattr(self, name)!r:.80}: expected true or false")
         self._check_blob_paths()

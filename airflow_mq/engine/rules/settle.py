@@ -45,6 +45,8 @@ from .weight import ZERO, Weight
 from .working_set import WorkingSet
 
 T = TypeVar("T")
+#: Beginning of the reason of a message that returned because its processor asked for more weight than was left.
+NO_ROOM = "it weighs"
 
 
 class ReportedRun(NamedTuple):
@@ -335,7 +337,7 @@ class ClaimSettler:
             if isinstance(outcome, Overweight):
                 page.notes[item] = page.note(item)._replace(weight=outcome.weight)
                 self.working_set.touch(book, page)
-                why = f"it weighs {outcome.weight}, which did not fit any more"
+                why = f"{NO_ROOM} {outcome.weight}, which did not fit any more"
                 record_returned(self.working_set, book, page, item, why)
             self._stop(book, page, item)
             result.returned += 1

@@ -400,6 +400,18 @@ class WorkingSet:
         if charge.planned != charge.charged:
             self._repay(self.book(origin), charge)
 
+    def charge_measured(self) -> None:
+        """Charge the measured time that exceeds the charged one, if the ring does so."""
+        if not self.config.charges_time:
+            return
+        before = self.processor
+        for (origin, processor), charge in list(self.changes.charges.items()):
+            more = charge.measured // 1_000 - charge.charged.time
+            if more > 0:
+                self.processor = processor
+                self.charge(origin, Charge(charged=Weight(more, 0)))
+        self.processor = before
+
     def note_changed(self, book: Book) -> None:
         """Record a call of the queue-changed hook if there are listeners."""
         if self.listening:

@@ -15,11 +15,13 @@ class ChargeRow(NamedTuple):
 
     id: int
     block: int | None
+    #: The DAG or program that serviced the messages; empty if unknown.
+    server: str
     at: int
     data: bytes
 
     @property
-    def charges(self) -> dict[tuple[str, str], Charge]:
+    def charges(self) -> dict[tuple[str, ...], Charge]:
         """The charges."""
         return codec.unpack_charges(bytes(self.data))
 
@@ -29,10 +31,14 @@ class Charges(Repository):
 
     __slots__ = ()
 
-    def insert(self, ring: int, charges: Mapping[tuple[str, str], Charge], now: int, block: int | None) -> None:
+    def insert(
+        self, ring: int, charges: Mapping[tuple[str, ...], Charge], now: int, block: int | None, server: str
+    ) -> None:
         """Write the charges of one save; requires the ring lock."""
         drawn = {"id": self.unit.fresh_ids(1)[0]} if self.unit.draws_ids else {}
-        self.unit.put("insert_charge", ring=ring, block=block, at=now, data=codec.pack_charges(charges), **drawn)
+        self.unit.put(
+            "insert_charge", ring=ring, block=block, server=server, at=now, data=codec.pack_charges(charges), **drawn
+        )
 
     def after(self, ring: int, after: int, limit: int) -> list[ChargeRow]:
         """Return charges after an id, in the order in which they were committed."""

@@ -54,6 +54,8 @@ _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ARRAYS = {code.encode(): code for _, code in _WIDTHS}
 _RUN = struct.Struct("<BQIIBI")
 _WEIGHT = struct.Struct(">QQ")
+#: Numbers of a charge.
+_SUMS = 9
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -419,25 +421,17 @@ def unpack_ledger(data: bytes) -> tuple[list[Entry], dict[str, list[str]]]:
     return entries, {reason: names.split("\n") for reason, names in lists.items()}
 
 
-def pack_charges(charges: Mapping[tuple[str, str], Charge]) -> bytes:
-    """Pack charges by book and processor."""
-    return _squeeze(
-        [
-            [book, processor, *charge.planned, *charge.charged, *charge[2:]]
-            for (book, processor), charge in charges.items()
-        ]
-    )
+def pack_charges(charges: Mapping[tuple[str, ...], Charge]) -> bytes:
+    """Pack charges by their keys: book and processor, and in sums of a day the server."""
+    return _squeeze([[*key, *charge.planned, *charge.charged, *charge[2:]] for key, charge in charges.items()])
 
 
 @reading("a row of charges")
-def unpack_charges(data: bytes) -> dict[tuple[str, str], Charge]:
+def unpack_charges(data: bytes) -> dict[tuple[str, ...], Charge]:
     """Unpack `pack_charges`."""
     rows, _ = _first_stream(data)
-    return {
-        (book, processor): Charge(Weight(int(time), int(size)), Weight(*map(int, charged)), *map(int, counts))
-        for book, processor, time, size, *rest in rows
-        for charged, counts in [(rest[:2], rest[2:])]
-    }
+    read = [(tuple(map(str, row[:-_SUMS])), list(map(int, row[-_SUMS:]))) for row in rows]
+    return {key: Charge(Weight(*sums[:2]), Weight(*sums[2:4]), *sums[4:]) for key, sums in read}
 
 
 @reading("the head of a page of the ledger")

@@ -24,7 +24,7 @@ GARBAGE = [
 FLIPPED = b"flipped"
 BYTES = [
     "book.ahead", "page.slices", "page.lengths", "page.marks", "page.notes", "inbox.lengths", "inbox.attributes",
-    "inbox.heap", "claim.data", "outcome.data", "event.data", "ledger.data", "set_aside.weight", "set_aside.weight_limit",
+    "inbox.heap", "claim.data", "outcome.data", "event.data", "charge.data", "ledger.data", "set_aside.weight", "set_aside.weight_limit",
     "set_aside.id",
 ]  # fmt: skip
 NUMBERS = [
@@ -34,7 +34,7 @@ NUMBERS = [
 ]  # fmt: skip
 TEXTS = ["ring.config", "block.details", "setting.settings", "measure.data"]
 TABLES = [
-    "inbox", "delayed", "book", "page", "set_aside", "setting", "block", "claim", "outcome", "event", "ledger", "measure",
+    "inbox", "delayed", "book", "page", "set_aside", "setting", "block", "claim", "outcome", "event", "charge", "ledger", "measure",
     "ring_state", "ring",
 ]  # fmt: skip
 
@@ -218,4 +218,13 @@ def test_missing_rows_are_noticed(fresh: Callable[[], MessageQueue]) -> None:
         token = furnish(queue)
         run(queue, f"DELETE FROM {{s}}{table}")
         noticed = is_noticed(queue, token, f"without {table}")
-        assert noticed or table in ("delayed", "event", "ledger", "measure", "setting", "set_aside", "outcome"), table
+        assert noticed or table in (
+            "delayed",
+            "event",
+            "charge",
+            "ledger",
+            "measure",
+            "setting",
+            "set_aside",
+            "outcome",
+        ), table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import sleep
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.rules.charging import Charge
 from airflow_mq.engine.rules.outcome import BEGUN
 from airflow_mq.engine.store.charges import ChargeRow
+from airflow_mq.engine.store.codec import pack_charges
 from tests.holding import drop_lease, take_lease
 from tests.store.queue.conftest import Maker, serve
 
@@ -239,3 +241,53 @@ def test_a_recorded_end_is_charged_once_when_it_is_applied(
     }
     queue.session.settler.apply_ends()
     assert rows(queue) == found
+
+
+def test_measured_time_is_recorded_and_charged_only_where_the_ring_chooses(make_queue: Maker) -> None:
+    for ring, charges_time in (("plain", False), ("timed", True)):
+        queue = make_queue(ring, order="rotation", weigher=TEN, charges_time=charges_time)
+        one_by_one = lambda delivery: sleep(0.03)  # noqa: E731
+        metering = lambda delivery: sleep(0.03)  # noqa: E731
+        metering.meters_itself = True  # type: ignore[attr-defined]
+        for processor in (one_by_one, metering, BatchProcessor(lambda batch: sleep(0.06))):
+            queue.enqueue_messages("acme", [b"x", b"y"])
+            queue.service_queues(processor)
+            charge = rows(queue)[-1].charges["acme", ""]
+            assert 60_000 <= charge.measured < 2_000_000
+            assert charge.charged == Weight(charge.measured // 1_000 if charges_time else 20, 2)
+        assert {row.server for row in rows(queue)} == {"tester"}
+
+
+def test_a_charge_names_the_server_of_its_block(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation")
+    queue.enqueue_messages("acme", [b"x"])
+    queue.blocks.settle(queue.blocks.plan(server="DAG 'orders' of Airflow 'west', task 'plan'"))
+    assert [row.server for row in rows(queue)] == ["DAG 'orders' of Airflow 'west', task 'plan'"]
+
+
+def test_check_compares_charges_with_events_blocks_and_the_ledger(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", max_attempts=2)
+    for origin in ("acme", "birch"):
+        queue.enqueue_messages(origin, [b"x", b"y"])
+    queue.blocks.settle(queue.blocks.plan())
+    serve(queue)
+    (of_block, in_place), prefix = rows(queue), queue.store.prefix
+    changes = {
+        "attempts": lambda charge: charge._replace(attempts=charge.attempts + 1),
+        "messages": lambda charge: charge._replace(messages=charge.messages + 1),
+        "set-aside": lambda charge: charge._replace(set_aside=1),
+        "planned": lambda charge: charge._replace(planned=Weight(1, 3)),
+    }
+    place = "%s" if queue.store.address.driver != "sqlite" else "?"
+    for row in (of_block, in_place):
+        for what, change in changes.items():
+            damaged = {key: change(charge) for key, charge in row.charges.items()}
+            for charges in (damaged, row.charges):
+                with queue.store.writing() as unit:
+                    unit.connection.execute(
+                        f"UPDATE {prefix}charge SET data = {place} WHERE id = {row.id}", (pack_charges(charges),)
+                    )
+                found = [str(violation) for violation in queue.check()]
+                # The planned weight in place is on no page of the ledger alone.
+                expected = charges is damaged and not (row is in_place and what == "planned")
+                assert bool(found) == expected and all(what in one for one in found), (what, found)

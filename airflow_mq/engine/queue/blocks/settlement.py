@@ -144,7 +144,7 @@ class BlockSettler:
         for _ in settling.parts():
             if applies:
                 # So that the changes of a large block need not fit in memory together.
-                working_set.changes.block = row.number
+                settling.name_block()
                 working_set.save()
                 working_set.loader.keep_payloads(0, None)
         full = Weight.of(self.session.config.service_weight or settling.details["limit"])
@@ -263,7 +263,7 @@ class BlockSettler:
         blocks = working_set.unit.blocks
         before, working_set.now = working_set.now, end.at
         settling = self._replay(working_set, row, end, only_first=True)
-        working_set.changes.block = row.number
+        settling.name_block()
         working_set.save()
         working_set.now = before
         left = settling.left()

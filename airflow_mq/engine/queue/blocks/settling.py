@@ -127,6 +127,11 @@ class Settling:
                 self.found[0] = terms.so_far
         self._part: Sequence[Piece] = ()
 
+    def name_block(self) -> None:
+        """Record that the changes are those of this block."""
+        changes, server = self.working_set.changes, self.details.get("server", {})
+        changes.block, changes.server = self.row.number, server.get("name", "")
+
     def parts(self) -> Iterator[None]:
         """Settle part after part."""
         working_set, row, settler = self.working_set, self.row, self.settler

@@ -88,6 +88,7 @@ class StoredSet(WorkingSet):
 
     def take_changes(self, fresh_ids: Callable[[int], list[int]], existing: Existing | None = None) -> ChangedRows:
         """Return all changes as rows, and begin a new record."""
+        self.charge_measured()
         rows = Collector(self, self.loader, existing).rows(fresh_ids)
         self.released_payloads = self.released_payloads or bool(rows.references)
         self.loader.begin_again()

@@ -60,7 +60,8 @@ class ChangedRows:
     #: if it returned to its queue since.
     aside_rows: Mapping[Address, tuple[str, int, int | None]]
     events: list[EventRun]
-    charges: Mapping[tuple[str, str], Charge]
+    charges: Mapping[tuple[str, ...], Charge]
+    server: str
 
     def arrivals(self, unit: Unit, ring: int) -> dict[Address, Arrival]:
         """Return when the messages were sent that are set aside; some of them may be enqueued by the same operation."""
@@ -113,8 +114,9 @@ class Collector:
             posted=dict(zip(drawn, posted.values())), put_off=put_off,
             pages=pages, removed_pages=done.removed_pages, references=references,
             raised_floors=raised, groups=self.loader.groups.changed_rows(),
-            buckets=self.loader.books.buckets.changed_rows() if changes.buckets else [], charges=done.charges,
+            buckets=self.loader.books.buckets.changed_rows() if changes.buckets else [],
             asides=done.asides, aside_rows=dict(self._aside_rows()), events=[*changes.exhaustions, *done.events],
+            charges=done.charges, server=done.server,
         )  # fmt: skip
 
     def _put_off(self) -> list[tuple[PutOff, Arrival]]:
@@ -379,4 +381,4 @@ class Writer:
         if rows.events:
             self.unit.events.save(self.ring_id, events, rows.now, rows.block)
         if rows.charges:
-            self.unit.charges.insert(self.ring_id, rows.charges, rows.now, rows.block)
+            self.unit.charges.insert(self.ring_id, rows.charges, rows.now, rows.block, rows.server)

@@ -17,6 +17,7 @@ from ....store.working_set import Source, StoredSet
 from ...blocks.settling import Terms
 from ...session import RingSession
 from ..order import all_origins
+from .charges import check_charges
 from .inboxes import InboxBounds, check_inbox, inbox_bounds
 from .payloads import check_blobs, confirm_missing
 
@@ -35,6 +36,7 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
             found += _check_origin(session, unit, name, bounds)
         found += _check_groups(working_set, names)
         found += _check_claims(unit, session.ring_id)
+        found += check_charges(unit, session.ring_id, session.config, unit.now())
         found += check_blobs(session, unit, missing)
     found += confirm_missing(session, missing)
     return found

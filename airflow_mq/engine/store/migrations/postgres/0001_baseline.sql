@@ -283,6 +283,8 @@ CREATE TABLE {s}charge (
     id bigint PRIMARY KEY DEFAULT pg_catalog.nextval('{s}id_seq'::pg_catalog.regclass),
     ring smallint NOT NULL,
     block bigint,
+    -- The DAG or program that serviced the messages.
+    server text NOT NULL DEFAULT '',
     at bigint NOT NULL,
     data bytea NOT NULL
 );

@@ -260,6 +260,8 @@ CREATE TABLE {s}charge (
     id INTEGER PRIMARY KEY,
     ring INTEGER NOT NULL,
     block INTEGER,
+    -- The DAG or program that serviced the messages.
+    server TEXT NOT NULL DEFAULT '',
     at INTEGER NOT NULL,
     data BLOB NOT NULL
 ) STRICT;
