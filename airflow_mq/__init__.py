@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from .engine.queue.inspect.forecast import ForecastBlock
     from .engine.queue.inspect.history import History, Step
     from .engine.queue.inspect.reasons import Explanation
+    from .engine.queue.inspect.usage import Usage
     from .engine.queue.sending.inline import Inline
     from .engine.queue.set_aside import Judgement
+    from .engine.queue.tariff import Tariff
     from .engine.queue.typed import TypedDelivery
     from .engine.queue.values import Batch, Delivery, Enqueued, Peeked, Report, Serviced, SetAside
     from .engine.rules.config import RingConfig
@@ -45,6 +47,7 @@ _NAMES = {
     "engine.rules.invariants": "Violation",
     "engine.rules.message": "Address Footprint Message",
     "engine.rules.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
+    "engine.queue.tariff": "Tariff",
     "engine.rules.weight": "Costs LinearWeigher Weight",
     "processors": "Part Processor Processors",
     "engine.queue": "MessageQueue",
@@ -53,6 +56,7 @@ _NAMES = {
     "engine.queue.inspect.forecast": "ForecastBlock",
     "engine.queue.inspect.history": "History Step",
     "engine.queue.inspect.reasons": "Explanation",
+    "engine.queue.inspect.usage": "Usage",
     "engine.queue.sending.inline": "Inline",
     "engine.queue.set_aside": "Judgement",
     "engine.queue.typed": "TypedDelivery",
@@ -64,8 +68,8 @@ __all__ = [
     "Address", "BadFormat", "Batch", "Block", "Corrupt", "Costs", "Delivery", "Done", "Enqueued", "Event",
     "Explanation", "Footprint", "ForecastBlock", "History", "Inline", "Judgement", "LinearWeigher", "Message",
     "MessageQueue", "Outcome", "Overweight", "Part", "Peeked", "Processor", "Processors", "Report", "RingConfig",
-    "Serviced", "SetAside", "StackLimitReached", "Step", "TypedDelivery", "Unsupported", "Violation", "Weight", "Yield",
-    "batch_processor",
+    "Serviced", "SetAside", "StackLimitReached", "Step", "Tariff", "TypedDelivery", "Unsupported", "Usage", "Violation",
+    "Weight", "Yield", "batch_processor",
 ]  # fmt: skip
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Annotated, Any
@@ -14,6 +11,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
 from airflow_mq.engine.rules.message import Address
+from airflow_mq.sheets import line
 
 from .access import Reader
 from .messages import Kind, moment_of
@@ -28,9 +26,6 @@ router = APIRouter(
 
 #: Rows of a file, and rows per read.
 MOST, AT_ONCE = 100_000, 500
-#: First characters that make a spreadsheet read a cell as a formula, in all Unicode widths.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
 #: Rows of a file, read by read.
 Reads = Iterator[Iterable[Sequence[object]]]
 
@@ -96,20 +91,3 @@ def _file(what: str, names: Sequence[str], reads: Reads) -> StreamingResponse:
     headers = {"content-disposition": f'attachment; filename="airflow-mq-{what}.csv"'}
     lines = map(line, chain([names], islice(rows, MOST)))
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def line(row: Sequence[object]) -> str:
-    """Return a line of CSV with every cell quoted."""
-    out = io.StringIO()
-    csv.writer(out, quoting=csv.QUOTE_ALL).writerow([cell(value) for value in row])
-    return out.getvalue()
-
-
-def cell(value: object) -> str:
-    """Return a value as text that a spreadsheet does not read as a formula."""
-    if value is None:
-        return ""
-    if isinstance(value, (bool, int, float)):
-        return str(value)
-    text = value.isoformat() if isinstance(value, datetime) else value.hex() if isinstance(value, bytes) else str(value)
-    return f"'{text}" if text.lstrip(" \u00a0\u200b\ufeff").startswith(FORMULA) else text

@@ -7,7 +7,7 @@ import re
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address
@@ -40,6 +40,16 @@ def when(text: str) -> datetime | timedelta:
     if moment.tzinfo is None:
         raise ArgumentTypeError(f"{text[:80]!r} needs a time zone; write {text[:80]}Z for UTC")
     return moment
+
+
+def day(text: str) -> date:
+    """Read a day of UTC, or the first one of a month: `2026-11-28`, `2026-11`."""
+    try:
+        return date.fromisoformat(text if len(text) > 7 else f"{text}-01")
+    except ValueError:
+        raise ArgumentTypeError(
+            f"invalid day {text[:80]!r}: expected 2026-11-28, or 2026-11 for its first day"
+        ) from None
 
 
 def age(text: str) -> timedelta:

@@ -1,15 +1,21 @@
-"""`report`: fairness and the ledger."""
+"""`report`: fairness, the ledger and usage."""
 
 from __future__ import annotations
 
 import re
+import sys
 from argparse import ArgumentTypeError, Namespace
+from datetime import datetime, timezone
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from ..engine.queue.tariff import Tariff
+from ..engine.rules.charging import BY, PER
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
-from ..words import many, percent
-from .arguments import count, limit, positive, words
+from ..sheets import line
+from ..words import many, percent, span
+from .arguments import count, day, json_object, limit, positive, words
 from .command import Group, command, option
 from .output import Columns
 from .serialisation import as_percent, picked, record
@@ -146,9 +152,56 @@ _LEDGER: Columns = (
 )
 
 
+@command(
+    option(
+        "--by NAME", "sum by origin, by the first part of its path, by processor or by DAG", choices=BY, default=BY[0]
+    ),
+    option("--per PERIOD", "sum by day or by month of UTC", choices=tuple(PER), default="day"),
+    option("--since DAY", "from this day or month of UTC on (default: this month)", day),
+    option("--until DAY", "to before this day or month of UTC", day),
+    option("--of ORIGIN", "only this origin and all below it; with --by path, sum by the next part", words),
+    option("--tariff FILE", "add costs, by a JSON file of dated prices"),
+    option("--csv", "print CSV for a spreadsheet"),
+    example="$ report usage --by path --per month --since 2026-11\n$ report usage --of acme --csv",
+)
+def usage(session: Session, args: Namespace) -> None:
+    """Show what was charged to origins, paths, processors or DAGs, by day or month.
+
+    Each attempt that counts is charged the weigher's prediction or the reported use, whichever is larger.
+    """
+    tariff = None if args.tariff is None else Tariff.from_json(json_object(args.tariff))
+    since = args.since or datetime.now(timezone.utc).date().replace(day=1)
+    with session.queue() as queue:
+        found = queue.inspect.usage(args.by, args.per, since=since, until=args.until, of=args.of, tariff=tariff)
+    if args.csv:
+        names = "period name messages bytes attempts set_aside planned_time planned_size charged_time charged_size "
+        rows = [*map(_SHEET, found)]
+        sys.stdout.writelines(map(line, [f"{names}measured cost currency".split(), *rows]))
+        return
+    columns: Columns = (*_USAGE, ("cost>", lambda one: f"{one.cost} {one.currency}")) if tariff else _USAGE
+    session.out.items(found, columns, "nothing was charged in this time")
+
+
+_SHEET = attrgetter(
+    "period", "name", "messages", "size", "attempts", "set_aside", "planned.time", "planned.size", "charged.time",
+    "charged.size", "measured", "cost", "currency",
+)  # fmt: skip
+_USAGE: Columns = (
+    "period",
+    "name",
+    "messages>",
+    ("bytes>", "size"),
+    "attempts>",
+    "set aside>",
+    "planned>",
+    "charged>",
+    ("measured>", lambda one: span(one.measured)),
+)
+
+
 REPORT = Group(
     "report",
-    "report fairness and the ledger",
-    (fairness, ledger),
+    "report fairness, the ledger and usage",
+    (fairness, ledger, usage),
     example="$ report fairness",
 )

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -635,6 +636,7 @@ RUN_BY = {
     "event_driven_block": "tests/airflow/test_dags.py",
     "housekeeping": "tests/airflow/test_dags.py",
     "landing_folder": "tests/airflow/test_dags.py",
+    "monthly_bill": "tests/airflow/test_dags.py",
     "nightly_drain": "tests/live/test_drain.py",
     "orders": "tests/live/test_orders.py",
     "outbox": "tests/airflow/test_dags.py",
@@ -681,3 +683,41 @@ def test_a_shipped_dag_runs(
         assert len(processed(sqlite_queue)) == expected
         latest = sqlite_queue.blocks.list(limit=1)
         assert not latest or latest[0].messages == settled
+
+
+def test_the_shipped_dag_bills_the_month_before(
+    dags_folder: Path, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT", os.environ["AIRFLOW_CONN_MQ_STAGE"])
+    now = datetime.now(timezone.utc)
+    last = now.replace(day=1, hour=12) - timedelta(days=1)
+    for origins, at in ((["acme/a", "acme/b", "=birch"], last), (["acme/a"], now)):
+        fill(sqlite_queue, {origin: [b"x"] for origin in origins})
+        sqlite_queue.service_queues(lambda delivery: None, Weight(1000, 1 << 20))
+        with sqlite_queue.store.writing() as unit:
+            unit.connection.execute(
+                f"UPDATE {sqlite_queue.store.prefix}charge SET at = {int(at.timestamp() * 1_000_000)} "
+                "WHERE id = (SELECT max(id) FROM charge)"
+            )
+    file = dags_folder / "monthly_bill.py"
+    file.write_text(
+        (DAGS / "monthly_bill.py").read_text().replace("/var/lib/airflow-mq/bills", str(tmp_path / "bills"))
+    )
+
+    texts = []
+    for is_rolled_up in (False, True):
+        if is_rolled_up:
+            sqlite_queue.admin.housekeep()
+        bag = DagBag(dag_folder=str(file))
+        assert bag.import_errors == {}
+        assert bag.dags["monthly_bill"].test().state == "success"
+        texts.append((tmp_path / "bills" / f"{last:%Y-%m}.csv").read_text())
+    assert texts[0] == texts[1]
+    rows = [row.split('","') for row in texts[0].strip('"\r\n').split('"\r\n"')]
+    assert rows == [
+        ["tenant", "messages", "attempts", "charged_ms", "charged_bytes", "cost", "currency"],
+        ["'=birch", "1", "1", "1", "1", "0.00", "EUR"],
+        ["acme", "2", "2", "2", "2", "0.00", "EUR"],
+    ]

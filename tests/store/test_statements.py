@@ -46,7 +46,7 @@ ONLY_POSTGRES = {
 ONLY_SQLITE = {"delete_due", "file", "held"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
-    "inbox", "page", "book", "event", "charge", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
+    "inbox", "page", "book", "event", "charge", "usage_day", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
     "blob", "blob_use", "chunk", "upload",
 }  # fmt: skip
 #: Statements that may read all rows of a growing table, with the reason.
@@ -185,6 +185,10 @@ VALUES: dict[str, dict[str, Any]] = {
     "put_off_from": {"origin": "o00100", "mark": b"x"},
     "insert_charge": {"id": LATE, "block": None, "server": "", "at": 1, "data": b"x"},
     "charges": {"after": 77, "limit": 100},
+    "charge_times": {"after": 77, "limit": 100},
+    "expire_charge": {"after": 0, "before": 5, "limit": 1_000},
+    "usage_days": {"first": 5, "stop": 10},
+    "save_usage": {"day": 77, "last": 1, "data": b"x"},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_inbox_row": {
@@ -313,6 +317,8 @@ INSERT INTO {s}event (id, ring, origin, at, events, data)
     FROM generate_series(1, 20000) n;
 INSERT INTO {s}charge (id, ring, at, data)
     SELECT n, 1, n, convert_to(repeat('c', 100), 'UTF8') FROM generate_series(1, 20000) n;
+INSERT INTO {s}usage_day (ring, day, last, data)
+    SELECT 1 + n % 50, n / 50, n, convert_to(repeat('u', 100), 'UTF8') FROM generate_series(1, 20000) n;
 INSERT INTO {s}block (id, ring, number, key, token, state, seconds, deadline, planned_at, ended_at, details)
     SELECT n, 1, n, 'k' || n, decode(md5(n::text), 'hex'), CASE WHEN n > 9000 THEN 0 ELSE 1 END, 1, n, n,
            CASE WHEN n > 9000 THEN NULL ELSE n END, '{{}}'

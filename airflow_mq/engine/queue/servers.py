@@ -25,6 +25,12 @@ NAMED = 4
 _TASK = re.compile(r"(?P<dag>DAG (['\"])(?P<id>.+?)\2) of Airflow '(?P<airflow>[\w-]+)'(?P<task>, task .+)")
 
 
+def dag_of(name: str) -> str | None:
+    """Return the id of the DAG in a server's name; None of a program."""
+    task = _TASK.fullmatch(name)
+    return task and task["id"]
+
+
 @dataclass(frozen=True)
 class Server:
     """A DAG or a program that services a ring, with the limit of its latest block."""

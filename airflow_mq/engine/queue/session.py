@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from ...observe.traces import wanted as traces_wanted
+from ..rules.charging import DAY
 from ..rules.config import RingConfig
 from ..rules.errors import (
     Busy,
@@ -254,15 +255,17 @@ class RingSession:
 
         :param after: rows of each kind that expired before this time were deleted by earlier calls
         """
-        forgotten, more = self._forgotten, False
+        forgotten = self._forgotten
         with self.store.writing(wait=wait, patience=None if wait else 0.0) as unit:
             ring = unit.rings.named(self.ring)
             config, now = self.remember_config(ring.config), ring.now
+            more = unit.charges.roll_up(self.ring_id, now // DAY)
             for kind, seconds in (
                 ("events", config.keep_events),
                 ("ledger", config.keep_ledger),
                 ("blocks", config.keep_ledger),
                 ("keys", config.key_window),
+                ("charges", kept_charges(config)),
             ):
                 before, since = now - int(seconds * 1_000_000), after.get(kind, -LATEST)
                 if unit.rings.expire(kind, self.ring_id, since, before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
@@ -298,6 +301,11 @@ class RingSession:
         """Raise `RecursiveDisallowed` inside a processor of this ring."""
         if is_inside(self.place):
             raise RecursiveDisallowed()
+
+
+def kept_charges(config: RingConfig) -> float:
+    """Return the seconds for which rows of charges are kept: as long as the ledger, and until their day is closed."""
+    return max(config.keep_ledger, 2 * DAY / 1_000_000)
 
 
 def limit_of(config: RingConfig, limit: Weight | None) -> Weight:

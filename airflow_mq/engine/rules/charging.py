@@ -7,12 +7,15 @@ Messages that were not tried are charged nothing. `WorkingSet.charge` is the onl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 from .config import RingConfig
 from .outcome import Done, Outcome, Overweight
 from .page import Page
 from .weight import ZERO, Weight, total_weight
+
+K = TypeVar("K")
 
 
 class Charge(NamedTuple):
@@ -36,6 +39,16 @@ class Charge(NamedTuple):
 
 
 NO_CHARGE = Charge()
+#: A day of UTC, in microseconds. Sums of closed days are kept.
+DAY = 86_400_000_000
+#: Names by which a report sums charges, and the lengths of its periods as texts.
+BY, PER = ("origin", "path", "processor", "dag"), {"day": 10, "month": 7}
+
+
+def add_charges(sums: dict[K, Charge], more: Mapping[K, Charge]) -> None:
+    """Add charges to sums by the same keys."""
+    for key, charge in more.items():
+        sums[key] = sums[key].plus(charge) if key in sums else charge
 
 
 def prediction(config: RingConfig, page: Page, item: int, planned: Weight) -> Weight:

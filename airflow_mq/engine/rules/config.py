@@ -124,7 +124,7 @@ class RingConfig:
     key_window: float = DAY
     #: Seconds for which events are stored.
     keep_events: float = 7 * DAY
-    #: Seconds for which the ledger and ended blocks are stored.
+    #: Seconds for which the ledger, ended blocks and single charges are stored. Charges stay for two days at least.
     keep_ledger: float = 30 * DAY
 
     def __post_init__(self) -> None:

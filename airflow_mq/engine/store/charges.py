@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
-from ..rules.charging import Charge
+from ..rules.charging import DAY, Charge, add_charges
 from . import codec
 from .primitives import Repository
+
+#: Charges by book, processor and server.
+Sums = dict[tuple[str, ...], Charge]
+#: Rows of charges that are read at once.
+ROWS = 64
 
 
 class ChargeRow(NamedTuple):
@@ -25,6 +31,11 @@ class ChargeRow(NamedTuple):
         """The charges."""
         return codec.unpack_charges(bytes(self.data))
 
+    @property
+    def sums(self) -> Sums:
+        """The charges, with the server in their keys."""
+        return {(*key, self.server): charge for key, charge in self.charges.items()}
+
 
 class Charges(Repository):
     """Charges of a ring."""
@@ -40,6 +51,45 @@ class Charges(Repository):
             "insert_charge", ring=ring, block=block, server=server, at=now, data=codec.pack_charges(charges), **drawn
         )
 
-    def after(self, ring: int, after: int, limit: int) -> list[ChargeRow]:
+    def after(self, ring: int, after: int, limit: int = ROWS) -> list[ChargeRow]:
         """Return charges after an id, in the order in which they were committed."""
         return [ChargeRow(*row) for row in self.unit.rows("charges", ring=ring, after=after, limit=limit)]
+
+    def each(self, ring: int, after: int = 0) -> Iterator[ChargeRow]:
+        """Yield charges after an id, in order."""
+        while rows := self.after(ring, after):
+            yield from rows
+            after = rows[-1].id
+
+    def rolled_up(self, ring: int) -> int:
+        """Return the id of the last row that is in the sums of its day; all rows before it are."""
+        return int(self.unit.rows("rolled_up", ring=ring)[0][0])
+
+    def days(self, ring: int, first: int, stop: int) -> Iterator[tuple[int, Sums]]:
+        """Yield days with the sums of their rows, from a day to before another."""
+        for day, data in self.unit.rows("usage_days", ring=ring, first=first, stop=stop):
+            yield day, codec.unpack_charges(bytes(data))
+
+    def roll_up(self, ring: int, today: int) -> bool:
+        """Add the next rows of days before today to the sums of their days; return whether more may follow."""
+        last = self.rolled_up(ring)
+        if not self._closed(ring, last, today):
+            return False
+        # Another process may roll up the same rows.
+        self.unit.rows("hold_config", ring=ring)
+        last = self.rolled_up(ring)
+        count = self._closed(ring, last, today)
+        days: dict[int, Sums] = {}
+        for row in self.after(ring, last, count) if count else ():
+            add_charges(days.setdefault(row.at // DAY, {}), row.sums)
+            last = row.id
+        for day, fresh in days.items():
+            sums = dict(self.days(ring, day, day + 1)).get(day, {})
+            add_charges(sums, fresh)
+            self.unit.put("save_usage", ring=ring, day=day, last=last, data=codec.pack_charges(sums))
+        return count == ROWS
+
+    def _closed(self, ring: int, after: int, today: int) -> int:
+        """Return how many of the next rows are of days before today, at most `ROWS`."""
+        times = self.unit.rows("charge_times", ring=ring, after=after, limit=ROWS)
+        return len([*takewhile(lambda row: row[0] // DAY < today, times)])

@@ -9,7 +9,10 @@ from ..rules.nearest import nearest
 from .primitives import Repository, as_json
 from .rows import RingRow, StateRow
 
-_EXPIRE = {"events": "expire_event", "ledger": "expire_ledger", "blocks": "expire_block", "keys": "expire_key"}
+_EXPIRE = {
+    "events": "expire_event", "ledger": "expire_ledger", "blocks": "expire_block", "keys": "expire_key",
+    "charges": "expire_charge",
+}  # fmt: skip
 
 
 class Rings(Repository):
@@ -86,6 +89,6 @@ class Rings(Repository):
     def expire(self, kind: str, ring: int, after: int, before: int, limit: int) -> int:
         """Delete at most `limit` rows of a ring after a time, and at or before another; return their number.
 
-        :param kind: events, ledger, blocks (by their ends), or keys (by their uses)
+        :param kind: events, ledger, blocks (by their ends), keys (by their uses), or charges (those in sums of days)
         """
         return self.unit.run(_EXPIRE[kind], ring=ring, after=after, before=before, limit=limit)

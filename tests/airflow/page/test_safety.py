@@ -304,7 +304,7 @@ def test_what_is_exported_is_chosen_as_the_list_is(ask: Ask, what: str, chosen: 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "\na", " =1", "\uff1d1", "\u200b=1"])
 def test_what_a_spreadsheet_may_take_for_a_formula_is_text(text: str) -> None:
-    from airflow_mq.api.exports import cell, line
+    from airflow_mq.sheets import cell, line
 
     assert cell(text) == f"'{text}"
     assert next(
@@ -320,7 +320,7 @@ def test_what_a_spreadsheet_may_take_for_a_formula_is_text(text: str) -> None:
 
 
 def test_numbers_stay_numbers() -> None:
-    from airflow_mq.api.exports import cell
+    from airflow_mq.sheets import cell
 
     assert [cell(value) for value in (-1, 2.5, None, "plain", "a=b")] == ["-1", "2.5", "", "plain", "a=b"]
 

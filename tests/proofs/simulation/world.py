@@ -16,8 +16,10 @@ from unittest import mock
 import psycopg
 
 from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
+from airflow_mq.engine.queue import session
 from airflow_mq.engine.queue.blocks import settling
-from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.queue.inspect.check import charges as check_charges
+from airflow_mq.engine.store import charges, parse, upgrade
 from airflow_mq.engine.store.working_set import writer
 from tests.proofs.crash.states import TABLES
 
@@ -35,6 +37,8 @@ OBSERVER_PATIENCE = 0.1
 #: A block is settled in parts of two messages, and two rows ahead of a floor are many, if the setup has one of these
 #: remainders of 8. No setup of the regressions has: their cuts keep their places.
 IN_PARTS = (4, 6)
+#: Microseconds of a day whose charges are added up, so that a run has many of them.
+A_DAY = 60_000_000
 #: Label of the ring that is in another store, if stores are files.
 OTHER_STORE = "store"
 #: Tables of the caller's own rows.
@@ -284,6 +288,8 @@ def a_world(
     with ExitStack() as stack:
         stack.enter_context(simulated_time(clock))
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
+        for module in (charges, session, check_charges):
+            stack.enter_context(mock.patch.object(module, "DAY", A_DAY))
         if setup % 8 in IN_PARTS:
             stack.enter_context(mock.patch.object(settling, "PART", 2))
             stack.enter_context(mock.patch.object(writer, "MANY_AHEAD", 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import chain, islice
 
 from ...rules.book import BUDGET, QueueSettings
@@ -31,6 +31,7 @@ from ..blocks.block import Block
 from ..blocks.blocks import Blocks
 from ..servers import ledger_pages
 from ..session import RingSession, limit_of
+from ..tariff import Tariff
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
 from .explain import AHEAD, Explainer
@@ -56,6 +57,7 @@ from .queues import (
 from .quote import SECONDS, Offer, Quote, quote_of
 from .reasons import Explanation
 from .servicing import IsDagPaused, Servicing, unknown_pause
+from .usage import Usage, Wanted, usage_of
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
@@ -483,6 +485,29 @@ class Inspect:
             raise InvalidInput(f"invalid number of blocks {blocks}: expected at least 1")
         with self._session.snapshot() as (unit, working_set):
             return fairness_of(working_set, ledger_pages(unit, self._ring_id, blocks), most)
+
+    def usage(
+        self,
+        by: str = "origin",
+        per: str = "day",
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        of: str | None = None,
+        tariff: Tariff | None = None,
+    ) -> list[Usage]:
+        """Return what was charged, in the order of periods and names.
+
+        :param by: `origin`, `path` (the first part of each origin, or the next one below `of`), `processor` or `dag`
+        :param per: `day` or `month`, of UTC
+        :param since: the first day
+        :param until: the day after the last one
+        :param of: only this origin and all below it
+        :param tariff: prices for `Usage.cost`
+        """
+        wanted = Wanted(by, per, since, until, None if of is None else check_origin(of), tariff)
+        with self._store.reading() as unit:
+            return usage_of(unit, self._ring_id, wanted)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """Return the weights fitted to measured use, per processor and origin."""

@@ -10,3 +10,29 @@ INSERT INTO {s}charge (ring, block, server, at, data) VALUES (:ring, :block, :se
 -- name: charges
 -- Return charges after an id, in order.
 SELECT c.id, c.block, c.server, c.at, c.data FROM {s}charge c WHERE c.ring = :ring AND c.id > :after ORDER BY c.id LIMIT :limit
+
+-- name: charge_times
+-- Return the times of charges after an id, in order.
+SELECT c.at FROM {s}charge c WHERE c.ring = :ring AND c.id > :after ORDER BY c.id LIMIT :limit
+
+-- name: expire_charge
+-- Delete the oldest charges that are in the sums of their days.
+DELETE FROM {s}charge WHERE id IN (
+    SELECT c.id FROM {s}charge c
+    WHERE c.ring = :ring AND c.at > :after AND c.at <= :before
+          AND c.id <= (SELECT max(u.last) FROM {s}usage_day u WHERE u.ring = :ring)
+    ORDER BY c.at LIMIT :limit {part for_update}
+)
+
+-- name: rolled_up
+-- Return the id of the last charge that is in the sums of its day.
+SELECT coalesce(max(u.last), 0) FROM {s}usage_day u WHERE u.ring = :ring
+
+-- name: usage_days
+-- Return the sums of days, from a day to before another.
+SELECT u.day, u.data FROM {s}usage_day u WHERE u.ring = :ring AND u.day >= :first AND u.day < :stop ORDER BY u.day
+
+-- name: save_usage
+-- Write the sums of a day, and the last charge in them. Requires the lock of the ring's settings.
+INSERT INTO {s}usage_day (ring, day, last, data) VALUES (:ring, :day, :last, :data)
+ON CONFLICT (ring, day) DO UPDATE SET last = excluded.last, data = excluded.data

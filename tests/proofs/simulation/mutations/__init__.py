@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .charges import CHARGES
 from .edges import EDGES
 from .ends import ENDS
 from .parts import PARTS
@@ -212,4 +213,5 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     *PARTS,
     *EDGES,
+    *CHARGES,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ....rules.charging import NO_CHARGE, Charge
+from ....rules.charging import DAY, NO_CHARGE, Charge, add_charges
 from ....rules.config import RingConfig
 from ....rules.events import NOT_TRIED, WRONG, Fate
 from ....rules.invariants import Violation
@@ -13,10 +13,11 @@ from ....rules.orders import Entry
 from ....rules.priority import book_name, told
 from ....rules.settle import NO_ROOM
 from ....rules.weight import ZERO, Weight, total_weight
-from ....store.charges import ChargeRow
+from ....store.charges import Sums
 from ....store.rows import LATEST, PLANNED, BlockRow
 from ....store.unit import Unit
 from ...servers import ledger_pages
+from ...session import kept_charges
 from ..events import runs_of
 
 #: Rows of each kind that are read at once.
@@ -32,26 +33,40 @@ Save = tuple[int | None, int]
 
 def check_charges(unit: Unit, ring: int, config: RingConfig, now: int) -> Iterator[Violation]:
     """Check that each block was charged what it planned, and each save what its events report."""
-    kept = now - int(config.keep_ledger * 1_000_000)
+    kept = now - int(kept_charges(config) * 1_000_000)
     charged: defaultdict[Save, Charge] = defaultdict(lambda: NO_CHARGE)
     planned: defaultdict[tuple[int, str], Weight] = defaultdict(lambda: ZERO)
-    first = LATEST
-    for row in _charges(unit, ring):
+    days: dict[int, Sums] = {}
+    first, rolled_up = LATEST, unit.charges.rolled_up(ring)
+    for row in unit.charges.each(ring):
         first = min(first, row.at)
+        if row.id <= rolled_up:
+            add_charges(days.setdefault(row.at // DAY, {}), row.sums)
         for (book, *_), charge in row.charges.items():
             charged[row.block, row.at] = charged[row.block, row.at].plus(charge)
             if row.block is not None:
                 planned[row.block, book] = planned[row.block, book].plus(charge.planned)
     since = max(kept + 1, first)
+    yield from _check_days(unit, ring, days, since)
     yield from _check_blocks(unit, ring, planned, since)
     yield from _check_events(unit, ring, charged, max(since, now - int(config.keep_events * 1_000_000) + 1))
 
 
-def _charges(unit: Unit, ring: int) -> Iterator[ChargeRow]:
-    after = 0
-    while rows := unit.charges.after(ring, after, ROWS):
-        yield from rows
-        after = rows[-1].id
+def _check_days(unit: Unit, ring: int, days: Mapping[int, Sums], since: int) -> Iterator[Violation]:
+    """Check the sums of days against their rows, of days from which none was deleted."""
+    sums = dict(unit.charges.days(ring, 0, LATEST // DAY))
+    for day in sorted({*sums, *days}):
+        found, rows = sums.get(day, {}), days.get(day, {})
+        # Rows of the first day may have been deleted under an earlier setting.
+        is_part = day == since // DAY and all(_covers(found.get(key, NO_CHARGE), rows[key]) for key in rows)
+        if day >= since // DAY and found != rows and not is_part:
+            yield Violation(f"usage of day {day}", "its sums are not those of its charges")
+
+
+def _covers(charge: Charge, other: Charge) -> bool:
+    return not (other.planned.exceeds(charge.planned) or other.charged.exceeds(charge.charged)) and all(
+        map(int.__ge__, charge[2:], other[2:])
+    )
 
 
 def _check_blocks(unit: Unit, ring: int, planned: Mapping[tuple[int, str], Weight], since: int) -> Iterator[Violation]:

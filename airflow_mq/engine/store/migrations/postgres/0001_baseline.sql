@@ -292,6 +292,17 @@ ALTER TABLE {s}charge ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX charge_in_order ON {s}charge (ring, id);
 CREATE INDEX charge_by_time ON {s}charge (ring, at);
 
+-- Sums of charges by day of UTC since 1970, packed by queue, processor and server. They outlive the rows.
+CREATE TABLE {s}usage_day (
+    ring smallint NOT NULL,
+    day integer NOT NULL,
+    -- The last charge that was added.
+    last bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (ring, day)
+);
+ALTER TABLE {s}usage_day ALTER COLUMN data SET STORAGE EXTERNAL;
+
 -- Two rings may have a block of the same number. What was sent before a block has smaller ids.
 CREATE TABLE {s}ledger (
     block bigint NOT NULL,

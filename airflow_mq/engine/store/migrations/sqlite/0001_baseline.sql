@@ -268,6 +268,16 @@ CREATE TABLE {s}charge (
 CREATE INDEX {s}charge_in_order ON {s}charge (ring, id);
 CREATE INDEX {s}charge_by_time ON {s}charge (ring, at);
 
+-- Sums of charges by day of UTC since 1970, packed by queue, processor and server. They outlive the rows.
+CREATE TABLE {s}usage_day (
+    ring INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    -- The last charge that was added.
+    last INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (ring, day)
+) STRICT;
+
 -- Two rings may have a block of the same number. What was sent before a block has smaller ids.
 CREATE TABLE {s}ledger (
     ring INTEGER NOT NULL,

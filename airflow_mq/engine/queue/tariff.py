@@ -1,0 +1,80 @@
+"""Tariffs: what the two parts of charged weights cost, by day, as exact decimals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import NamedTuple
+
+from ..rules.errors import ConfigRefused, InvalidInput
+from ..rules.weight import Weight
+
+_EXPECTED = 'expected {"currency": "EUR", "prices": [{"from": "2026-01-01", "time": "0.12", "size": "0.02"}]}'
+#: The weight whose parts the prices are for, unless a tariff gives another one.
+PER = Weight(3_600_000, 1 << 30)
+
+
+class Price(NamedTuple):
+    """Prices of the two parts of a weight from a day on."""
+
+    since: date
+    time: Decimal
+    size: Decimal
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """Dated prices; the latest one that began on or before a day counts."""
+
+    currency: str
+    #: In order of their days.
+    prices: Sequence[Price]
+    #: What the prices are for: by default one hour and 1 GiB.
+    per: Weight = PER
+    #: Decimal places to which a bill is rounded.
+    places: int = 2
+
+    @classmethod
+    def from_json(cls, plain: object) -> Tariff:
+        """Return the tariff that a person wrote; a number with decimals is a text, so that it is exact."""
+        try:
+            return cls._read(**plain)  # type: ignore[arg-type]
+        except (TypeError, ValueError, KeyError, AttributeError, InvalidOperation) as error:
+            raise ConfigRefused(f"invalid tariff ({type(error).__name__}): {_EXPECTED}") from None
+
+    @classmethod
+    def _read(cls, currency: str, prices: Sequence[Mapping[str, object]], per: object = PER, places: int = 2) -> Tariff:
+        read = sorted(map(_price, prices))
+        weight = Weight.of(per)
+        days = {price.since for price in read}
+        if not (days and len(days) == len(read) and all(weight) and type(places) is int and 0 <= places <= 9):
+            raise ValueError(prices)
+        return cls(str(currency), read, weight, places)
+
+    def cost(self, day: date, charged: Weight) -> Fraction:
+        """Return the exact cost of a charged weight of a day."""
+        known = [price for price in self.prices if price.since <= day]
+        if not known:
+            raise InvalidInput(f"no price on {day}: the tariff begins on {self.prices[0].since}; add an earlier entry")
+        parts = zip(charged, self.per, known[-1][1:])
+        return sum((Fraction(price) * part / per for part, per, price in parts), Fraction(0))
+
+    def rounded(self, cost: Fraction) -> Decimal:
+        """Return a cost as it is billed; a half is rounded to the even digit."""
+        return Decimal(round(cost * 10**self.places)).scaleb(-self.places)
+
+
+def _price(row: Mapping[str, object]) -> Price:
+    given = [str(row["from"]), row.get("time", "0"), row.get("size", "0")]
+    since, *amounts = [text for text in given if isinstance(text, str)]
+    read = [Decimal(text) for text in amounts]
+    if (
+        not set(row) <= {"from", "time", "size"}
+        or len(read) < 2
+        or not all(one.is_finite() and one >= 0 for one in read)
+    ):
+        raise ValueError(row)
+    return Price(date.fromisoformat(since), *read)

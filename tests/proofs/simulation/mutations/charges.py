@@ -1,0 +1,48 @@
+"""Planted bugs of charges, and of the sums of days."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .planting import Mutation, bug
+
+USAGE = "tests/store/queue/test_usage.py::"
+
+CHARGES: Sequence[Mutation] = (
+    bug(
+        "attempt that yields is not charged", "engine/rules/service.py",
+        "attempts=int(not isinstance(outcome, Overweight)))", "attempts=int(not isinstance(outcome, (Overweight, Yield))))",
+    ),
+    bug(
+        "planned weight charged with each part of an end", "engine/rules/settle.py",
+        "        if is_last:\n            working_set.charge(claim.origin, Charge(claim.planned))\n",
+        "        working_set.charge(claim.origin, Charge(claim.planned))\n        if is_last:\n",
+    ),
+    bug(
+        "charges of a save written again with the next one", "engine/store/working_set/__init__.py",
+        "        self.changes = Changes()\n        return rows\n",
+        "        self.changes, before = Changes(), self.changes\n        self.changes.charges = before.charges\n"
+        "        return rows\n",
+    ),
+    bug(
+        "recorded end charged when it is recorded, too", "engine/queue/blocks/settlement.py",
+        "            unit.blocks.record_end(self.ring_id, row.id, now, settling.terms().to_json())\n",
+        "            unit.blocks.record_end(self.ring_id, row.id, now, settling.terms().to_json())\n"
+        "            unit.charges.insert(self.ring_id, working_set.changes.charges, now, row.number, \"\")\n",
+    ),
+    bug(
+        "late charges replace the sums of their day", "engine/store/charges.py",
+        "            add_charges(sums, fresh)\n", "            sums = fresh\n",
+        test=f"{USAGE}test_sums_of_closed_days_replace_their_rows_in_reports[sqlite]",
+    ),
+    bug(
+        "charges deleted that are in no sums yet", "engine/store/sql/charge.sql",
+        "          AND c.id <= (SELECT max(u.last) FROM {s}usage_day u WHERE u.ring = :ring)\n", "",
+        test=f"{USAGE}test_a_row_is_kept_until_it_is_in_the_sum_of_its_day[sqlite]",
+    ),
+    bug(
+        "first charge of each sum left out", "engine/store/charges.py",
+        "for row in self.after(ring, last, count) if count else ():",
+        "for row in self.after(ring, last, count)[1:] if count else ():",
+    ),
+)  # fmt: skip
