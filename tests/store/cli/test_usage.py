@@ -58,4 +58,4 @@ def test_usage_is_priced_and_written_as_csv(mq: Terminal, queue: MessageQueue, t
         "currency": "EUR",
     }  # fmt: skip
     tariff.write_text("{}")
-    assert "invalid tariff" in mq(*words, code=3).err
+    assert "invalid tariff" in mq(*words, code=2).err

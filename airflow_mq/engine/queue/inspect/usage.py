@@ -32,7 +32,7 @@ class Usage:
     #: Weight that plans and visits took for messages, and the weight that was charged in the end.
     planned: Weight
     charged: Weight
-    #: Measured seconds of the processors' calls.
+    #: Measured seconds of the calls of processors, to milliseconds.
     measured: float
     #: Messages that an outcome finished, and the bytes of their payloads.
     messages: int
@@ -88,7 +88,7 @@ def usage_of(unit: Unit, ring: int, wanted: Wanted) -> list[Usage]:
                     costs[period, name] += tariff.cost(day, charge.charged)
     return [
         Usage(
-            *key, charge.planned, charge.charged, charge.measured / 1_000_000, *charge[3:],
+            *key, charge.planned, charge.charged, round(charge.measured / 1_000_000, 3), *charge[3:],
             None if tariff is None else tariff.rounded(costs[key]), "" if tariff is None else tariff.currency,
         )
         for key, charge in sorted(sums.items())
