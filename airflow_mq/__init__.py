@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .engine.queue.inspect.usage import Usage
     from .engine.queue.sending.inline import Inline
     from .engine.queue.set_aside import Judgement
-    from .engine.queue.tariff import Tariff
     from .engine.queue.typed import TypedDelivery
     from .engine.queue.values import Batch, Delivery, Enqueued, Peeked, Report, Serviced, SetAside
     from .engine.rules.config import RingConfig
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     )
     from .engine.rules.weight import Costs, LinearWeigher, Weight
     from .processors import Part, Processor, Processors
+    from .tariff import Tariff
 
 #: The public names, by the module that defines them.
 _NAMES = {
@@ -47,7 +47,7 @@ _NAMES = {
     "engine.rules.invariants": "Violation",
     "engine.rules.message": "Address Footprint Message",
     "engine.rules.outcome": "BadFormat Corrupt Done Outcome Overweight StackLimitReached Unsupported Yield",
-    "engine.queue.tariff": "Tariff",
+    "tariff": "Tariff",
     "engine.rules.weight": "Costs LinearWeigher Weight",
     "processors": "Part Processor Processors",
     "engine.queue": "MessageQueue",

@@ -9,11 +9,11 @@ from datetime import datetime, timezone
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ..engine.queue.tariff import Tariff
 from ..engine.rules.charging import BY, PER
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
 from ..sheets import line
+from ..tariff import Tariff
 from ..words import many, percent, span
 from .arguments import count, day, json_object, limit, positive, words
 from .command import Group, command, option

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from itertools import chain, islice
 
+from ....tariff import Tariff
 from ...rules.book import BUDGET, QueueSettings
 from ...rules.errors import InvalidInput
 from ...rules.events import Event
@@ -31,7 +32,6 @@ from ..blocks.block import Block
 from ..blocks.blocks import Blocks
 from ..servers import ledger_pages
 from ..session import RingSession, limit_of
-from ..tariff import Tariff
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
 from .explain import AHEAD, Explainer

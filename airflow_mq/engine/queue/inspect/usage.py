@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
+from ....tariff import Tariff
 from ...rules.charging import BY, DAY, NO_CHARGE, PER, Charge
 from ...rules.errors import InvalidInput
 from ...rules.groups import SEPARATOR, head_of, is_below
@@ -17,7 +18,6 @@ from ...rules.weight import Weight
 from ...store.charges import Sums
 from ...store.unit import Unit
 from ..servers import dag_of
-from ..tariff import Tariff
 
 _EPOCH = date(1970, 1, 1)
 

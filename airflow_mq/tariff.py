@@ -9,8 +9,8 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NamedTuple
 
-from ..rules.errors import ConfigRefused, InvalidInput
-from ..rules.weight import Weight
+from .engine.rules.errors import ConfigRefused, InvalidInput
+from .engine.rules.weight import Weight
 
 _EXPECTED = 'expected {"currency": "EUR", "prices": [{"from": "2026-01-01", "time": "0.12", "size": "0.02"}]}'
 #: The weight whose parts the prices are for, unless a tariff gives another one.
