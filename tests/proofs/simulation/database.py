@@ -434,6 +434,6 @@ AS $$
     SELECT coalesce(min(a.backend_xid::text::bigint), pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
     FROM pg_stat_activity a WHERE a.datname = current_database()
 $$;
-ALTER TABLE airflow_mq.inbox ALTER sent_at SET DEFAULT sim.now();
+ALTER TABLE airflow_mq.inbox ALTER sent_at SET DEFAULT CAST(date_part('epoch', sim.now()) * 1000000 AS bigint);
 ALTER TABLE airflow_mq.ring ALTER created_at SET DEFAULT sim.now();
 """

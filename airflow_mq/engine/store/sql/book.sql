@@ -284,7 +284,7 @@ FROM (SELECT m.items, m.size FROM {s}inbox m
 
 -- name: depths (postgres)
 SELECT w.origin, u.mails, u.items, u.size,
-       (SELECT {at m.sent_at} FROM {s}inbox m
+       (SELECT m.sent_at FROM {s}inbox m
         WHERE m.ring = :ring AND m.origin = w.origin AND m.id = coalesce(
            (SELECT p.first_row FROM {s}page p
             WHERE p.ring = :ring AND p.origin = w.origin AND p.page >= w.begin ORDER BY p.page LIMIT 1),
@@ -293,7 +293,7 @@ SELECT w.origin, u.mails, u.items, u.size,
        (SELECT coalesce(sum(l.items), 0)::bigint FROM (
            SELECT m.items, m.sent_at FROM {s}inbox m
            WHERE m.ring = :ring AND m.origin = w.origin ORDER BY m.id DESC LIMIT :latest) l
-        WHERE l.sent_at > to_timestamp(:since / 1000000.0)) AS lately,
+        WHERE l.sent_at > :since) AS lately,
        (SELECT coalesce(sum(k.set_aside), 0)::bigint FROM (
            SELECT p.set_aside FROM {s}page p
            WHERE p.ring = :ring AND p.origin = w.origin AND p.set_aside > 0 LIMIT :most) k) AS set_aside
@@ -322,7 +322,7 @@ WITH batch AS (
         UNION ALL SELECT CAST(:end AS text)
     ) e
 ), uncut AS (
-    SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, {at min(m.sent_at)} AS sent, count(b.origin) AS booked
+    SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, min(m.sent_at) AS sent, count(b.origin) AS booked
     FROM {s}inbox m
     LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = m.origin AND b.origin > :after
         AND b.origin <= (SELECT n.last FROM batch n)
@@ -342,7 +342,7 @@ WITH batch AS (
 ), cut AS (
     SELECT b.origin, b.messages AS items, b.size, coalesce(a.items, 0) AS aside, coalesce(a.size, 0) AS aside_size,
            b.ahead, CASE WHEN b.messages > coalesce(a.items, 0) THEN (
-               SELECT {at m.sent_at} FROM {s}page p
+               SELECT m.sent_at FROM {s}page p
                JOIN {s}inbox m ON m.ring = b.ring AND m.origin = b.origin AND m.id = p.first_row
                WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page
                ORDER BY p.page LIMIT 1

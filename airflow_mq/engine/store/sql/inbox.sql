@@ -46,7 +46,7 @@ VALUES (:ring, :id, :origin, :size, :attributes, :heap, coalesce(:sent_at, {cloc
 -- name: insert_posted (postgres)
 INSERT INTO {s}inbox (ring, id, origin, size, attributes, heap, sent_at, refers)
 SELECT :ring, w.id, w.origin, w.size, w.attributes, w.heap,
-       coalesce('epoch'::timestamptz + w.sent_at * interval '1 microsecond', now()), w.attributes <> ''
+       coalesce(w.sent_at, {at now()}), w.attributes <> ''
 FROM {each id bigint[], origin text[], size int[], attributes bytea[], heap bytea[], sent_at bigint[]}
 
 -- name: insert_copy
@@ -70,7 +70,7 @@ LIMIT w.rows
 -- name: inbox_rows
 -- Return the first rows of ranges of ids, with their bytes up to the size `inline`.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes,
-       CASE WHEN m.size <= :inline THEN m.heap END, {at m.sent_at}
+       CASE WHEN m.size <= :inline THEN m.heap END, m.sent_at
 FROM {s}inbox m
 WHERE m.ring = :ring AND m.origin = :origin AND m.id BETWEEN :first AND :last
 ORDER BY m.id
@@ -78,7 +78,7 @@ LIMIT :rows
 
 -- name: inbox_rows (postgres)
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes,
-       CASE WHEN m.size <= :inline THEN m.heap END, {at m.sent_at}
+       CASE WHEN m.size <= :inline THEN m.heap END, m.sent_at
 FROM {each origin text[], first bigint[], last bigint[], rows bigint[]}
 CROSS JOIN LATERAL (
     SELECT m.* {part rows_in_range}
@@ -94,7 +94,7 @@ LIMIT :rows
 
 -- name: inbox_heads (postgres)
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, NULL,
-       CASE WHEN :with_times THEN {at m.sent_at} END
+       CASE WHEN :with_times THEN m.sent_at END
 FROM {each origin text[], first bigint[], last bigint[], rows bigint[]}
 CROSS JOIN LATERAL (
     SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes, m.sent_at {part rows_in_range}
@@ -374,8 +374,7 @@ WITH first AS (
     DELETE FROM {s}delayed d USING first f WHERE d.id = f.id AND f.earlier < :most_size RETURNING d.*
 )
 INSERT INTO {s}inbox (sent_at, size, items, ring, more, origin, lengths, attributes, heap, refers)
-SELECT coalesce('epoch'::timestamptz + sent_at * interval '1 microsecond', now()), size, items, ring, more, origin,
-       lengths, attributes, heap, attributes <> ''
+SELECT coalesce(sent_at, {at now()}), size, items, ring, more, origin, lengths, attributes, heap, attributes <> ''
 FROM due ORDER BY due, id
 
 -- name: delete_due (sqlite)

@@ -56,7 +56,8 @@ CREATE TABLE {s}inbox (
         CASE WHEN pg_catalog.pg_current_xact_id() IS NOT NULL
         THEN pg_catalog.nextval('{s}id_seq'::pg_catalog.regclass) END
     ),
-    sent_at timestamptz NOT NULL DEFAULT now(),
+    -- In microseconds since 1970, like the times of all messages.
+    sent_at bigint NOT NULL DEFAULT CAST(date_part('epoch', now()) * 1000000 AS bigint),
     size integer NOT NULL,
     items integer NOT NULL DEFAULT 1,
     ring smallint NOT NULL,
