@@ -292,10 +292,10 @@ class PostgresSeam(Seam):
         if connection._unsent:
             self.run(connection, connection._unsent[-1].text, lambda _: self._flush(connection))
 
-    def insert(self, connection: Any, text: bytes, types: Any, values: Any) -> None:
+    def insert(self, connection: Any, text: bytes, types: Any, values: Any) -> bytes | None:
         """Run an INSERT without a cursor."""
         connection.flush()
-        self.run(connection, text, lambda timed: REAL_INSERT(connection, timed, types, values))
+        return self.run(connection, text, lambda timed: REAL_INSERT(connection, timed, types, values))
 
     def _flush(self, connection: Any) -> None:
         self._flushing.add(id(connection))
