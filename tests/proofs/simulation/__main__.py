@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from .places import open_stores
-from .run import Figures, Outcome, run
+from .run import Figures, Outcome, run, run_budgeted, run_seed
 from .script import Script, draw
 from .shrinking import shrink
 from .world import Stores
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (default: 0)")
     parser.add_argument("--store", choices=STORES, default="sqlite", help="database of the runs (default: sqlite)")
     parser.add_argument("--met", action="store_true", help="print how often each action ended in which way")
+    parser.add_argument("--budgets", action="store_true", help="give some origins and paths budgets over time")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--replay", type=int, metavar="SEED", help="run one seed and print each step with its result")
     only.add_argument("--shrink", type=int, metavar="SEED", help="print the shortest part of a failing seed, as a test")
@@ -49,7 +50,7 @@ def _search(stores: Stores, options: argparse.Namespace) -> int:
     total, failures, began = Figures(), 0, time.monotonic()
     progress = Progress(sys.stderr, seeds)
     for seed in range(first, first + seeds):
-        outcome = run(draw(seed), stores, store)
+        outcome = (run_budgeted if options.budgets else run_seed)(seed, stores, store)
         total.add(outcome.figures)
         if outcome.failure is not None:
             failures += 1

@@ -19,6 +19,7 @@ from airflow_mq.engine.store.working_set import StoredSet
 
 from .actors.ending import is_spoiled
 from .actors.filling import MOST_CALL, QUOTA
+from .budgets import check_budgets
 from .messages import ACCEPTED, FINAL, OPEN, REFUSED, Violation
 from .world import FILLED, World
 
@@ -44,6 +45,7 @@ def check_events(world: World) -> None:
     if not world.label:
         check_lease(world)
     take_events(world, check_holds(world))
+    check_budgets(world)
 
 
 def check_lease(world: World) -> None:

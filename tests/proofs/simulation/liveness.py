@@ -37,6 +37,9 @@ def _drain_ring(world: World) -> int:
         world.clock.advance(7_200)
         if left := queue.blocks.list("planned"):
             raise Violation("liveness", f"blocks {[one.id for one in left]} outlive their leases")
+        for path, settings in world.budgets.settings.items():
+            queue.admin.set_origin(path, unset=settings)
+        world.budgets.settings = {}
         for paused in queue.admin.paused():
             queue.admin.resume(paused.origin)
         bound = sum(footprint.count for _, footprint in queue.footprints(limit=1_000)) + len(world.delayed()) + SPARE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import (
@@ -24,7 +24,7 @@ from .liveness import drain
 from .messages import Violation
 from .scheduler import Process, ProcessGone, Scheduler, randomness
 from .script import Script, draw, rings_beside
-from .world import Stores, World, a_world
+from .world import BUDGETED, Stores, World, a_world
 
 #: Of so many turns that change the ring, one is followed by `check()` and a count of all messages; each of the others
 #: by the invariants that live blocks and events show. A server takes ten times as long as a file.
@@ -130,6 +130,12 @@ def run(
 def run_seed(seed: int, stores: Stores, store: str = "sqlite") -> Outcome:
     """Run the script of a seed."""
     return run(draw(seed), stores, store)
+
+
+def run_budgeted(seed: int, stores: Stores, store: str = "sqlite") -> Outcome:
+    """Run the script of a seed on a ring with budgets over time."""
+    script = draw(seed)
+    return run(replace(script, setup=script.setup | BUDGETED), stores, store)
 
 
 def assert_survives(script: Script, stores: Stores, store: str = "sqlite") -> None:

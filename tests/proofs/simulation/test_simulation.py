@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
@@ -11,7 +12,7 @@ import pytest
 from .__main__ import main, shrunk
 from .messages import Violation
 from .registers import Register
-from .run import Figures, assert_survives, run, run_seed
+from .run import Figures, Outcome, assert_survives, run, run_budgeted, run_seed
 from .scheduler import Process
 from .script import GUESTS, Fault, Script, Step, draw
 from .world import Stores, World
@@ -19,14 +20,17 @@ from .world import Stores, World
 #: Seeds on SQLite and on PostgreSQL, in pieces that run in parallel. `make soak` sets more.
 SEEDS = int(os.environ.get("MQ_SIMULATION_SEEDS", "160"))
 SERVER_SEEDS = int(os.environ.get("MQ_SIMULATION_SERVER_SEEDS", "20"))
+BUDGETED_SEEDS = int(os.environ.get("MQ_SIMULATION_BUDGETED_SEEDS", "40"))
 PIECE = 20
 
 
-def survive(seeds: range, stores: Stores, store: str) -> Figures:
+def survive(
+    seeds: range, stores: Stores, store: str, run_one: Callable[[int, Stores, str], Outcome] = run_seed
+) -> Figures:
     """Run seeds; fail at the first one that violates an invariant, with the command that shrinks it."""
     total = Figures()
     for seed in seeds:
-        outcome = run_seed(seed, stores, store)
+        outcome = run_one(seed, stores, store)
         total.add(outcome.figures)
         command = f"python -m tests.proofs.simulation --store {store} --shrink {seed}"
         assert outcome.failure is None, f"{outcome.failure}\n{command}"
@@ -47,6 +51,19 @@ def test_seeds_on_sqlite(sqlite_stores: Stores, first: int) -> None:
 @pytest.mark.parametrize("first", range(0, SERVER_SEEDS, 10))
 def test_seeds_on_postgres(both_stores: Stores, first: int) -> None:
     survive(range(1_000_000 + first, 1_000_000 + min(first + 10, SERVER_SEEDS)), both_stores, "postgres")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, BUDGETED_SEEDS, PIECE))
+def test_seeds_with_budgets_on_sqlite(sqlite_stores: Stores, first: int) -> None:
+    total = survive(range(first, min(first + PIECE, BUDGETED_SEEDS)), sqlite_stores, "sqlite", run_budgeted)
+    assert total.met["exhausted budgets"] and total.met["event BudgetExhausted"]
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_seeds_with_budgets_on_postgres(both_stores: Stores) -> None:
+    survive(range(1_000_000, 1_000_005), both_stores, "postgres", run_budgeted)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from airflow_mq.engine.store import charges, parse, upgrade
 from airflow_mq.engine.store.working_set import writer
 from tests.proofs.crash.states import TABLES
 
+from .budgets import Budgets
 from .clock import Clock, simulated_time
 from .database import POSTGRES_CLOCK, REAL_CONNECT, simulated_postgres, simulated_sqlite
 from .messages import PAYLOAD, Call, Messages, Violation
@@ -39,6 +40,12 @@ OBSERVER_PATIENCE = 0.1
 IN_PARTS = (4, 6)
 #: Microseconds of a day whose charges are added up, so that a run has many of them.
 A_DAY = 60_000_000
+#: Budgets over time of origins and paths, in runs whose setup has this bit.
+BUDGETED = 1 << 40
+BUDGETS: Mapping[str, Mapping[str, Any]] = {
+    "a": {"rate": "40ms/hour", "burst": 6}, "b": {"rate": "30ms/minute"},
+    "d": {"rate": "200ms/hour", "rate_bytes": "2kB/hour"}, "d/1": {"rate_bytes": "1kB/hour", "burst_bytes": 40},
+}  # fmt: skip
 #: Label of the ring that is in another store, if stores are files.
 OTHER_STORE = "store"
 #: Tables of the caller's own rows.
@@ -178,6 +185,8 @@ class World:
     settings: dict[str, Register] = field(default_factory=dict)
     #: Whether `FILLED` may have a quota.
     has_quota: bool = False
+    #: Budgets over time, with what they were charged.
+    budgets: Budgets = field(default_factory=Budgets)
     #: What must become of messages of a block, by the id of the message.
     expected: dict[bytes, Expectation] = field(default_factory=dict)
     #: What actors found where the package catches every error.
@@ -318,6 +327,11 @@ def _a_ring(
     """Yield a new ring, with its observer."""
     with MessageQueue(uri) as maker:
         maker.admin.create_ring(ring, draw_config(setup))
+    budgets = Budgets(BUDGETS if setup & BUDGETED else {})
+    if budgets.settings:
+        with MessageQueue(uri, ring) as maker:
+            for path, settings in budgets.settings.items():
+                maker.admin.set_origin(path, **settings)
     with ExitStack() as stack:
         observer = stack.enter_context(MessageQueue(uri, ring, actor="observer", busy_timeout=OBSERVER_PATIENCE))
         # The events of an end follow when it is applied; until then its messages are where they were.
@@ -326,4 +340,6 @@ def _a_ring(
         watcher = None
         if store == "sqlite":
             watcher = stack.enter_context(closing(REAL_CONNECT(uri.removeprefix("sqlite:///"))))
-        yield World(uri, ring, clock, scheduler, observer, landing, store=store, watcher=watcher, **more)
+        yield World(
+            uri, ring, clock, scheduler, observer, landing, store=store, watcher=watcher, budgets=budgets, **more
+        )

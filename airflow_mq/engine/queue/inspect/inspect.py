@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from itertools import chain, islice
 
 from ....tariff import Tariff
-from ...rules.book import BUDGET, QueueSettings
+from ...rules.book import BUDGET, BY_A_PERSON, QueueSettings
 from ...rules.errors import InvalidInput
 from ...rules.events import Event
 from ...rules.fairness import Fairness
@@ -61,6 +61,8 @@ from .usage import Usage, Wanted, usage_of
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
+#: Reasons for which a queue is skipped that is nothing for a block until a person or a time ends them.
+_ASLEEP = (*BY_A_PERSON, BUDGET)
 #: Origins whose waiting messages are read in one snapshot.
 _ORIGINS = 16
 #: Microseconds before the first count of ended messages that it includes.
@@ -201,9 +203,12 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
+            # Of many skipped queues only the names are read.
+            working_set.keeps_places = True
             books = map(working_set.book, ready_books(working_set))
-            waiting = (book.origin for book in books if not book.is_withheld and book.skipped != BUDGET)
-            ready = dict.fromkeys(map(origin_of, islice(waiting, most)))
+            waiting = list(islice((book.origin for book in books if book.skipped not in _ASLEEP), most))
+            kept = (names for reason, names in working_set.skipped.items() if reason not in _ASLEEP)
+            ready = dict.fromkeys(map(origin_of, islice(chain(waiting, *kept), most)))
             is_due = due is not None and due <= working_set.now
             return Pulse(tuple(ready), is_due, newest, set_aside)
 

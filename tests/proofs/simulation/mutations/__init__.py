@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .budgets import BUDGETS
 from .charges import CHARGES
 from .edges import EDGES
 from .ends import ENDS
@@ -214,4 +215,5 @@ MUTATIONS: Sequence[Mutation] = (
     *PARTS,
     *EDGES,
     *CHARGES,
+    *BUDGETS,
 )  # fmt: skip

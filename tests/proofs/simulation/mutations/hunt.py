@@ -13,7 +13,7 @@ from ..busy import run_busy
 from ..crowd import run_crowd
 from ..messages import Violation
 from ..places import open_stores
-from ..run import run_seed
+from ..run import run_budgeted, run_seed
 from ..world import Stores
 
 
@@ -22,7 +22,12 @@ def run_ring(seed: int, stores: Stores, store: str) -> BaseException | None:
     return run_seed(seed, stores, store).failure
 
 
-RUNS = {"ring": run_ring, "crowd": run_crowd, "busy": run_busy}
+def run_with_budgets(seed: int, stores: Stores, store: str) -> BaseException | None:
+    """Run a ring with budgets over time."""
+    return run_budgeted(seed, stores, store).failure
+
+
+RUNS = {"ring": run_ring, "budgets": run_with_budgets, "crowd": run_crowd, "busy": run_busy}
 
 
 def main(runs: str, store: str, first: int, most: int) -> None:

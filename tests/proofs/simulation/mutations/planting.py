@@ -19,7 +19,7 @@ class Mutation:
     #: Pairs of the exact text of today and the text that replaces it. Each text occurs once.
     changes: Sequence[tuple[str, str]]
     store: str = "sqlite"
-    #: What runs: `ring`, the `crowd` of many queues, or `busy` queues.
+    #: What runs: `ring`, one with `budgets`, the `crowd` of many queues, or `busy` queues.
     runs: str = "ring"
     #: The test that finds it where no run of the simulation can: it needs real processes, Spark or many messages.
     test: str = ""

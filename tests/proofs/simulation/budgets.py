@@ -1,0 +1,124 @@
+"""Budgets over time of a run, and the invariant that bounds what they are charged, without a look at their balances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_mq.engine.queue.inspect.queues import budget_states
+from airflow_mq.engine.rules.budget import GRAINS, Budget, burst_of, rate_of
+from airflow_mq.engine.rules.events import Fate
+from airflow_mq.engine.rules.groups import is_below
+from airflow_mq.engine.rules.priority import origin_of
+from airflow_mq.engine.store import codec
+
+from .messages import Violation
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+#: Bytes of headers that count in the size of a message.
+HEADERS = 64
+
+
+@dataclass
+class Budgets:
+    """Budgets of a ring, and what was charged to them until the last check, in grains of each part."""
+
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: The last row of charges, and the last event, that was taken in.
+    charge: int = -1
+    event: int = 0
+    #: What ended messages were charged, and of that what no bucket could refuse.
+    ended: dict[str, list[int]] = field(default_factory=dict)
+    beyond: dict[str, list[int]] = field(default_factory=dict)
+    #: The least of all checks: what was charged, without what could not be refused and what the rate gave.
+    least: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: The heaviest message: actors send some of 25 milliseconds, and views take heavier ones than blocks.
+    heaviest: list[int] = field(default_factory=lambda: [25, 100])
+
+    def budget(self, path: str) -> Budget:
+        """Return the budget of a path."""
+        plain = {name: (rate_of if name.startswith("rate") else burst_of)(name, value)
+                 for name, value in self.settings[path].items()}  # fmt: skip
+        found = Budget.of(plain)
+        assert found is not None
+        return found
+
+
+def check_budgets(world: World) -> None:
+    """Check that a budget is charged at most rate · t + burst + one message in any window, but for overruns.
+
+    Plans and visits take the planned weight of messages; ends correct it to what these were charged. Both are read from
+    claims and charges. The rate counts by the latest time that the database's clock showed.
+    """
+    budgets = world.budgets
+    if not budgets.settings:
+        return
+    with world.scheduler.checking(), world.observer.store.reading() as unit:
+        rows = unit.connection.execute(  # type: ignore[attr-defined]
+            f"SELECT id, data FROM {world.observer.store.prefix}charge WHERE ring = {world.observer.session.ring_id} "
+            f"AND id > {budgets.charge} ORDER BY id"
+        ).fetchall()
+        claims = unit.blocks.in_flight(world.observer.session.ring_id)
+        states = budget_states(unit, world.observer.session.stored_working_set(unit), None)
+    for id_, data in rows:
+        budgets.charge = id_
+        for (book, _), charge in codec.unpack_charges(bytes(data)).items():
+            # Where some messages were not tried, the sums hide what others used beyond their planned weight.
+            pairs = zip(charge.planned, charge.charged)
+            over = [charged if charged < planned else charged - planned for planned, charged in pairs]
+            for path in _paths(budgets, world, book):
+                _add(budgets.ended, path, charge.charged)
+                _add(budgets.beyond, path, over)
+    for event in world.observer.inspect.events(after=budgets.event):
+        budgets.event = event.seq
+        if event.fate is Fate.EXECUTED and event.weight is not None:
+            # A person's decision is charged, whatever the balance is.
+            for path in _paths(budgets, world, event.origin):
+                _add(budgets.beyond, path, event.weight)
+    longest = max((len(sent.payload) for sent in world.messages.by_id.values()), default=0)
+    budgets.heaviest[1] = max(budgets.heaviest[1], longest + HEADERS)
+    held: dict[str, list[int]] = {}
+    for row in claims:
+        if sum(run.count for run in row.claim.runs) == 1:
+            budgets.heaviest = list(map(max, budgets.heaviest, row.claim.planned))
+        if not row.by_hand:
+            for path in _paths(budgets, world, row.origin):
+                _add(held, path, row.claim.planned)
+    world.met["exhausted budgets"] += sum(state.wakes_at is not None for state in states)
+    # An end that is applied in parts charges messages whose claim is still there.
+    for path in () if any(row.is_ending for row in claims) else budgets.settings:
+        _check(world, path, held.get(path, [0, 0]))
+    for state in states:
+        for left, burst in ((state.left, state.burst), (state.left_bytes, state.burst_bytes)):
+            if left is not None and burst is not None and left > burst:
+                raise Violation("budget", f"{state.path} has saved {left}, more than its burst of {burst}")
+
+
+def _check(world: World, path: str, held: Sequence[int]) -> None:
+    budgets = world.budgets
+    for part, own in enumerate(budgets.budget(path)):
+        if own is None:
+            continue
+        used = budgets.ended.get(path, [0, 0])[part] + held[part] - budgets.beyond.get(path, [0, 0])[part]
+        now = used * GRAINS - own.rate * world.clock.latest
+        least = budgets.least.setdefault((path, part), -own.rate * world.clock.latest if used else now)
+        allowed = own.burst + budgets.heaviest[part] * GRAINS
+        if now - least > allowed:
+            more = (now - least - allowed) / GRAINS
+            raise Violation("budget", f"{path} was charged {more:,.3f} more than its rate, burst and one message allow")
+        budgets.least[path, part] = min(least, now)
+
+
+def _paths(budgets: Budgets, world: World, book: str) -> list[str]:
+    """Return the budgets that pay for messages of a book."""
+    origin, paths = origin_of(book), world.observer.config.paths
+    return [path for path in budgets.settings if (is_below(origin, path) if paths else origin == path)]
+
+
+def _add(sums: dict[str, list[int]], path: str, weight: Sequence[int]) -> None:
+    before = sums.get(path, [0, 0])
+    sums[path] = [before[0] + weight[0], before[1] + weight[1]]

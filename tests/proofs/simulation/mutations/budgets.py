@@ -1,0 +1,41 @@
+"""Planted bugs of budgets over time: each is a line of the rules of buckets."""
+
+from __future__ import annotations
+
+from .planting import bug
+
+BUDGETS = (
+    bug(
+        "plan that charges no budget", "engine/rules/service.py",
+        "            self.working_set.spend(self.buckets, weight)\n", "            pass\n",
+        runs="budgets",
+    ),
+    bug(
+        "budget saved up beyond its burst", "engine/rules/budget.py",
+        "self.left[at] = min(self.left[at] + part.rate * elapsed, part.burst)",
+        "self.left[at] = self.left[at] + part.rate * elapsed",
+        runs="budgets",
+    ),
+    bug(
+        "end that pays a budget all back", "engine/rules/working_set.py",
+        "bucket.refund(charge.planned, charge.charged)", "bucket.refund(charge.planned)",
+        runs="budgets",
+    ),
+    bug(
+        "clock that is set back fills a budget twice", "engine/rules/budget.py",
+        "        self.refilled_to += elapsed\n", "        self.refilled_to = now\n",
+        test="tests/unit/rules/test_budget.py::test_charge_of_any_window_is_bounded",
+    ),
+    bug(
+        "queue that wakes before its budget covers it", "engine/rules/budget.py",
+        "waits.append(-((left - min(needed * GRAINS, part.burst)) // part.rate))",
+        "waits.append(-(left // part.rate))",
+        test="tests/unit/rules/test_budget.py::test_wake_time_is_the_first_moment_that_covers",
+    ),
+    bug(
+        "changed budget that does not wake its queues", "engine/store/sql/origin.sql",
+        "CASE WHEN k.terms = excluded.terms THEN excluded.wake_at ELSE 0 END", "excluded.wake_at",
+        test="tests/store/queue/test_budgets.py::"
+        "test_a_changed_setting_wins_over_a_balance_that_was_read_before[sqlite]",
+    ),
+)  # fmt: skip
