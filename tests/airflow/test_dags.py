@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -697,10 +699,10 @@ def test_the_shipped_dag_bills_the_month_before(
         fill(sqlite_queue, {origin: [b"x"] for origin in origins})
         sqlite_queue.service_queues(lambda delivery: None, Weight(1000, 1 << 20))
         with sqlite_queue.store.writing() as unit:
-            unit.connection.execute(
-                f"UPDATE {sqlite_queue.store.prefix}charge SET at = {int(at.timestamp() * 1_000_000)} "
-                "WHERE id = (SELECT max(id) FROM charge)"
-            )
+            latest = "(SELECT max(at) FROM {s}charge)"
+            for table in ("event", "charge"):
+                text = f"UPDATE {{s}}{table} SET at = ? WHERE at = {latest}".replace("{s}", sqlite_queue.store.prefix)
+                unit.connection.execute(text, (int(at.timestamp() * 1_000_000),))
     file = dags_folder / "monthly_bill.py"
     file.write_text(
         (DAGS / "monthly_bill.py").read_text().replace("/var/lib/airflow-mq/bills", str(tmp_path / "bills"))
@@ -715,7 +717,7 @@ def test_the_shipped_dag_bills_the_month_before(
         assert bag.dags["monthly_bill"].test().state == "success"
         texts.append((tmp_path / "bills" / f"{last:%Y-%m}.csv").read_text())
     assert texts[0] == texts[1]
-    rows = [row.split('","') for row in texts[0].strip('"\r\n').split('"\r\n"')]
+    rows = list(csv.reader(io.StringIO(texts[0])))
     assert rows == [
         ["tenant", "messages", "attempts", "charged_ms", "charged_bytes", "cost", "currency"],
         ["'=birch", "1", "1", "1", "1", "0.00", "EUR"],

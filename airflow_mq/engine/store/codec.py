@@ -423,13 +423,15 @@ def unpack_ledger(data: bytes) -> tuple[list[Entry], dict[str, list[str]]]:
 
 def pack_charges(charges: Mapping[tuple[str, ...], Charge]) -> bytes:
     """Pack charges by their keys: book and processor, and in sums of a day the server."""
-    return _squeeze([[*key, *charge.planned, *charge.charged, *charge[2:]] for key, charge in charges.items()])
+    text = write_json([[*key, *charge.planned, *charge.charged, *charge[2:]] for key, charge in charges.items()])
+    # To compress the charges of a few queues takes longer than to write them.
+    return text if len(text) < 1_024 else zlib.compress(text, 1)
 
 
 @reading("a row of charges")
 def unpack_charges(data: bytes) -> dict[tuple[str, ...], Charge]:
     """Unpack `pack_charges`."""
-    rows, _ = _first_stream(data)
+    rows = read_json(data) if data[:1] == b"[" else _first_stream(data)[0]
     read = [(tuple(map(str, row[:-_SUMS])), list(map(int, row[-_SUMS:]))) for row in rows]
     return {key: Charge(Weight(*sums[:2]), Weight(*sums[2:4]), *sums[4:]) for key, sums in read}
 
