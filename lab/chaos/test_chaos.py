@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from queue import Queue
 
+import psycopg
 import pytest
 
 from airflow_mq import Event, MessageQueue
-from airflow_mq.engine.rules.errors import CommitInDoubt, StoreUnreachable
+from airflow_mq.engine.rules.errors import CommitInDoubt, StoreReadOnly, StoreUnreachable
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.message import message_id
 from tests.postgres_programs import find_bindirs
-from tests.postgres_server import USER
+from tests.postgres_server import USER, Server
 
 from .cluster import WRITABLE
 from .copies import Clone, Replica, prepared
 from .database import DATABASE
 from .journal import Entry, Journal, read_journals
 from .letters import Call
-from .scenario import SETTINGS
+from .proxy import FaultyProxy
+from .scenario import SETTINGS, TERMINATE
 from .scenarios import SCENARIOS
 from .table import append, read, table
 from .verdict import Fault, Verdict, compare, recovery
@@ -41,10 +46,9 @@ def test_a_run_loses_nothing(name: str, store: str) -> None:
     assert verdict.is_clean, (verdict, verdict.examples)
 
 
-@pytest.mark.slow
-@pytest.mark.postgres
-@pytest.mark.crash
-def test_a_client_of_all_hosts_finds_the_promoted_standby() -> None:
+@contextmanager
+def replicated() -> Iterator[tuple[Server, Replica]]:
+    """Yield a server with the database of a run, and its standby, for which each commit waits."""
     with ExitStack() as stack:
         server = Clone(prepared("embedded"), SETTINGS)
         stack.callback(server.close)
@@ -52,18 +56,69 @@ def test_a_client_of_all_hosts_finds_the_promoted_standby() -> None:
         replica = Replica(server)
         stack.callback(replica.close)
         replica.follow()
+        yield server, replica
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.crash
+def test_a_client_of_all_hosts_finds_the_promoted_standby() -> None:
+    with replicated() as (server, replica):
         login, hosts = f"{USER}:{server.password}", f"127.0.0.1:{server.port},127.0.0.1:{replica.port}"
-        queue = stack.enter_context(MessageQueue(f"postgresql://{login}@{hosts}/{DATABASE}?{WRITABLE}"))
-        queue.enqueue_message("acme", b"before", key="before")
-        server.crash()
-        with pytest.raises((StoreUnreachable, CommitInDoubt)):
-            queue.enqueue_message("acme", b"after", key="after")
-        with pytest.raises(StoreUnreachable, match="none of its servers accepts writes"):
-            queue.enqueue_message("acme", b"after", key="after")
-        replica.promote()
-        for name in ("before", "after"):
-            queue.enqueue_message("acme", name.encode(), key=name)
-        assert queue.footprint("acme").count == 2
+        with MessageQueue(f"postgresql://{login}@{hosts}/{DATABASE}?{WRITABLE}") as queue:
+            queue.enqueue_message("acme", b"before", key="before")
+            server.crash()
+            with pytest.raises((StoreUnreachable, CommitInDoubt)):
+                queue.enqueue_message("acme", b"after", key="after")
+            with pytest.raises(StoreUnreachable, match="none of its servers accepts writes"):
+                queue.enqueue_message("acme", b"after", key="after")
+            replica.promote()
+            for name in ("before", "after"):
+                queue.enqueue_message("acme", name.encode(), key=name)
+            assert queue.footprint("acme").count == 2
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.crash
+def test_a_name_that_leads_to_a_standby_for_a_moment_ends_neither_sender_nor_worker() -> None:
+    with replicated() as (server, replica), closing(FaultyProxy(server.port)) as name:
+        uri, seen = server.uri(DATABASE), Queue[bytes]()
+
+        def move(port: int) -> None:
+            name.port = port
+            with psycopg.connect(uri, autocommit=True) as admin:
+                admin.execute(TERMINATE, (DATABASE, 100))
+
+        def work() -> None:
+            with MessageQueue(named) as queue:
+                queue.service_forever(lambda delivery: seen.put(delivery.payload), stop=stop)
+
+        named, stop = uri.replace(f":{server.port}/", f":{name.own_port}/"), threading.Event()
+        worker = threading.Thread(target=work, daemon=True)
+        with MessageQueue(named) as sender:
+            sender.enqueue_message("acme", b"first")
+            worker.start()
+            assert seen.get(timeout=60) == b"first"
+            while sender.footprint("acme").count:
+                time.sleep(0.1)
+            # The worker's call ends.
+            time.sleep(1)
+            move(replica.port)
+            with pytest.raises((StoreUnreachable, CommitInDoubt)):
+                sender.enqueue_message("acme", b"second")
+            with pytest.raises(StoreReadOnly):
+                sender.enqueue_message("acme", b"second")
+            with MessageQueue(uri) as other:
+                other.enqueue_message("acme", b"third")
+            # The worker finds the message on the standby, and cannot take it there.
+            time.sleep(3)
+            assert worker.is_alive()
+            name.port = server.port
+            sender.enqueue_message("acme", b"second")
+            assert {seen.get(timeout=60), seen.get(timeout=60)} == {b"second", b"third"}
+            stop.set()
+            worker.join(60)
 
 
 def test_a_journal_keeps_whole_lines(tmp_path: Path) -> None:

@@ -17,7 +17,15 @@ from typing import TypedDict
 
 from ..rules.book import IN_FLIGHT, Book
 from ..rules.claims import OneByOne, Scales
-from ..rules.errors import Busy, CommitInDoubt, MessageQueueError, StoreBusy, StoreUnreachable, TokenRefused
+from ..rules.errors import (
+    Busy,
+    CommitInDoubt,
+    MessageQueueError,
+    StoreBusy,
+    StoreReadOnly,
+    StoreUnreachable,
+    TokenRefused,
+)
 from ..rules.events import Fate
 from ..rules.orders import Ledger
 from ..rules.outcome import Outcome
@@ -337,10 +345,13 @@ def service_forever(
                     if done.moved:
                         active_at = time.monotonic()
                         continue
-            except (Busy, StoreBusy, TokenRefused, CommitInDoubt, StoreUnreachable) as error:
+            except (Busy, StoreBusy, TokenRefused, CommitInDoubt, StoreUnreachable, StoreReadOnly) as error:
+                # After a failover, a name may lead to a standby for a moment; before any success, it is wrong.
+                if isinstance(error, StoreReadOnly) and not total.processed:
+                    raise
                 log.warning("could not service ring %r: %s; trying again", session.ring, error)
                 pause = LONGEST_PAUSE
-                if isinstance(error, (CommitInDoubt, StoreUnreachable)):
+                if isinstance(error, (CommitInDoubt, StoreUnreachable, StoreReadOnly)):
                     # Another process may have taken the ring over meanwhile.
                     lease.release()
                     stop.wait(LONGEST_PAUSE)

@@ -21,6 +21,7 @@ from ..rules.errors import (
     StoreBusy,
     StoreCorrupt,
     StoreError,
+    StoreReadOnly,
     StoreUnreachable,
 )
 from . import inbox
@@ -308,6 +309,9 @@ class PostgresStore(Store[Connection]):
             self._roll_back(connection)
             self._refuse_table_lock(connection, error)
             self.refuse_other_version(connection, error)
+            if isinstance(error, StoreReadOnly):
+                # A name that follows the primary led to a standby; by now it may lead elsewhere.
+                self.drop(connection)
             raise
 
     def _roll_back(self, connection: Connection) -> None:
