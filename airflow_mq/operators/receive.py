@@ -28,7 +28,7 @@ class ReceiveMessagesOperator(QueueOperator):
         ReceiveMessagesOperator(task_id="receive", adapter=lambda: MySource("…"))
 
     A retry, and a run after one that was killed, continues where that one ended: repeated messages are recognized by
-    their keys. Returns `{"count": …, "size": …, "repeated": …, "refused": …}`.
+    their keys. Returns `{"count": …, "size": …, "repeated": …, "refused": …, "left": …}`.
 
     :param adapter: makes the source when the task runs: an object with the methods of `airflow_mq.adapters.Adapter`
     :param most: stop after about this many messages (templated)

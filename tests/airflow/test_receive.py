@@ -41,7 +41,7 @@ def files(folder: object, **kwargs: Any) -> Any:
 
 def test_a_folder_is_received_once(queue: MessageQueue, run: Run, landing: Path) -> None:
     done = run.execute(files(landing))
-    assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1}
+    assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1, "left": 0}
     assert [one.payload for one in queue.inspect.peek("acme")] == [b"one"]
     assert run.execute(files(landing))["count"] == 0
 
@@ -141,6 +141,6 @@ def test_topics_through_the_hook_of_the_provider(
         operator = ReceiveKafkaOperator(
             task_id="kafka", mq_conn_id=CONN_ID, topics=topic, kafka_config_id="topics", group="ours", batch=4
         )
-        assert run.execute(operator) == {"count": 10, "size": 10, "repeated": 0, "refused": 0}
+        assert run.execute(operator) == {"count": 10, "size": 10, "repeated": 0, "refused": 0, "left": 0}
         assert run.execute(operator)["count"] == 0
     assert [one.payload for one in sqlite_queue.inspect.peek("o1")] == [b"1", b"3", b"5", b"7", b"9"]
