@@ -355,6 +355,45 @@ def test_notifiers(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert all("set-aside" in text for text in told), "no queue waits any more"
 
 
+def test_a_notifier_of_budgets(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    from airflow_mq import Weight
+
+    sqlite_queue.admin.create_ring("night")
+    with MessageQueue(sqlite_queue.store.address, "night") as night:
+        night.admin.set_origin("acme", rate="2h/day", burst="1m")
+        night.enqueue_messages("acme", [b"1"] * 3, weight=Weight(60_000, 1))
+        night.service_queues(lambda delivery: None)
+        assert night.footprint("acme").count == 2
+
+    run = run_dag(
+        """
+        from airflow_mq.notifications import BudgetNotifier
+        from tests.airflow.functions import SEEN
+
+        @task
+        def gives(what):
+            return what
+
+        def notifiers(ring):
+            common = {"to": SEEN.append, "mq_conn_id": "{{ params.conn }}", "ring": ring}
+            return [BudgetNotifier(**common), BudgetNotifier(within=3600, **common)]
+
+        with DAG("scene", schedule=None, params={"conn": "mq_stage", "ring": "night"}):
+            one = gives.override(task_id="template", on_success_callback=notifiers("{{ params.ring }}"))(1)
+            night, none = gives.override(task_id="night")("night"), gives.override(task_id="none")(None)
+            two = gives.override(task_id="of_xcom", on_success_callback=notifiers(night))(1)
+            three = gives.override(task_id="of_none", on_success_callback=notifiers(none))(1)
+            four = gives.override(task_id="mapped", on_success_callback=notifiers("night")).expand(what=[1, 2])
+            [night, none] >> one >> two >> three >> four
+        """
+    )
+
+    assert run.state == "success"
+    told = [str(text) for text in SEEN]
+    assert [text.partition(":")[0] for text in told] == ["Budgets of ring 'night' are used up"] * 8
+    assert all("acme" in text and "its queues wait until" in text for text in told)
+
+
 def marked(module: ModuleType) -> set[str]:
     """Return the classes in the marks `uses` of a module's tests."""
     marks = [mark for test in vars(module).values() for mark in getattr(test, "pytestmark", ())]

@@ -55,7 +55,7 @@ def _text(dialect: str, kind: str, name: str) -> str:
 def _texts() -> dict[tuple[str, str, str], str]:
     """Return all texts by kind, name, and database ("" for both)."""
     texts: dict[tuple[str, str, str], str] = {}
-    for file in (files(__package__) / "sql").iterdir():
+    for file in (entry for entry in (files(__package__) / "sql").iterdir() if entry.name.endswith(".sql")):
         _, *pieces = _HEADING.split(file.read_text("utf-8"))
         for kind, name, variant, text in zip(*[iter(pieces)] * 4):
             texts[kind, name, variant or ""] = _COMMENT.sub("", text).strip("\n")
