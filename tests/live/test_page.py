@@ -311,11 +311,11 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
 
 
 def test_a_failed_queue_is_tried_again_at_once(seen: Seen, world: World) -> None:
-    world.make_ring("page-failed", order="rotation", backoff=3_600.0, service_weight=Weight(100, 1 << 20))
-    with world.queue("page-failed") as queue:
+    world.make_ring("page-retried", order="rotation", backoff=3_600.0, service_weight=Weight(100, 1 << 20))
+    with world.queue("page-retried") as queue:
         queue.enqueue_message("acme", b"x")
         queue.blocks.release(queue.blocks.plan())
-        shown = seen.open("queue", "page-failed", origin="acme", priority="regular")
+        shown = seen.open("queue", "page-retried", origin="acme", priority="regular")
         shown.get_by_role("button", name="Retry now").click()
         seen.confirm("Resume")
         expect(shown.get_by_role("button", name="Retry now")).to_have_count(0)

@@ -421,7 +421,11 @@ def simulated_postgres(scheduler: Scheduler, clock: Clock, uri: str) -> Iterator
 
 
 #: What the statements of the package ask the server, and what is asked instead.
-SIMULATED = {"clock_timestamp()": "sim.now()", "pg_snapshot_xmin(pg_current_snapshot())": "sim.oldest()"}
+SIMULATED = {
+    "clock_timestamp()": "sim.now()",
+    "date_part('epoch', now())": "date_part('epoch', sim.now())",
+    "pg_snapshot_xmin(pg_current_snapshot())": "sim.oldest()",
+}
 #: Makes the server's clock a value that the monitor sets, and knows transactions of this database only: what else runs
 #: on the server changes no run. A sequence is not transactional: all see it at once.
 POSTGRES_CLOCK = """

@@ -47,6 +47,9 @@ def test_read_only_store_raises_store_read_only(queue: MessageQueue, store_uri: 
     if store_uri.startswith("sqlite"):
         connection.execute("PRAGMA query_only = on")
     else:
+        # A sender that finds a standby connects anew, so it holds for later sessions as well.
+        name = connection.execute("SELECT quote_ident(current_database())").fetchone()[0]
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         connection.execute("SET default_transaction_read_only = on")
     for call in (
         lambda: queue.enqueue_message("here", b"three"),

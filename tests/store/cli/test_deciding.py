@@ -87,7 +87,7 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "least": None,
         "most": {"time": 10, "size": 20},
         "ordered": False,
-        **dict.fromkeys(("rate", "rate_bytes", "burst", "burst_bytes")),
+        **dict.fromkeys(("rate", "rate_bytes", "burst", "burst_bytes", "quota")),
     }
     assert "10 ms · 20 B" in (told := mq("queue", "show", "acme").out) and "in parallel" in told
     mq("queue", "set", "acme", "--unset", "all")
@@ -97,7 +97,7 @@ def test_how_an_origin_is_served(mq: Terminal) -> None:
         "least": None,
         "most": None,
         "ordered": True,
-        **dict.fromkeys(("rate", "rate_bytes", "burst", "burst_bytes")),
+        **dict.fromkeys(("rate", "rate_bytes", "burst", "burst_bytes", "quota")),
     }
     assert "expected --share" in mq("queue", "set", "acme", code=2).err
     assert "both set and unset" in mq("queue", "set", "acme", "--unset", "all", "--share", "2", code=2).err

@@ -22,6 +22,7 @@ EXPECTED = {
     "event_driven_block.py": {"event_driven_block"},
     "housekeeping.py": {"housekeeping"},
     "landing_folder.py": {"landing_folder"},
+    "monthly_bill.py": {"monthly_bill"},
     "nightly_drain.py": {"nightly_drain"},
     "orders.py": {"orders"},
     "outbox.py": {"outbox"},
