@@ -418,16 +418,31 @@ class Places(RuleBasedStateMachine):
     @precondition(lambda self: self.entries())
     @rule(place=places, on=st.booleans())
     def pause(self, place: Place, on: bool) -> None:
-        (self.paused.add if on else self.paused.discard)(place)
         ring, origin = place
+        was_paused, waited = place in self.paused, not on and self.end_backoff(place)
+        (self.paused.add if on else self.paused.discard)(place)
 
-        def pause(store: Store) -> None:
-            if on:
-                store.queues[ring].admin.pause(origin)
-            else:
-                store.queues[ring].admin.resume(origin)
+        def pause(store: Store) -> bool | None:
+            admin = store.queues[ring].admin
+            return admin.pause(origin) if on else admin.resume(origin)
 
-        assert self.do(pause) is None
+        assert self.do(pause) is (None if on else was_paused or waited)
+        self.join_due()
+
+    def end_backoff(self, place: Place) -> bool:
+        """Let the messages of an origin that wait aside join their queues now; return whether there was any."""
+        ring, origin = place
+        mine = [
+            late
+            for late in self.delayed
+            if late[0] > self.clock.now
+            and late[2][0].waits
+            and (late[2][0].place[0], origin_of(late[2][0].place[1])) == (ring, origin)
+        ]
+        for due, serial, entries in mine:
+            self.delayed.remove((due, serial, entries))
+            self.delayed.append((self.clock.now, serial, entries))
+        return bool(mine)
 
     @precondition(lambda self: self.entries())
     @rule(place=places)
