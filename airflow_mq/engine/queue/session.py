@@ -86,8 +86,8 @@ class RingSession:
         self.actor = check_text(actor or _user(), "the actor")
         #: Whether sent messages carry the active trace.
         self.traces = traces_wanted(traces)
-        #: The settings as they are stored; no stored ones equal the first value.
-        self._plain_config: PlainConfig = ""
+        #: The settings as they were stored when they were last read; before that, a value that equals none.
+        self._plain_config: object = object()
         self._ring_read_at = 0.0
         #: Whether any queue of the ring has a quota, and of these books whether one bounds them, as last read.
         self.has_quotas = False
