@@ -343,7 +343,7 @@ class Sender:
             attributes = Attributes.given_by(own).checked(most, carried if own.headers else None).over(common)
             entries.append(Posted(book_name(session.check_sender(sender), priority), payload, attributes))
             size += len(payload)
-        require_room_for(session, [*delivery.sent, *entries])
+        require_room_for(session, chain(delivery.sent, entries))
         delivery.add(entries)
         return Enqueued(len(entries), size)
 
