@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 from ....words import many, span, when
 from ...rules.book import BUDGET, SKIPS
 from ...rules.config import DAY, RingConfig
-from ...rules.groups import names_above
+from ...rules.groups import paths_of
 from ...rules.judging import MOST
-from ...rules.priority import book_name, origin_of
+from ...rules.priority import book_name
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow, settings_of
 from ...store.unit import Unit
@@ -242,7 +242,7 @@ def _at_most(unit: Unit, ring: int, servers: Iterable[Server], paths: bool) -> d
     lines = ((page.block, line) for page in pages for line in page.entries)
     latest = {book_name(line.origin, line.priority): (block, line.reason) for block, line in lines}
     found = {name: block for name, (block, reason) in latest.items() if reason == MOST}
-    above = {name: [origin_of(name), *(names_above(origin_of(name)) if paths else ())] for name in found}
+    above = {name: paths_of(name, paths) for name in found}
     settings = unit.origins.settings(ring, list(dict.fromkeys(chain.from_iterable(above.values()))))
     mosts = {origin for origin, stored in settings if settings_of(stored).most is not None}
     return {name: block for name, block in found.items() if not mosts.isdisjoint(above[name])}

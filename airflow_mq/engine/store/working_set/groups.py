@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...rules.book import DEFAULT_SETTINGS, Group, QueueSettings
-from ...rules.groups import ROOT, names_above
+from ...rules.groups import ROOT, names_above, paths_of
 from ...rules.priority import origin_of
 from ...rules.weight import UNLIMITED, Weight
 from ...rules.working_set import WorkingSet
@@ -73,12 +73,13 @@ class GroupLoader:
 
     def is_group_paused(self, origin: str) -> bool:
         """Return whether an origin is paused together with a group that holds it, or with all below it."""
-        return self.working_set.config.paths and _is_in(self.halted()[0], origin)
+        paused = self.halted()[0] if self.working_set.config.paths else frozenset[str]()
+        return bool(paused) and not paused.isdisjoint(paths_of(origin, True))
 
     def is_exhausted(self, origin: str) -> bool:
         """Return whether a bucket keeps an origin waiting."""
         exhausted = self.halted()[1]
-        return _is_in(exhausted, origin) if self.working_set.config.paths else origin_of(origin) in exhausted
+        return bool(exhausted) and not exhausted.isdisjoint(paths_of(origin, self.working_set.config.paths))
 
     def changed_rows(self) -> list[tuple[str, int, int, int, str]]:
         """Return path, deficit, its change, level and owed origins of the groups that changed."""
@@ -95,9 +96,3 @@ class GroupLoader:
             rows.append((path, group.deficit, delta, group.level, owed))
             self.deficits[path] = group.deficit
         return rows
-
-
-def _is_in(names: frozenset[str], origin: str) -> bool:
-    """Return whether the name of an origin, or of a group that holds it, is among some."""
-    name = origin_of(origin)
-    return bool(names) and not names.isdisjoint((name, *names_above(name)))
