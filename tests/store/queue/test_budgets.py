@@ -378,3 +378,20 @@ def test_burst_needs_a_rate(queue: MessageQueue) -> None:
     queue.admin.set_origin("acme", rate="2h/day", burst="30m")
     with pytest.raises(ConfigRefused, match="burst needs a rate"):
         queue.admin.set_origin("acme", unset=["rate"])
+
+
+@pytest.mark.parametrize("is_exhausted", [False, True])
+def test_a_forecast_lets_budgets_refill(ring: MessageQueue, clock: Clock, is_exhausted: bool) -> None:
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 17)
+    if is_exhausted:
+        run(ring)
+        run(ring)
+    seed = SEED if ring.config.order == "shuffle" else None
+    foreseen = ring.inspect.forecast(20, every=0.3, seed=seed)
+    really = []
+    while ring.footprint("acme").count:
+        really.append(run(ring).get("acme", 0))
+        clock.advance(0.3)
+    assert [block.messages for block in foreseen] == really
+    assert ring.inspect.forecast(20, every=0, seed=seed) == []

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import NamedTuple
 
-from ...rules.book import BACKOFF
+from ...rules.book import BUDGET
 from ...rules.claims import Claim, ClaimRun
 from ...rules.config import RingConfig
 from ...rules.errors import Busy, ConfigRefused, InvalidInput
@@ -290,10 +289,12 @@ class Foresight:
         working_set, until = self.working_set(), self.overlay.now + int(seconds * 1_000_000)
         if self.conditions.patterns is not None:
             working_set.only(self.conditions.patterns, None)
-        for name in chain(working_set.high, working_set.ring):
-            skipped = working_set.book(name).skipped
-            if not skipped or (skipped == BACKOFF and working_set.stored[name].row.wake_at <= until):
-                return True
+        # Where origins are paths, queues that wait for a budget are in no ring.
+        for names in (working_set.high, working_set.ring, working_set.skipped[BUDGET]):
+            for book in map(working_set.book, names):
+                wakes = working_set.wakes_at(book)
+                if not book.skipped or (wakes is not None and wakes <= until):
+                    return True
         _, due = self.overlay.delayed_of(None, self.overlay.now)
         return due is not None and due <= until
 

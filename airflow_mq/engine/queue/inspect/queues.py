@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 
-from ...rules.book import BACKOFF, BUDGET, PAUSED, Book, QueueSettings
+from ...rules.book import PAUSED, Book, QueueSettings
 from ...rules.budget import GRAINS, Bucket, Rate, amount_text
 from ...rules.claims import Scales
 from ...rules.config import RingConfig
-from ...rules.groups import SEPARATOR, names_above
+from ...rules.groups import SEPARATOR, paths_of
 from ...rules.judging import bounds_of
 from ...rules.message import MOST_ORIGIN_BYTES, Footprint, check_number, check_origin, check_text
 from ...rules.page import ASIDE, PROCESSED, Page
@@ -193,7 +193,7 @@ def queue_states(
                 oldest=None if sent is None else moment(sent),
                 age=_age(sent, now),
                 skipped=book.skipped,
-                wakes_at=_wakes_at(working_set, book, row.wake_at),
+                wakes_at=None if (wakes := working_set.wakes_at(book)) is None else moment(wakes),
                 share=book.settings.share,
                 recent=new,
                 attempts=attempts,
@@ -201,12 +201,6 @@ def queue_states(
             )
         )
     return states
-
-
-def _wakes_at(working_set: StoredSet, book: Book, backoff: int) -> datetime | None:
-    if book.skipped == BACKOFF:
-        return moment(backoff)
-    return moment(max(bucket.wake_at for bucket in working_set.buckets_of(book))) if book.skipped == BUDGET else None
 
 
 @dataclass(frozen=True)
@@ -261,7 +255,7 @@ def budget_states(unit: Unit, working_set: StoredSet, origin: str | None) -> lis
     if origin is None:
         rows = unit.origins.all_settings(ring)
     else:
-        rows = unit.origins.settings(ring, [*(names_above(origin) if working_set.config.paths else ()), origin])
+        rows = unit.origins.settings(ring, paths_of(origin, working_set.config.paths))
     known = {name: settings_of(value) for name, value in sorted(rows)}
     budgets = {name: budget for name, settings in known.items() if (budget := settings.budget) is not None}
     stored = {row.path: balance_of(row) for row in working_set.reading.buckets(list(budgets))} if budgets else {}

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ...rules.book import BACKOFF, BUDGET, Book
 from ...rules.changes import Changes
 from ...rules.config import RingConfig
 from ...rules.working_set import WorkingSet
@@ -97,6 +98,12 @@ class StoredSet(WorkingSet):
             ring.favoured = []
         self.changes = Changes()
         return rows
+
+    def wakes_at(self, book: Book) -> int | None:
+        """Return when a queue whose backoff or budget keeps it waiting is serviced again; None for any other one."""
+        if book.skipped == BACKOFF:
+            return self.stored[book.origin].wake_at
+        return max(bucket.wake_at for bucket in self.buckets_of(book)) if book.skipped == BUDGET else None
 
     def may_wait(self, name: str) -> bool:
         """Return whether a queue waits for its backoff, or messages of it are delayed."""
