@@ -122,7 +122,7 @@ class Node:
         psutil.wait_procs(_send(self.server(), signal.SIGKILL), timeout=PATIENCE)
 
     def cut(self, mode: str) -> None:
-        """Set what becomes of bytes from and to all others, etcd among them: `cut` or `pass`."""
+        """Cut all bytes from and to other nodes, clients and etcd, or let them pass: `cut` or `pass`."""
         self.path.mode = self.asked.mode = self.etcd.mode = mode
 
     def ask(self, path: str, **values: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""YARN for real: every message is settled once, whatever ends an application, a node, a task or its process.
+"""A real YARN: every message is settled once, although applications, nodes, tasks and processes end.
 
 `make soak` runs this file. Airflow's tasks call `spark-submit`, which brings the drivers and executors to the nodes of
 `tests.live.yarn.cluster`; messages and outcomes are in its HDFS.

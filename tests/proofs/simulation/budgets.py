@@ -76,7 +76,7 @@ def check_budgets(world: World) -> None:
     for event in world.observer.inspect.events(after=budgets.event):
         budgets.event = event.seq
         if event.fate is Fate.EXECUTED and event.weight is not None:
-            # A person's decision is charged, whatever the balance is.
+            # A message that a person executes is charged, also if the balance does not cover it.
             for path in _paths(budgets, world, event.origin):
                 _add(budgets.beyond, path, event.weight)
     longest = max((len(sent.payload) for sent in world.messages.by_id.values()), default=0)
