@@ -44,7 +44,7 @@ BUDGETS = {
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(6, 4),
     "row types of the store": Budget(35, 30),
-    "numeric constants of modules": Budget(190, 150),
+    "numeric constants of modules": Budget(193, 150),
     "longest function": Budget(80),
     "calls of enqueue_message": Budget(34, 22),
     "files of enqueue_message": Budget(12, 6),
