@@ -168,8 +168,9 @@ class BudgetNotifier(QueueNotifier):
     def text_of(self, queue: MessageQueue) -> str | None:
         found = queue.inspect.budgets(exhausted=True)
         if self.within is not None:
-            after = queue.inspect.servicing().now - timedelta(seconds=self.within)
-            found = [one for one in found if one.exhausted_at is not None and one.exhausted_at > after]
+            within = timedelta(seconds=self.within)
+            # A balance is refilled to the store's present time.
+            found = [one for one in found if one.exhausted_at and one.exhausted_at > one.refilled_to - within]
         if not found:
             return None
         lines = [f"Budgets of ring {queue.ring!r} are used up:"]

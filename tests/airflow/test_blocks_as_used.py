@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.words import when
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import fill, processed
 from tests.airflow.test_dags import RunDag, dags_folder, run_dag
+from tests.proofs.model.clock import SECOND, stopped_clock
 
 __all__ = ["dags_folder", "run_dag"]
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -392,6 +394,49 @@ def test_a_notifier_of_budgets(run_dag: RunDag, sqlite_queue: MessageQueue) -> N
     told = [str(text) for text in SEEN]
     assert [text.partition(":")[0] for text in told] == ["Budgets of ring 'night' are used up"] * 8
     assert all("acme" in text and "its queues wait until" in text for text in told)
+
+
+def test_a_notifier_of_budgets_reports_an_exhaustion_in_the_run_of_its_dag(
+    run_dag: RunDag, sqlite_queue: MessageQueue
+) -> None:
+    from airflow_mq import Weight
+
+    sqlite_queue.admin.set_origin("acme", rate="1m/day", burst="1m")
+    sqlite_queue.enqueue_messages("acme", [b"1"] * 3, weight=Weight(60_000, 1))
+
+    def run() -> list[object]:
+        """Run the DAG, and return what the processor and the notifier were given."""
+        SEEN.clear()
+        made = run_dag(
+            """
+            from airflow_mq.notifications import BudgetNotifier
+            from airflow_mq.operators.blocks import ServiceQueuesOperator
+            from airflow_mq.operators.queues import HousekeepingOperator
+            from tests.airflow.functions import SEEN
+
+            notify = BudgetNotifier(SEEN.append, within=3600, mq_conn_id="mq_stage")
+            common = {"mq_conn_id": "mq_stage", "on_success_callback": notify}
+            with DAG("scene", schedule=None):
+                service = ServiceQueuesOperator(task_id="service", processor=F, limit=[3_600_000, 1 << 30], **common)
+                HousekeepingOperator(task_id="before", **common) >> service
+            """
+        )
+        assert made.state == "success"
+        return [*SEEN]
+
+    # The task before finds a full budget. The service processes the one message that the burst covers.
+    message, text = run()
+    (state,) = sqlite_queue.inspect.budgets(exhausted=True)
+    assert message == (b"1", "acme") and state.exhausted_at is not None and state.wakes_at is not None
+    assert str(text).splitlines()[1] == (
+        f"  acme: 0ms of 1min is left, exhausted at {when(state.exhausted_at)}, its queues wait until "
+        f"{when(state.wakes_at)}"
+    )
+    with stopped_clock() as clock:
+        clock.now = int(state.exhausted_at.timestamp() * SECOND) + 3_599 * SECOND
+        assert len(run()) == 2, "both tasks report it"
+        clock.now += 2 * SECOND
+        assert run() == []
 
 
 def marked(module: ModuleType) -> set[str]:
