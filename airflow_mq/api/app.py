@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from airflow_mq import __version__
 from airflow_mq.settings import number
 
-from . import blocks, exports, messages, queues, ring, set_aside
+from . import blocks, exports, messages, queues, ring, set_aside, settings, usage
 from .access import Guarded, Reader
 from .runs import is_dag_paused
 from .schemas import REFUSALS, Schema
@@ -70,7 +70,7 @@ def create_app() -> FastAPI:
     api = APIRouter(prefix="/api/v1", responses=REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
-    for noun in (ring, queues, messages, blocks, set_aside, exports):
+    for noun in (ring, queues, settings, messages, blocks, set_aside, usage, exports):
         api.include_router(noun.router)
     app.include_router(api)
     app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)
@@ -158,11 +158,16 @@ def _files() -> dict[str, Path]:
 
 
 async def _not_understood(request: Request, error: Exception) -> JSONResponse:
-    """Respond to an invalid request without repeating its content."""
+    """Respond to an invalid request: the first error, and all errors of named parts."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
-    return JSONResponse({"detail": f"{where}: {first['msg']}" if where else str(first["msg"])}, 422)
+    # Our own errors have their texts; those of others do not repeat the content.
+    found = [
+        (".".join(map(str, one["loc"][1:])), str(one["ctx"]["error"] if one["type"] == "value_error" else one["msg"]))
+        for one in error.errors()
+    ]
+    where, text = found[0]
+    fields = {where: text for where, text in found if where}
+    return JSONResponse({"detail": f"{where}: {text}" if where else text, "fields": fields}, 422)
 
 
 async def _went_wrong(request: Request, error: Exception) -> JSONResponse:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
+from airflow_mq.engine.rules.charging import SHEET
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.sheets import line
 
@@ -17,6 +18,7 @@ from .access import Reader
 from .messages import Kind, moment_of
 from .set_aside import Filtered
 from .stores import opened
+from .usage import Asked
 
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
@@ -83,6 +85,13 @@ def events(
 
     names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")
     return _file("events", names, reads())
+
+
+@router.get("/usage.csv")
+def usage(conn_id: str, ring: str, user: Reader, asked: Annotated[Asked, Depends()]) -> StreamingResponse:
+    """Return what was charged, by period and name, with the columns of `report usage --csv`."""
+    found = asked.read(conn_id, ring)
+    return _file("usage", list(SHEET), iter([map(attrgetter(*SHEET.values()), found)]))
 
 
 def _file(what: str, names: Sequence[str], reads: Reads) -> StreamingResponse:

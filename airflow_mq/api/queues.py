@@ -163,13 +163,23 @@ class Budget(Schema):
     wakes_at: datetime | None
 
 
+class Quota(Schema):
+    """A quota that counts messages of a queue: bytes, and the part that is stored."""
+
+    path: str
+    quota: int
+    stored: int
+    part: float
+
+
 class QueueDetail(Queue):
-    """One queue: its row, why it is waiting, its pages, its settings and its budgets."""
+    """One queue: its row, why it is waiting, its pages, its settings, its budgets and its quotas."""
 
     explain: Explained
     pages: list[QueuePage]
     settings: Settings
     budgets: list[Budget]
+    quotas: list[Quota]
 
 
 @router.get("/queues")
@@ -299,9 +309,10 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
         budgets = [Budget.of(one, balance=str(one)) for one in opened_queue.inspect.budgets(origin)]
+        quotas = opened_queue.inspect.fullness([origin])
         found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
     explained = Explained.of(found, sentence=capitalised(found.sentence, origin, *names_above(origin)))
-    return QueueDetail.of(row, explain=explained, pages=pages, settings=settings, budgets=budgets)
+    return QueueDetail.of(row, explain=explained, pages=pages, settings=settings, budgets=budgets, quotas=quotas)
 
 
 # Pauses.

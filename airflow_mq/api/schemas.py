@@ -58,9 +58,12 @@ class Body(BaseModel):
 
 
 class Refusal(Schema):
-    """The reason for an error status, and what to do."""
+    """The reason for an error status, and what to do; of an invalid request, the reason for each named part."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
     detail: str
+    fields: dict[str, str] = {}
 
 
 class Weight(Schema):

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ..engine.rules.charging import BY, PER
+from ..engine.rules.charging import BY, PER, SHEET
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
 from ..sheets import line
@@ -174,18 +174,12 @@ def usage(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found = queue.inspect.usage(args.by, args.per, since=since, until=args.until, of=args.of, tariff=tariff)
     if args.csv:
-        names = "period name messages bytes attempts set_aside planned_time planned_size charged_time charged_size "
-        rows = [*map(_SHEET, found)]
-        sys.stdout.writelines(map(line, [f"{names}measured cost currency".split(), *rows]))
+        sys.stdout.writelines(map(line, [[*SHEET], *map(attrgetter(*SHEET.values()), found)]))
         return
     columns: Columns = (*_USAGE, ("cost>", lambda one: f"{one.cost} {one.currency}")) if tariff else _USAGE
     session.out.items(found, columns, "nothing was charged in this time")
 
 
-_SHEET = attrgetter(
-    "period", "name", "messages", "size", "attempts", "set_aside", "planned.time", "planned.size", "charged.time",
-    "charged.size", "measured", "cost", "currency",
-)  # fmt: skip
 _USAGE: Columns = (
     "period",
     "name",

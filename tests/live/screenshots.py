@@ -34,7 +34,7 @@ SHOPS = {
 }
 #: Scheme and width of each view in the documentation.
 PICTURES: dict[tuple[str, int], list[str]] = {
-    ("light", 1280): ["queues", "next", "set-aside", "fairness"],
+    ("light", 1280): ["queues", "next", "set-aside", "fairness", "usage"],
     ("dark", 1280): ["blocks"],
     ("dark", 400): ["queues"],
     ("light", 400): [],

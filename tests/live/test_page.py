@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -11,7 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from airflow_mq import Weight
+from airflow_mq.engine.rules.weight import total_weight
 from airflow_mq.testing.scratch import assert_sound
+from airflow_mq.words import weight
 from tests.live.conftest import VIEWER, World
 from tests.live.looking import Seen, assert_accessible, signed_in
 
@@ -27,7 +30,7 @@ TENANTS = {
 NASTY = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 VIEWS = {
     "queues": "Queues", "blocks": "Blocks over time", "next": "The next blocks", "set-aside": "Set-aside messages",
-    "fairness": "Fairness", "events": "Events", "check": "Integrity",
+    "fairness": "Fairness", "usage": "Usage", "events": "Events", "check": "Integrity",
 }  # fmt: skip
 
 
@@ -411,6 +414,47 @@ def test_the_store_is_checked_and_exported(seen: Seen) -> None:
     assert "loud-mart" in text
 
 
+def test_usage_is_chosen_and_exported(seen: Seen, world: World) -> None:
+    today = datetime.now(timezone.utc).date()
+    with world.queue(RING) as queue:
+        (acme,) = queue.inspect.usage("origin", "day", of="acme")
+        many, whole = len(queue.inspect.usage()), total_weight([one.charged for one in queue.inspect.usage()])
+    assert many > 10
+    shown = seen.open("usage")
+    table = shown.get_by_role("table", name="Usage")
+    expect(shown.get_by_text(f"{many} in all.", exact=True)).to_be_visible()
+    expect(shown.get_by_text(re.compile("charged for [0-9,]+ messages")).locator("strong")).to_have_text(weight(whole))
+    expect(seen.row("acme/orders").locator("td[data-name='Charged']")).to_have_text(weight(acme.charged))
+    expect(seen.row("acme/orders").locator("td[data-name='Period']")).to_have_text(str(today))
+    # By keyboard: from the first field to the last one.
+    shown.get_by_label("Sum by").focus()
+    seen.page.keyboard.press("ArrowDown")
+    seen.page.keyboard.press("Tab")
+    seen.page.keyboard.press("Tab")
+    seen.page.keyboard.press("Enter")
+    expect(seen.row("acme").locator("td[data-name='Period']")).to_have_text(f"{today:%Y-%m}")
+    expect(seen.row("acme/orders")).to_have_count(0)
+    shown.get_by_label("Only this origin and all below it").fill("acme")
+    expect(table.get_by_role("rowheader")).to_have_text(["acme/orders"])
+    with seen.page.expect_download() as loaded:
+        shown.get_by_role("link", name="CSV").press("Enter")
+    lines = loaded.value.path().read_text().splitlines()
+    assert len(lines) == 2 and lines[1].startswith(f'"{today:%Y-%m}","acme/orders","{acme.messages}"')
+    with seen.page.expect_download() as loaded:
+        shown.get_by_role("link", name="JSON").press("Enter")
+    assert loaded.value.suggested_filename == "airflow-mq-usage.json"
+    assert [row["name"] for row in json.loads(loaded.value.path().read_text())["rows"]] == ["acme/orders"]
+    # A link shows the same.
+    seen.page.reload()
+    expect(table.get_by_role("rowheader")).to_have_text(["acme/orders"])
+    assert_accessible(seen.page, "usage")
+    shown.get_by_label("Before").fill(f"{today:%Y-%m}-01")
+    expect(shown.get_by_role("heading", name="Nothing was charged in this time")).to_be_visible()
+    shown.get_by_label("Only this origin and all below it").fill("x" * 300)
+    expect(shown.get_by_role("alert")).to_contain_text("255 bytes")
+    seen.wrong.clear()  # the browser itself logged the refused request
+
+
 def test_many_violations_are_listed_page_by_page(seen: Seen) -> None:
     found = [{"what": f"rule {n} is broken", "where": f"page {n}"} for n in range(120)]
     told = {"violations": found, "count": 5_000, "took_seconds": 1.5}
@@ -479,6 +523,7 @@ def test_what_is_empty_teaches(seen: Seen) -> None:
         nothing,
         ("blocks", "No block yet"),
         ("set-aside", "Nothing is set aside"),
+        ("usage", "Nothing was charged in this time"),
         ("events", "No events yet"),
     ):
         shown = seen.open(view, "page-empty")

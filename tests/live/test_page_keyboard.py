@@ -50,7 +50,7 @@ def test_tab_leads_through_the_page_from_the_top_down(seen: Seen) -> None:
     expect(shown.get_by_role("table", name="Queues")).to_be_visible()
     # There is one connection, and so no choice of it.
     shown.get_by_role("combobox", name="Ring").focus()
-    views = ["Queues", "Blocks", "Next blocks", "Set aside", "Fairness", "Events", "Check"]
+    views = ["Queues", "Blocks", "Next blocks", "Set aside", "Fairness", "Usage", "Events", "Check"]
     assert tab(seen.page, len(views)) == views
     assert tab(seen.page, 2) == ["Block 1 settled", "2 set aside for a decision"]
     assert tab(seen.page, 3) == ["Search queues by their origin", "Sort by", "CSV"]

@@ -186,7 +186,7 @@ def test_no_view_shows_an_invisible_character(seen: Seen, world: World) -> None:
         queue.blocks.settle(block)
         queue.enqueue_messages(origin, [b"{}"] * 3)
         queue.admin.pause(f"{origin}/quiet", "later")
-    for view in ("queues", "blocks", "next", "set-aside", "fairness", "events"):
+    for view in ("queues", "blocks", "next", "set-aside", "fairness", "usage", "events"):
         shown = seen.open(view, "page-hidden", paused="shown", **({"block": str(block.id)} if view == "blocks" else {}))
         expect(shown.get_by_text(escaped).filter(visible=True).first).to_be_visible()
         assert not {"\u202e", "\u3164"} & set(shown.inner_text() + "".join(labels(shown))), view

@@ -168,13 +168,7 @@ class Admin:
                 raise ConfigRefused(f"unknown setting {name[:80]!r}: {suggestion(name, given)}")
             if given[name] is not None:
                 raise ConfigRefused(f"{name} is both set and unset: specify one of them")
-        if share is not None:
-            check_share(share)
-        changes: dict[str, Any] = {
-            name: _READERS[name](name, value) if name in _READERS else value
-            for name, value in given.items()
-            if value is not None
-        }
+        changes = {name: read_setting(name, value) for name, value in given.items() if value is not None}
         with self.store.writing() as unit:
             before = settings_of(unit.origins.lock_settings(self.ring_id, check_origin(origin)))
             after = replace(before, **{name: getattr(DEFAULT_SETTINGS, name) for name in dropped}, **changes)
@@ -247,6 +241,7 @@ class Admin:
 
 #: Readers of settings by name.
 _READERS: dict[str, Callable[[str, Any], Any]] = {
+    "share": lambda _, value: checked_share(value),
     **dict.fromkeys(("least", "most"), lambda _, value: Weight.of(value)),
     **dict.fromkeys(RATES, rate_of),
     **dict.fromkeys(BURSTS, burst_of),
@@ -254,10 +249,16 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def check_share(share: object) -> None:
-    """Raise `ConfigRefused` for an invalid share."""
+def read_setting(name: str, value: Any) -> Any:
+    """Return a caller's value of a setting of an origin, which may be text as in a command, or raise `InvalidInput`."""
+    return _READERS[name](name, value) if name in _READERS else value
+
+
+def checked_share(share: object) -> int:
+    """Return a share, or raise `ConfigRefused`."""
     if type(share) is not int or not 1 <= share <= 1 << 20:
         raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
+    return share
 
 
 def checked_quota(value: object) -> int:

@@ -18,6 +18,7 @@ import { NextView } from "./views/next";
 import { QueueView } from "./views/queue";
 import { QueuesView } from "./views/queues";
 import { SetAsideView } from "./views/set_aside";
+import { UsageView } from "./views/usage";
 
 const VIEWS: Record<string, string> = {
   queues: "Queues",
@@ -25,6 +26,7 @@ const VIEWS: Record<string, string> = {
   next: "Next blocks",
   "set-aside": "Set aside",
   fairness: "Fairness",
+  usage: "Usage",
   events: "Events",
   check: "Check",
 };
@@ -172,6 +174,8 @@ function View({ route }: { route: Route }) {
       return <SetAsideView />;
     case "fairness":
       return <FairnessView />;
+    case "usage":
+      return <UsageView />;
     case "events":
       return <EventsView />;
     case "check":

@@ -554,7 +554,7 @@ export interface components {
         };
         /**
          * QueueDetail
-         * @description One queue: its row, why it is waiting, its pages, its settings and its budgets.
+         * @description One queue: its row, why it is waiting, its pages, its settings, its budgets and its quotas.
          */
         QueueDetail: {
             /** Origin */
@@ -602,6 +602,8 @@ export interface components {
             settings: components["schemas"]["Settings"];
             /** Budgets */
             budgets: components["schemas"]["Budget"][];
+            /** Quotas */
+            quotas: components["schemas"]["Quota"][];
         };
         /**
          * QueuePage
@@ -636,12 +638,33 @@ export interface components {
             counted: boolean;
         };
         /**
+         * Quota
+         * @description A quota that counts messages of a queue: bytes, and the part that is stored.
+         */
+        Quota: {
+            /** Path */
+            path: string;
+            /** Quota */
+            quota: number;
+            /** Stored */
+            stored: number;
+            /** Part */
+            part: number;
+        };
+        /**
          * Refusal
-         * @description The reason for an error status, and what to do.
+         * @description The reason for an error status, and what to do; of an invalid request, the reason for each named part.
          */
         Refusal: {
             /** Detail */
             detail: string;
+            /**
+             * Fields
+             * @default {}
+             */
+            fields: {
+                [key: string]: string;
+            };
         };
         /**
          * Rest
@@ -726,6 +749,28 @@ export interface components {
             total: number | null;
         };
         /**
+         * SettingTexts
+         * @description Settings of an origin as they are typed; null for one that is not set.
+         */
+        SettingTexts: {
+            /** Share */
+            share: number;
+            /** Least */
+            least: string | null;
+            /** Most */
+            most: string | null;
+            /** Rate */
+            rate: string | null;
+            /** Rate Bytes */
+            rate_bytes: string | null;
+            /** Burst */
+            burst: string | null;
+            /** Burst Bytes */
+            burst_bytes: string | null;
+            /** Quota */
+            quota: string | null;
+        };
+        /**
          * Settings
          * @description Settings of a queue.
          */
@@ -781,6 +826,41 @@ export interface components {
             /** Url */
             url: string;
             job: components["schemas"]["Job"] | null;
+        };
+        /**
+         * Usage
+         * @description Usage, the latest period and the largest charge first, with sums of all rows and their number.
+         */
+        Usage: {
+            /** Rows */
+            rows: components["schemas"]["UsageRow"][];
+            /** Total */
+            total: number;
+            /** Messages */
+            messages: number;
+            charged: components["schemas"]["Weight"];
+        };
+        /**
+         * UsageRow
+         * @description Charges of one period under one name; weights are milliseconds and bytes, `measured` is seconds.
+         */
+        UsageRow: {
+            /** Period */
+            period: string;
+            /** Name */
+            name: string;
+            /** Messages */
+            messages: number;
+            /** Size */
+            size: number;
+            /** Attempts */
+            attempts: number;
+            /** Set Aside */
+            set_aside: number;
+            planned: components["schemas"]["Weight"];
+            charged: components["schemas"]["Weight"];
+            /** Measured */
+            measured: number;
         };
         /**
          * Violation
@@ -841,16 +921,20 @@ export type Queue = components['schemas']['Queue'];
 export type QueueDetail = components['schemas']['QueueDetail'];
 export type QueuePage = components['schemas']['QueuePage'];
 export type Queues = components['schemas']['Queues'];
+export type Quota = components['schemas']['Quota'];
 export type Refusal = components['schemas']['Refusal'];
 export type Rest = components['schemas']['Rest'];
 export type Run = components['schemas']['Run'];
 export type Served = components['schemas']['Served'];
 export type SetAsideMessage = components['schemas']['SetAsideMessage'];
 export type SetAsideMessages = components['schemas']['SetAsideMessages'];
+export type SettingTexts = components['schemas']['SettingTexts'];
 export type Settings = components['schemas']['Settings'];
 export type Stayed = components['schemas']['Stayed'];
 export type Store = components['schemas']['Store'];
 export type Task = components['schemas']['Task'];
+export type Usage = components['schemas']['Usage'];
+export type UsageRow = components['schemas']['UsageRow'];
 export type Violation = components['schemas']['Violation'];
 export type Weight = components['schemas']['Weight'];
 export type $defs = Record<string, never>;

@@ -45,10 +45,13 @@ ROUTES = [
     Route("GET", f"{T}/queues", f"{R}/queues?sort=messages", READ),
     Route("GET", f"{T}/paused", f"{R}/paused", READ),
     Route("GET", f"{T}/queue", f"{R}/queue?origin={quote(SCRIPT)}", READ),
+    Route("GET", f"{T}/settings", f"{R}/settings?origin=loud/orders", READ),
     Route("GET", f"{T}/messages", f"{R}/messages?origin={quote(SCRIPT)}", PEEK),
     Route("GET", f"{T}/blocks", f"{R}/blocks", READ),
     Route("GET", f"{T}/events", f"{R}/events?limit=1000", READ),
     Route("GET", f"{T}/set-aside", f"{R}/set-aside", READ),
+    Route("GET", f"{T}/usage", f"{R}/usage?by=path&per=month", READ),
+    Route("GET", f"{T}/export/usage.csv", f"{R}/export/usage.csv", READ),
     Route("GET", f"{T}/export/queues.csv", f"{R}/export/queues.csv", READ),
     Route("GET", f"{T}/export/set-aside.csv", f"{R}/export/set-aside.csv", READ),
     Route("GET", f"{T}/export/events.csv", f"{R}/export/events.csv", READ),
@@ -58,6 +61,7 @@ ROUTES = [
     Route("POST", f"{T}/set-aside/discard", f"{R}/set-aside/discard", WRITE, {"addresses": [ADDRESS], "why": "old"}),
     Route("POST", f"{T}/pause", f"{R}/pause", WRITE, {"origin": "matrix"}),
     Route("POST", f"{T}/resume", f"{R}/resume", WRITE, {"origin": "matrix"}),
+    Route("POST", f"{T}/settings", f"{R}/settings", WRITE, {"origin": "matrix", "share": 2}),
     Route("POST", f"{T}/check", f"{R}/check", WRITE, {}),
 ]
 #: The same bytes for everybody who has the wheel, and the way to the login.

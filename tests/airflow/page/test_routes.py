@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -16,6 +18,8 @@ import pytest
 
 from airflow_mq import Message, MessageQueue, Weight, Yield
 from airflow_mq.api.ring import WAITING
+from airflow_mq.engine.rules.charging import BY
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.store import parse, upgrade
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import fill
@@ -204,6 +208,107 @@ def test_the_fairness_of_a_part_of_the_queues_is_marked(ask: Ask, ring: MessageQ
     ring.enqueue_messages((f"r{number:03}", b"12") for number in range(10))
     ring.blocks.settle(ring.blocks.plan(limit=Weight(1, 1)))
     assert partial()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_usage_is_summed_like_the_command_sums_it(
+    ask: Ask, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    uri = request.getfixturevalue("pg_uri") if kind == "postgres" else f"sqlite:///{tmp_path / 'usage.db'}"
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_USAGE", connection_of(uri))
+    upgrade(parse(uri))
+    path = "/api/v1/stores/mq_usage/rings/default"
+    assert ask("viewer", "GET", f"{path}/usage").json() == {
+        "rows": [], "total": 0, "messages": 0, "charged": {"time": 0, "size": 0},
+    }  # fmt: skip
+    last, this = 1_793_448_000 * SECOND, 1_793_923_200 * SECOND  # 31 October and 6 November 2026
+    with MessageQueue(uri) as queue, stopped_clock() as clock:
+        for clock.now, weight in ((last, 7), (this, 5)):
+            queue.enqueue_messages("acme/a", [b"12345"] * 2, weight=Weight(weight, 5))
+            queue.enqueue_messages("acme/b", [b"12345"], weight=Weight(weight, 5))
+            queue.enqueue_messages("bolt", [b"12345"], weight=Weight(weight * 2, 5))
+            queue.service_queues(lambda delivery: None)
+
+    def usage(**asked: str | int) -> Any:
+        return ask("viewer", "GET", f"{path}/usage", params={"since": "2026-10-01", **asked}).json()
+
+    found = usage()
+    assert [(row["period"], row["name"], row["messages"], row["charged"]["time"]) for row in found["rows"]] == [
+        ("2026-11-06", "acme/a", 2, 10), ("2026-11-06", "bolt", 1, 10), ("2026-11-06", "acme/b", 1, 5),
+        ("2026-10-31", "acme/a", 2, 14), ("2026-10-31", "bolt", 1, 14), ("2026-10-31", "acme/b", 1, 7),
+    ]  # fmt: skip
+    assert (found["total"], found["messages"], found["charged"]) == (6, 8, {"time": 60, "size": 40})
+    assert usage(limit=2) == {**found, "rows": found["rows"][:2]}
+    months = usage(by="path", per="month", until="2026-11-01")["rows"]
+    assert [(row["period"], row["name"], row["size"]) for row in months] == [
+        ("2026-10", "acme", 15),
+        ("2026-10", "bolt", 5),
+    ]
+    assert {row["name"] for row in usage(of="acme", since="2026-11-01")["rows"]} == {"acme/a", "acme/b"}
+    with MessageQueue(uri) as queue:
+        names = [sorted({row.name for row in queue.inspect.usage(by)}) for by in BY]
+    assert [sorted({row["name"] for row in usage(by=by)["rows"]}) for by in BY] == names
+    asked = {"since": "2026-10-01", "until": "2026-11-01", "by": "path"}
+    text = ask("viewer", "GET", f"{path}/export/usage.csv", params=asked).text
+    words = [word for name, value in asked.items() for word in (f"--{name}", value)]
+    command = [sys.executable, "-m", "airflow_mq", "report", "usage", "--csv", *words, "--store", uri]
+    assert text == subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    for wrong in ({"by": "tenant"}, {"per": "week"}, {"since": "soon"}, {"limit": 0}, {"of": "x" * 300}):
+        assert ask("viewer", "GET", f"{path}/usage", params=wrong).status_code == 422, wrong
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_settings_are_changed_as_the_command_changes_them(
+    ask: Ask, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    uri = request.getfixturevalue("pg_uri") if kind == "postgres" else f"sqlite:///{tmp_path / 'settings.db'}"
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_SETTINGS", connection_of(uri))
+    upgrade(parse(uri))
+    path = "/api/v1/stores/mq_settings/rings/default"
+    none = dict.fromkeys(("least", "most", "rate", "rate_bytes", "burst", "burst_bytes", "quota"))
+
+    def change(**settings: Any) -> Any:
+        return ask("op", "POST", f"{path}/settings", json={"origin": "acme", **settings})
+
+    def stored() -> Any:
+        return ask("viewer", "GET", f"{path}/settings?origin=acme").json()
+
+    assert stored() == {"share": 1, **none}
+    typed = {
+        "share": 3, "least": "10s/1MB", "most": "1min/64MiB", "rate": "2h/day", "rate_bytes": "50GiB/day", "burst": "30min",
+        "burst_bytes": "5GiB", "quota": "10KiB",
+    }  # fmt: skip
+    assert change(**typed).json() == stored() == typed
+    # An omitted setting stays, and a form that sends what it read changes nothing.
+    assert change(**typed).json() == change(rate="120m/day").json() == typed
+    assert change(burst=None, quota=None, share=None).json() == {**typed, "burst": None, "quota": None, "share": 1}
+    refused = change(burst_bytes="1GiB", rate_bytes=None)
+    assert refused.status_code == 422 and refused.json()["detail"].startswith("burst_bytes needs a rate_bytes")
+    assert change(least="2min/1MB").json()["detail"].startswith("an origin cannot be promised")
+    wrong = {
+        "rate": "2x/day",
+        "rate_bytes": "2h/day",
+        "burst": "30m/day",
+        "burst_bytes": "0B",
+        "quota": "much",
+        "least": "1",
+    }
+    refused = change(**wrong, share=0, most="5m/500MB")
+    assert refused.status_code == 422 and refused.json()["fields"].keys() == {*wrong, "share"}
+    # The texts of the command, which reads settings by the same rules.
+    with MessageQueue(uri) as queue:
+        for name, text in wrong.items():
+            with pytest.raises(InvalidInput) as error:
+                queue.admin.set_origin("acme", **{name: text})
+            assert refused.json()["fields"][name] == str(error.value)
+    assert change(rate="x" * 101).status_code == change(colour="red").status_code == 422
+    assert stored() == {**typed, "burst": None, "quota": None, "share": 1}
+    with MessageQueue(uri) as queue:
+        queue.admin.change_ring(paths=True)
+        assert change(quota="1000B").json()["quota"] == "1kB"
+        queue.enqueue_messages("acme/orders", [b"x" * 250] * 3)
+    (quota,) = ask("viewer", "GET", f"{path}/queue?origin=acme/orders").json()["quotas"]
+    assert quota == {"path": "acme", "quota": 1_000, "stored": 750, "part": 0.75}
 
 
 @pytest.mark.parametrize("sort", ["origin", "messages", "bytes", "oldest", "received"])

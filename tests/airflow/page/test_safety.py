@@ -278,7 +278,7 @@ def test_payloads_that_cannot_be_encoded_are_returned_as_bytes(ask: Ask) -> None
     assert any(one["text"] and one["text"].startswith("\U0001f600") for one in long)
 
 
-@pytest.mark.parametrize("what", ["queues", "set-aside", "events"])
+@pytest.mark.parametrize("what", ["queues", "set-aside", "events", "usage"])
 def test_no_cell_is_a_formula(ask: Ask, what: str) -> None:
     answer = ask("viewer", "GET", f"{R}/export/{what}.csv")
     assert answer.headers["content-disposition"] == f'attachment; filename="airflow-mq-{what}.csv"'
@@ -290,7 +290,7 @@ def test_no_cell_is_a_formula(ask: Ask, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "chosen", "column"),
     [("queues", {"search": "DD/j"}, "origin"), ("set-aside", {"reason": "overweight"}, "reason"),
-     ("events", {"kind": "Processed"}, "kind"), ("events", {"origin": "odd/json"}, "origin")],
+     ("events", {"kind": "Processed"}, "kind"), ("events", {"origin": "odd/json"}, "origin"), ("usage", {"of": "loud"}, "name")],
 )  # fmt: skip
 def test_what_is_exported_is_chosen_as_the_list_is(ask: Ask, what: str, chosen: dict[str, str], column: str) -> None:
     def data(given: dict[str, str]) -> set[str]:

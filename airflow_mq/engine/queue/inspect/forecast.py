@@ -30,7 +30,7 @@ from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import LoadOptions, Overlay, StoredSet
-from ..admin import check_share
+from ..admin import checked_share
 from ..blocks.block import claims_of
 from ..blocks.plan import Planner
 from ..blocks.settling import Settling
@@ -149,7 +149,7 @@ class Conditions:
         if self.seed is not None and not 1 <= len(self.seed) <= MOST_SEED:
             raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
         for origin, share in self.shares.items():
-            check_share(share)
+            checked_share(share)
             check_origin(origin)
         if "heap_size" in self.changes:
             raise ConfigRefused("heap_size cannot change in a forecast: stored pages keep their size; leave it out")

@@ -79,7 +79,7 @@ function Exports() {
       <h2>Exports</h2>
       <p>CSV files that are safe to open in a spreadsheet.</p>
       <p className="row">
-        {["queues", "set-aside", "events"].map((name) => (
+        {["queues", "set-aside", "events", "usage"].map((name) => (
           <a key={name} className="button" href={here.url(`export/${name}.csv`)} download>
             {name}.csv
           </a>

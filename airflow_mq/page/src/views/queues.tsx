@@ -1,10 +1,9 @@
 /** The first view: why each queue is waiting, since when, and when its turn comes; and the ring as a picture. */
 
-import { useState, useSyncExternalStore, type ReactNode } from "react";
-
 import { useHere, useRing } from "../context";
 import { COMMANDS } from "../commands";
 import { Command } from "../parts/command";
+import { Filters } from "../parts/filters";
 import { Listing } from "../parts/listing";
 import { Named } from "../parts/named";
 import { Empty, Loaded } from "../parts/notice";
@@ -45,7 +44,7 @@ function Waiting({ overview }: { overview: Overview }) {
       <section aria-label="Queues">
         <div className="row between">
           <h2>Queues</h2>
-          <Filters active={typed !== ""}>
+          <Filters title="Search and sort" active={typed !== ""}>
             <input
               type="search"
               aria-label="Search queues by their origin"
@@ -105,25 +104,6 @@ function Waiting({ overview }: { overview: Overview }) {
         </section>
       )}
     </div>
-  );
-}
-
-const narrow = matchMedia("(max-width: 900px)");
-const watch = (changed: () => void) => {
-  narrow.addEventListener("change", changed);
-  return () => narrow.removeEventListener("change", changed);
-};
-
-/** Filters are folded on a narrow screen, so that the rows come first. */
-function Filters({ active, children }: { active: boolean; children: ReactNode }) {
-  const folded = useSyncExternalStore(watch, () => narrow.matches);
-  const [open, setOpen] = useState(active);
-  if (!folded) return <div className="row">{children}</div>;
-  return (
-    <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>Search and sort</summary>
-      <div className="row">{children}</div>
-    </details>
   );
 }
 
