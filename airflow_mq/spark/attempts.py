@@ -7,8 +7,10 @@ stands alone. Careful attempts call the function in a child process (`child`).
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from time import monotonic
 from typing import Any, TypeAlias, cast
 
 from .. import failures
@@ -39,8 +41,46 @@ def run_here(call: Call, messages: Iterable[Delivery]) -> Outcomes:
     return call(messages)
 
 
+class Stopwatch:
+    """Measured time of calls, by batch: messages of one queue, or all of a call that mixes queues.
+
+    The time of a failed call counts for the next outcome.
+    """
+
+    def __init__(self, *, mixes: bool) -> None:
+        self.mixes = mixes
+        self._book, self._batch, self._time, self._fresh = "", 0, 0.0, 0.0
+
+    def timed(self, run: Runner) -> Runner:
+        """Return a runner whose calls are measured."""
+
+        def timing(call: Call, messages: Iterable[Delivery]) -> Outcomes:
+            self._book, outcomes = "", iter(run(call, messages))
+            while True:
+                began = monotonic()
+                try:
+                    found = next(outcomes, None)
+                finally:
+                    self._fresh += monotonic() - began
+                if found is None:
+                    return
+                yield found
+
+        return timing
+
+    def took(self, message: Delivery) -> tuple[int, int]:
+        """Return the batch of a message that has its outcome now, and the time (`Report.took`)."""
+        if not self._book or not (self.mixes or message.book == self._book):
+            self._book, self._batch, self._time = message.book, secrets.randbelow(1 << 48) + 1, 0.0
+        self._time, self._fresh = self._time + self._fresh, 0.0
+        return self._batch, round(self._time * 1_000_000)
+
+
 class Attempts:
     """The way in which messages reach a function of one shape."""
+
+    #: Whether one call may receive messages of several queues.
+    mixes = False
 
     def __init__(self, function: Function, terms: Terms) -> None:
         self.function: Any = function
@@ -184,6 +224,8 @@ class BatchAttempts(GroupAttempts):
 
 class ArrowAttempts(GroupAttempts):
     """Attempts by a function from record batches to record batches."""
+
+    mixes = True
 
     def call(self, messages: Iterable[Delivery]) -> Outcomes:
         from .tables import answers_in, tables_of

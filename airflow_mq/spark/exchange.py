@@ -66,6 +66,8 @@ _OUTCOMES = pa.schema(
         "outcome": pa.string(),
         "ids": pa.binary(),
         "epoch": pa.int64(),
+        "batch": pa.int64(),
+        "took": pa.int64(),
     }
 )
 #: Schemes of object stores.
@@ -348,7 +350,7 @@ class FolderSide:
 
     def report(self, reports: Sequence[Report]) -> None:
         rows = [
-            (r.book, r.page, r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)), r.ids, self.epoch)
+            (r.book, r.page, r.first, r.last, json.dumps(codec.plain_outcome(r.outcome)), r.ids, self.epoch, *r.took)
             for r in reports
         ]
         arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
@@ -374,8 +376,8 @@ def _reports(folder: Folder, share: str | None = None) -> Iterator[Report]:
             for row in rows:
                 if None in row:
                     raise StoreCorrupt("an outcome in the exchange folder lacks a value; hand the part over again")
-                book, page, first, last, outcome, ids, epoch = row
+                book, page, first, last, outcome, ids, epoch, *took = row
                 answer = DONE if outcome == '["done"]' else codec.outcome_of(codec.read_json(outcome))
-                report = Report(book, page, first, last, answer, ids=ids, epoch=epoch)
+                report = Report(book, page, first, last, answer, ids=ids, epoch=epoch, took=(took[0], took[1]))
                 # Without ids, settling reads the payloads.
                 yield report if ids_fit(report) else replace(report, ids=b"")

@@ -36,17 +36,19 @@ class _Run:
     last: int
     outcome: Outcome
     ids: list[bytes]
+    took: tuple[int, int]
 
-    def goes_on(self, book: str, page: int, index: int, outcome: Outcome, has_id: bool) -> bool:
+    def goes_on(self, book: str, page: int, index: int, outcome: Outcome, has_id: bool, batch: int) -> bool:
         """Return whether a message is the next one of this run."""
         return (
             outcome == DONE == self.outcome
             and (book, page, index) == (self.book, self.page, self.last + 1)
             and has_id == bool(self.ids)
+            and batch == self.took[0]
         )
 
     def report(self) -> Report:
-        return Report(self.book, self.page, self.first, self.last, self.outcome, ids=b"".join(self.ids))
+        return Report(self.book, self.page, self.first, self.last, self.outcome, ids=b"".join(self.ids), took=self.took)
 
 
 class Reporter:
@@ -66,19 +68,23 @@ class Reporter:
         # One chunk is sent at a time; outcomes are added meanwhile.
         self._sending, self._adding = threading.Lock(), threading.Lock()
 
-    def add(self, book: str, page: int, index: int, outcome: Outcome, payload: bytes | None = None) -> None:
+    def add(
+        self, book: str, page: int, index: int, outcome: Outcome, payload: bytes | None = None,
+        took: tuple[int, int] = (0, 0),
+    ) -> None:  # fmt: skip
         """Add an outcome, and send the chunk if it is full or old enough.
 
         :param payload: the message, if it is at hand
+        :param took: the batch in which it was tried, and the time (`Report.took`)
         """
         ids = [message_id(payload)] if payload is not None and outcome == DONE else []
         with self._adding:
             last = self._runs[-1] if self._runs else None
-            if last and last.goes_on(book, page, index, outcome, bool(ids)):
-                last.last = index
+            if last and last.goes_on(book, page, index, outcome, bool(ids), took[0]):
+                last.last, last.took = index, took
                 last.ids += ids
             else:
-                self._runs.append(_Run(book, page, index, index, outcome, ids))
+                self._runs.append(_Run(book, page, index, index, outcome, ids, took))
             self._bytes += ID_BYTES * len(ids)
             if isinstance(outcome, Done):
                 self._bytes += sum(len(sent.payload) for sent in outcome.enqueue)

@@ -17,7 +17,7 @@ from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..engine.rules.settle import Answers, Tally
 from ..loading import load_named
 from ..processors import Processor
-from .attempts import Attempts, Function, MessageAttempts, attempts_of, run_here
+from .attempts import Attempts, Function, MessageAttempts, Stopwatch, attempts_of, run_here
 from .child import in_child
 from .items import messages_of, neighbours_of, place_of, stretches_of
 from .reports import Reporter, flushed
@@ -148,12 +148,13 @@ def run_share(
         attempts = MessageAttempts(function, terms)
     # A process with threads must not fork: while a child works, its parent flushes.
     run = partial(in_child, idle=reporter.flush_quietly, seconds=reporter.seconds) if careful else run_here
+    watch = Stopwatch(mixes=attempts.mixes)
     with noting_refusal(tally):
         messages = left_of(side.batches(), side.answered() if again or careful else {}, terms, tally)
         with nullcontext() if careful else flushed(reporter):
             for begun in _begun(side, reporter, messages, attempts):
-                for message, outcome in attempts.outcomes(begun, run):
-                    reporter.add(*place_of(message), outcome, message.payload)
+                for message, outcome in attempts.outcomes(begun, watch.timed(run)):
+                    reporter.add(*place_of(message), outcome, message.payload, watch.took(message))
                     tally.count(outcome)
         reporter.flush()
     return tally

@@ -318,6 +318,9 @@ class Report(_OfBook):
     #: Number of an attempt that replaces earlier ones as a whole, above 0. Once it is reported with `Begun`, these
     #: messages have no outcomes but those with this number. The largest number wins.
     epoch: int = 0
+    #: Number of the batch in which they were tried, and the microseconds that its calls took until this outcome. The
+    #: time of a batch is divided by planned weight. 0 as the number: the time is unknown.
+    took: tuple[int, int] = (0, 0)
 
 
 @dataclass

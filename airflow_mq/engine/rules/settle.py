@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from io import BytesIO
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from .book import Book
@@ -21,6 +21,7 @@ from .claims import Claim, ClaimRun, Scales
 from .events import NOT_TRIED, with_untried
 from .judging import bounds_of
 from .message import ID_BYTES
+from .orders import Parts
 from .outcome import (
     DONE,
     NEVER_BEGUN,
@@ -56,6 +57,8 @@ class ReportedRun(NamedTuple):
     last: int
     outcome: Outcome
     ids: bytes
+    #: Number of the batch in which they were tried, and the microseconds until this outcome; 0 as the number: unknown.
+    took: tuple[int, int] = (0, 0)
 
     def ids_of(self, run: ClaimRun) -> list[bytes] | None:
         """Return the ids of a part of the messages, if they were reported."""
@@ -98,6 +101,14 @@ class Ranges(Generic[T]):
             if value is not None:
                 yield start, stop - 1, value
 
+    def within(self, first: int, last: int) -> Iterator[tuple[int, T]]:
+        """Return the values of the items from first to last, each with the number of neighbours that have it."""
+        self.at(first)
+        for at in range(max(bisect_right(self._starts, first) - 1, 0), bisect_right(self._starts, last)):
+            value = self._values[at]
+            if value is not None:
+                yield min(self._starts[at + 1] - 1, last) - max(self._starts[at], first) + 1, value
+
     def items(self) -> Iterator[tuple[int, T]]:
         """Return all items that have a value, in ascending order."""
         for first, last, value in self.spans():
@@ -127,15 +138,21 @@ class Answers:
         self._errors: defaultdict[int, Ranges[str]] = defaultdict(partial(Ranges[str], latest=True))
         #: Largest number of an attempt that replaces earlier ones (`Report.epoch`); 0 without one.
         self.epoch = 0
+        #: Whether the time of any attempt is known.
+        self.is_timed = False
 
-    def add(self, page: int, first: int, last: int, outcome: Outcome | Mark, ids: bytes = b"") -> None:
+    def add(
+        self, page: int, first: int, last: int, outcome: Outcome | Mark, ids: bytes = b"",
+        took: tuple[int, int] = (0, 0),
+    ) -> None:  # fmt: skip
         """Add the outcome of a row of messages, with their ids if known; the first outcome counts."""
+        self.is_timed = self.is_timed or took[0] > 0
         if isinstance(outcome, Begun):
             self._begun[page].add(first, last, True)
         elif isinstance(outcome, NotBegun):
             self._errors[page].add(first, last, outcome.error)
         else:
-            self._runs[page].add(first, last, ReportedRun(first, last, outcome, ids))
+            self._runs[page].add(first, last, ReportedRun(first, last, outcome, ids, took))
 
     def get(self, page: int, item: int) -> Outcome | None:
         """Return the outcome of one message."""
@@ -143,6 +160,11 @@ class Answers:
         if run is None:
             return None
         return Done(id=run.ids) if run.ids and run.first == run.last else run.outcome
+
+    def tried(self, run: ClaimRun) -> Iterator[tuple[int, ReportedRun]]:
+        """Return the outcomes of a run, each with the number of neighbours that have it."""
+        found = self._runs.get(run.page)
+        return found.within(run.first, run.first + run.count - 1) if found else iter(())
 
     def was_begun(self, page: int, item: int) -> bool:
         """Return whether a worker reported that it began this message."""
@@ -183,6 +205,33 @@ class Answers:
             for item, run in runs.items()
             if not isinstance(run.outcome, (Yield, Overweight))
         }
+
+
+def times_of(claims: Sequence[Claim], answers: Mapping[str, Answers], parts: Parts) -> list[list[int]]:
+    """Return the microseconds that each claim took, and its messages; nothing if no time is known.
+
+    The time of a batch is divided by planned weight, that of a claim by messages. A batch none of whose outcomes count
+    takes no time: its messages were tried again.
+    """
+    if not any(own.is_timed for own in answers.values()):
+        return []
+    batches: dict[int, int] = {}
+    shares: defaultdict[int, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
+    times = [[0, claim.messages] for claim in claims]
+    for at, claim in enumerate(claims):
+        each = max(parts(claim.planned) // max(times[at][1], 1), 1)
+        own = answers.get(claim.origin)
+        for count, found in chain.from_iterable(map(own.tried, claim.runs)) if own else ():
+            batch, took = found.took
+            if batch:
+                batches[batch] = max(took, batches.get(batch, 0))
+                shares[batch][at] += count * each
+    for batch, took in batches.items():
+        left = sum(shares[batch].values())
+        for at, share in shares[batch].items():
+            times[at][0] += took * share // left
+            took, left = took - took * share // left, left - share
+    return times
 
 
 #: Fates of a message that went to a processor, or should have: the numbers of a tally, in their order.
@@ -260,16 +309,18 @@ class ClaimSettler:
         self.ordered = True
 
     def settle(
-        self, claim: Claim, answers: Answers, result: Settlement | None = None, *, is_last: bool = True
+        self, claim: Claim, answers: Answers, result: Settlement | None = None, *, is_last: bool = True, took: int = 0
     ) -> Settlement:
         """Settle one claim, in the order of its runs.
 
         :param result: the result of the runs before these, if the claim is settled in parts; it is added to
         :param is_last: whether these are the last runs of the claim
+        :param took: measured time of these runs, in microseconds
         """
         working_set, book = self.working_set, self.working_set.book(claim.origin)
         self.ordered, working_set.processor = claim.ordered, claim.processor
         result = Settlement() if result is None else result
+        working_set.charge(claim.origin, Charge(measured=took))
         for run in claim.runs:
             page = working_set.page(claim.origin, run.page)
             if page is None:

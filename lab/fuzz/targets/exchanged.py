@@ -72,7 +72,7 @@ def _check_bytes(draw: Draw) -> None:
     """Read a file of outcomes that is damaged from some place on."""
     from airflow_mq.spark.exchange import _reports
 
-    whole = _parquet([("acme", 1, 0, 3, '["done"]', bytes(4 * ID_BYTES), 0)])
+    whole = _parquet([("acme", 1, 0, 3, '["done"]', bytes(4 * ID_BYTES), 0, 7, 9)])
     place = draw.whole(2) % len(whole)
     damage = draw.rest()
     reports = _outcomes(whole[:place] + damage + whole[place + len(damage) :])
@@ -101,7 +101,7 @@ def _check_outcomes(draw: Draw) -> None:
     numbers = [draw.pick((0, 1, None, -1, draw.whole(3))) for _ in range(3)]
     text = draw.pick((None, draw.rest().decode("utf-8", "replace")))
     for ids in (None, (text or "").encode()):
-        row = (origin, *numbers, text, ids, draw.pick((0, 1, None)))
+        row = (origin, *numbers, text, ids, *(draw.pick((0, 1, None)) for _ in range(3)))
         reports = attempt(lambda row=row: list(_reports(_outcomes(_parquet([row])))), InvalidInput, StoreCorrupt)  # type: ignore[misc]
         answers = attempt(FolderSide(Folder(str(folder())), "000000").answered, InvalidInput, StoreCorrupt)
         assert len(reports) == 1 and isinstance(reports[0], Report) and answers

@@ -291,3 +291,66 @@ def test_check_compares_charges_with_events_blocks_and_the_ledger(make_queue: Ma
                 # The planned weight in place is on no page of the ledger alone.
                 expected = charges is damaged and not (row is in_place and what == "planned")
                 assert bool(found) == expected and all(what in one for one in found), (what, found)
+
+
+def timed(queue: MessageQueue) -> dict[tuple[str, str], int]:
+    """Return the measured time of all charges."""
+    found: dict[tuple[str, str], int] = {}
+    for row in rows(queue):
+        for key, charge in row.charges.items():
+            found[key] = found.get(key, 0) + charge.measured
+    return found
+
+
+def test_the_time_of_a_batch_is_divided_by_planned_weight(make_queue: Maker) -> None:
+    for ring, charges_time in (("plain", False), ("timed", True)):
+        queue = make_queue(ring, order="rotation", weigher=TEN, charges_time=charges_time)
+        queue.enqueue_messages("acme", [Message(b"x", weight=Weight(30, 2))] * 2)
+        queue.enqueue_messages("birch", [b"x"] * 4)
+        queue.enqueue_messages("cedar", [b"x"] * 2)
+        block = queue.blocks.plan()
+        batch = 7
+        queue.blocks.report(
+            block,
+            [
+                Report("acme", 0, 0, 1, took=(batch, 4_000)),
+                Report("birch", 0, 0, 2, took=(batch, 9_000)),
+                Report("birch", 0, 3, 3, Yield(), took=(batch, 200_001)),
+                # A batch of its own, after an attempt whose messages another attempt had finished.
+                Report("cedar", 0, 0, 1, took=(8, 50_000)),
+                Report("cedar", 0, 0, 1, took=(9, 70_000)),
+            ],
+        )
+        # A report that is repeated counts once.
+        queue.blocks.report(block, [Report("acme", 0, 0, 1, took=(batch, 4_000))])
+        queue.blocks.settle(block)
+        assert timed(queue) == {("acme", ""): 120_000, ("birch", ""): 80_001, ("cedar", ""): 50_000}
+        charges = charged(queue)
+        times = {key[0]: charge.charged.time for key, charge in charges.items()}
+        expected = {"acme": 120, "birch": 80, "cedar": 50} if charges_time else {"acme": 60, "birch": 40, "cedar": 20}
+        assert times == expected
+        assert queue.check() == []
+
+
+@pytest.mark.parametrize("part", [1, 2, 100])
+def test_the_time_of_a_recorded_end_is_charged_once_in_parts(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(settling, "PART", part)
+    queue, token = make_queue(order="rotation", weigher=TEN, heap_size=64, charges_time=True), b"t" * 16
+    for origin in ("acme", "birch"):
+        queue.enqueue_messages(origin, [b"x" * 20] * 5)
+    block = queue.blocks.plan()
+    runs = [(claim.origin, run) for claim in block.claims for run in claim.runs]
+    queue.blocks.report(
+        block, [Report(name, run.page, run.first, run.first + run.count - 1, took=(3, 100_007)) for name, run in runs]
+    )
+    take_lease(queue.session, token)
+    queue.blocks.settle(block)
+    assert rows(queue) == []
+    drop_lease(queue.session, token)
+    queue.session.settler.apply_ends()
+    assert timed(queue) == {("acme", ""): 50_003, ("birch", ""): 50_004}
+    # Planned were 50 ms each, which is what they took: no part is charged more.
+    assert {key: charge.charged.time for key, charge in charged(queue).items()} == {("acme", ""): 50, ("birch", ""): 50}
+    assert queue.check() == []

@@ -46,9 +46,10 @@ def _plain_report(report: Report, items: int, bounds: SendBounds) -> list[Any]:
             "with the outcome Done()"
         )
     plain = codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome)
-    if report.epoch:
-        # The epoch comes third, so a plain outcome gets an empty second part.
-        plain = [*[*plain, {}][:2], check_number(report.epoch, "an epoch")]
+    rest = [check_number(report.epoch, "an epoch"), *(check_number(part, "a time") for part in report.took)]
+    if any(rest):
+        # They come third, so a plain outcome gets an empty second part.
+        plain = [*[*plain, {}][:2], *rest]
     return [name, page, first, last, *plain]
 
 
@@ -101,7 +102,7 @@ def _collect(
         for start, stop in _standing(report, layers.get((book, page), ())):
             skipped = (start - first) * ID_BYTES
             ids = report.ids[skipped : skipped + (stop - start + 1) * ID_BYTES]
-            answers.add(page, start, stop, report.outcome, ids)
+            answers.add(page, start, stop, report.outcome, ids, report.took)
     return found, begun
 
 
@@ -132,11 +133,11 @@ def _reports(rows: Iterable[bytes]) -> Iterator[Report]:
         plain, ids = codec.unpack_report(data)
         start = 0
         for book, page, first, last, *outcome in plain:
-            epoch = int(outcome.pop()) if len(outcome) > 2 else 0
+            outcome, (epoch, *took) = outcome[:2], [*map(int, outcome[2:]), 0, 0, 0][:3]
             has_ids = outcome == codec.DONE_WITH_IDS
             stop = start + (last - first + 1) * ID_BYTES if has_ids else start
             answer = DONE if has_ids else codec.outcome_of(outcome)
             if not start <= stop <= len(ids):
                 raise ValueError(f"{len(ids) - start} bytes of ids for messages {first} to {last}")
-            yield Report(book, page, first, last, answer, ids=ids[start:stop], epoch=epoch)
+            yield Report(book, page, first, last, answer, ids=ids[start:stop], epoch=epoch, took=(took[0], took[1]))
             start = stop

@@ -18,7 +18,7 @@ from ...rules.outcome import Done
 from ...rules.overweight import settle_execution
 from ...rules.page import PROCESSED
 from ...rules.paths import charge_overrun
-from ...rules.settle import FATES, Answers, ClaimSettler, Settlement
+from ...rules.settle import FATES, Answers, ClaimSettler, Settlement, times_of
 from ...rules.weight import Weight
 from ...store import codec
 from ...store.blocks import EndRow
@@ -65,6 +65,8 @@ class Terms:
     stopped: Sequence[str] = ()
     left: Sequence[str] = ()
     so_far: Settlement = field(default_factory=Settlement)
+    #: Measured microseconds and messages of each claim, as far as it is left; empty if no time is known.
+    times: Sequence[Sequence[int]] = ()
 
     @staticmethod
     def of(end: EndRow) -> Terms:
@@ -76,7 +78,7 @@ class Terms:
             return Terms(
                 {name: Weight(*map(int, most)) for name, most in plain["most"].items()},
                 plain["actor"], plain["verdicts"], plain["sent"], plain["stopped"], plain["left"],
-                Settlement(**so_far),
+                Settlement(**so_far), plain.get("times", ()),
             )  # fmt: skip
 
     def to_json(self) -> dict[str, object]:
@@ -84,6 +86,7 @@ class Terms:
         return {
             "most": self.mosts, "actor": self.actor, "verdicts": self.verdicts, "sent": self.sent,
             "stopped": self.stopped, "left": self.left, "so_far": [*self.so_far.counts, self.so_far.overrun],
+            "times": self.times,
         }  # fmt: skip
 
     def first(self, claims: Sequence[Claim]) -> int:
@@ -113,6 +116,10 @@ class Settling:
         self.working_set, self.row, self.actor, self.before = working_set, row, actor, terms
         self.claims = claims_of(unit, row) if claims is None else claims
         self.answers = answers_of(unit.blocks.reports(row.id)) if answers is None else answers
+        self._parts = parts_of(working_set.config.service_weight or self.details["limit"])
+        known = times_of(self.claims, self.answers, self._parts) if terms is None else terms.times
+        #: Measured microseconds and messages of each claim, as they were recorded, and as far as they are left.
+        self._known, self.times = known, [[*time] for time in known[len(known) - len(self.claims) :]]
         #: The result of each claim.
         self.found = [Settlement() for _ in self.claims]
         self.settler = ClaimSettler(
@@ -139,7 +146,7 @@ class Settling:
             self._settle_by_hand()
             yield
             return
-        parts = parts_of(working_set.config.service_weight or self.details["limit"])
+        parts = self._parts
         charges = self.details["order"] == "deficit"
         loads = Loads(working_set, self.claims, self.answers)
         for pieces in divided(self.claims, PART, loads.size_of, PART_SIZE):
@@ -147,7 +154,8 @@ class Settling:
             working_set.loader.load_claims([piece.claim for piece in pieces], loads.known)
             for at, claim, is_last in pieces:
                 result = self.found[at]
-                settler.settle(claim, self.answers.get(claim.origin, Answers()), result, is_last=is_last)
+                took = self._take_time(at, claim)
+                settler.settle(claim, self.answers.get(claim.origin, Answers()), result, is_last=is_last, took=took)
                 if is_last and charges:
                     # The plan charged the planned weight; charge the excess now.
                     overrun = parts(result.overrun)
@@ -157,6 +165,15 @@ class Settling:
                 if is_last:
                     self._require(at)
             yield
+
+    def _take_time(self, at: int, claim: Claim) -> int:
+        """Take the measured time of the next runs of a claim from that of the claim."""
+        if not self.times:
+            return 0
+        time, messages = self.times[at]
+        took = time * claim.messages // max(messages, 1)
+        self.times[at] = [time - took, messages - claim.messages]
+        return took
 
     def _settle_by_hand(self) -> None:
         """Give the set-aside message of a block of its own its outcome."""
@@ -213,13 +230,14 @@ class Settling:
             books = [self.working_set.book(claim.origin) for claim in self.claims]
             mosts = {book.origin: book.settings.most for book in books if book.settings.most is not None}
             sent = sorted({posted.origin for posted in self.working_set.changes.posted.values()})
-            return Terms(mosts, self.actor, [result.counts for result in self.found], sent)
+            return Terms(mosts, self.actor, [result.counts for result in self.found], sent, times=self._known)
         names, last = {claim.origin for claim in left}, self._part[-1]
         return replace(
             self.before,
             stopped=sorted(self.settler.stopped & names),
             left=sorted(self.settler.left & names),
             so_far=Settlement() if last.is_last else self.found[last.at],
+            times=[*self._known[: len(self._known) - len(self.times)], *self.times],
         )
 
 
