@@ -76,7 +76,7 @@ soak: $(STAMP) ## All tests in all variants, with chaos, power loss, and more ra
 	MQ_SOAK=1 MQ_MODEL_EXAMPLES=$(EXAMPLES) MQ_SIMULATION_SEEDS=$(SEEDS) MQ_SIMULATION_SERVER_SEEDS=500 \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 \
 	  --ignore tests/live tests lab $(PYTEST_ARGS)
-	MQ_SOAK=1 $(BIN)/python -m pytest -p no:cacheprovider --durations 20 tests/live/test_events.py tests/live/yarn $(PYTEST_ARGS)
+	MQ_SOAK=1 $(BIN)/python -m pytest -p no:cacheprovider --durations 20 tests/live/test_events.py tests/live/yarn tests/live/containers $(PYTEST_ARGS)
 	$(BIN)/python -m tests.live.faults
 
 fuzz: EXTRAS := $(EXTRAS),fuzz

@@ -18,13 +18,13 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class FaultyProxy:
-    """A proxy on its own port; `mode` and `port` may change while connections are open."""
+    """A proxy at its own address; `mode` and `port` may change while connections are open."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.port = port
         self.mode = "pass"
         self.resets = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self._listener = socket.create_server(address, backlog=200)
         self.own_port: int = self._listener.getsockname()[1]
         _start(self._accept)
 

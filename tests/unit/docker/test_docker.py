@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import tomllib
 import yaml
 
 from tests.postgres_server import Server
@@ -49,8 +50,16 @@ def test_the_dockerfile_is_well_made() -> None:
 
 def test_what_is_copied_exists() -> None:
     copied = re.findall(r"^COPY (.*) \S+$", (DOCKER / "Dockerfile").read_text(), re.MULTILINE)
-    assert len(copied) == 4
+    assert len(copied) == 5
     assert [name for line in copied for name in line.split() if not (REPOSITORY / name).exists()] == []
+
+
+def test_what_the_wheel_contains_is_copied_before_it_is_built() -> None:
+    copied = (DOCKER / "Dockerfile").read_text().partition("RUN pip install")[0]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert {name.partition("/")[0] for name in included} == {"dags"}
+    assert "COPY dags " in copied
 
 
 def test_every_image_is_pinned_and_none_runs_as_root() -> None:
