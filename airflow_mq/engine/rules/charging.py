@@ -8,12 +8,13 @@ Messages that were not tried are charged nothing. `WorkingSet.charge` is the onl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import add
 from typing import NamedTuple, TypeVar
 
 from .config import RingConfig
 from .outcome import Done, Outcome, Overweight
 from .page import Page
-from .weight import ZERO, Weight, total_weight
+from .weight import ZERO, Weight
 
 K = TypeVar("K")
 
@@ -34,8 +35,8 @@ class Charge(NamedTuple):
 
     def plus(self, other: Charge) -> Charge:
         """Return the sum."""
-        weights = self.planned.plus(other.planned), self.charged.plus(other.charged)
-        return Charge(*weights, *map(int.__add__, self[2:], other[2:]))
+        planned, charged, *numbers = self
+        return Charge(planned.plus(other[0]), charged.plus(other[1]), *map(add, numbers, other[2:]))
 
 
 NO_CHARGE = Charge()
@@ -87,13 +88,15 @@ def charge_of(
     return reported if trusted else reported.at_least(least)
 
 
-def charge_of_run(config: RingConfig, page: Page, first: int, weights: list[Weight]) -> Charge:
-    """Return the charge of neighbours that are done, with these planned weights and without reported ones."""
-    stop = first + len(weights)
-    total = charged = total_weight(weights)
-    for item, note in page.notes_of(first, stop) if page.notes else ():
+def charge_of_run(config: RingConfig, page: Page, first: int, weights: list[Weight], total: Weight) -> Weight:
+    """Return what neighbours that are done are charged, with these planned weights and without reported ones.
+
+    :param total: the sum of the planned weights
+    """
+    charged = total
+    for item, note in page.notes_of(first, first + len(weights)) if page.notes else ():
         if note.weight is not None:
             planned = weights[item - first]
             more = prediction(config, page, item, planned)
             charged = Weight(charged[0] + more[0] - planned[0], charged[1] + more[1] - planned[1])
-    return Charge(total, charged, messages=len(weights), size=page.extents(first, stop), attempts=len(weights))
+    return charged

@@ -20,7 +20,7 @@ from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Unreadable, Yield
 from .page import ASIDE, Page
-from .weight import ZERO, Meter, Weight, max_message_weight
+from .weight import ZERO, Meter, Weight, max_message_weight, total_weight
 from .working_set import WorkingSet
 
 
@@ -323,10 +323,9 @@ def apply_outcome(
     config, processor = working_set.config, working_set.processor
     charged = charge_of(config, page, item, outcome, used, predicted, trusted=processor in config.trusted)
     verdict = _record_outcome(working_set, book, page, item, outcome, used, bounds)
-    charge = Charge(used if processor is None else ZERO, charged, attempts=int(not isinstance(outcome, Overweight)))
-    if verdict:
-        charge = charge._replace(messages=1, size=page.extent(item))
-    working_set.charge(book.origin, charge)
+    planned, attempts = used if processor is None else ZERO, int(not isinstance(outcome, Overweight))
+    messages, size = (1, page.extent(item)) if verdict else (0, 0)
+    working_set.charge(book.origin, Charge(planned, charged, 0, messages, size, attempts))
     return verdict
 
 
@@ -367,12 +366,15 @@ def record_done(
     if ids is None:
         ids = message_ids(working_set.payloads(book.origin, page, first + count)[first : first + count])
     working_set.changes.events.append(EventRun(Fate.PROCESSED, book.origin, page.index, first, ids, weights))
+    size, total = page.mark_all_processed(first, count), total_weight(weights)
     book.message_count -= count
-    book.size -= page.mark_all_processed(first, count)
-    charge = charge_of_run(working_set.config, page, first, weights)
-    working_set.charge(book.origin, charge if working_set.processor is None else charge._replace(planned=ZERO))
+    book.size -= size
+    charged = charge_of_run(working_set.config, page, first, weights, total)
+    planned = total if working_set.processor is None else ZERO
+    payloads = page.extents(first, first + count) if page.notes else size
+    working_set.charge(book.origin, Charge(planned, charged, 0, count, payloads, count))
     working_set.touch(book, page)
-    return charge.planned
+    return total
 
 
 def skip_gone(working_set: WorkingSet, book: Book) -> None:

@@ -320,7 +320,8 @@ class ClaimSettler:
         working_set, book = self.working_set, self.working_set.book(claim.origin)
         self.ordered, working_set.processor = claim.ordered, claim.processor
         result = Settlement() if result is None else result
-        working_set.charge(claim.origin, Charge(measured=took))
+        if took:
+            working_set.charge(claim.origin, Charge(measured=took))
         for run in claim.runs:
             page = working_set.page(claim.origin, run.page)
             if page is None:

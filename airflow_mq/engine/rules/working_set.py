@@ -397,7 +397,7 @@ class WorkingSet:
         key, charges = (origin, self.processor or ""), self.changes.charges
         known = charges.get(key)
         charges[key] = charge if known is None else known.plus(charge)
-        if charge.planned != charge.charged:
+        if self.buckets and charge.planned != charge.charged:
             self._repay(self.book(origin), charge)
 
     def charge_measured(self) -> None:
