@@ -153,12 +153,18 @@ class Settings(Schema):
 
 
 class Budget(Schema):
-    """A budget over time that pays for messages of a queue, and its balance as text and as a part of its burst."""
+    """A budget over time that pays for messages of a queue.
+
+    What is left of each burst is milliseconds and bytes, and `level` is the smaller of them as a part of its burst.
+    """
 
     path: str
     rate: Text | None
     rate_bytes: Text | None
-    balance: str
+    burst: int | None
+    burst_bytes: int | None
+    left: int | None
+    left_bytes: int | None
     level: float
     wakes_at: datetime | None
 
@@ -308,7 +314,7 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         servicing = opened_queue.inspect.servicing(paused_by(user))
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
-        budgets = [Budget.of(one, balance=str(one)) for one in opened_queue.inspect.budgets(origin)]
+        budgets = opened_queue.inspect.budgets(origin)
         quotas = opened_queue.inspect.fullness([origin])
         found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
     explained = Explained.of(found, sentence=capitalised(found.sentence, origin, *names_above(origin)))

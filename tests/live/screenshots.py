@@ -47,7 +47,7 @@ def world(worlds: dict[str, World]) -> World:
     world = worlds["sqlite"]
     world.make_ring(RING, service_weight=LIMIT, high=True, ordered=False, heap_size=20_000, max_attempts=1)
     chance = random.Random(12)
-    with world.queue(RING) as queue:
+    with MessageQueue(world.store, RING, actor="mara") as queue:
         queue.enqueue_messages("cedar-home", _orders(chance, 4))
         queue.service_queues(lambda delivery: Yield("KeyError: 'customer_id'"))
         queue.admin.change_ring(max_attempts=5)
@@ -58,7 +58,7 @@ def world(worlds: dict[str, World]) -> World:
         for _ in range(9):
             _settle_block(queue)
     assert world.run_block("in_place", RING) == "success"
-    with world.queue(RING) as queue:
+    with MessageQueue(world.store, RING, actor="mara") as queue:
         queue.admin.pause("harbour-electronics", "their webhook returns 503, see INC-2041")
         queue.enqueue_messages("grove-grocery", _orders(chance, 5), priority="high")
         queue.blocks.plan(limit=Weight(20_000, 1_500_000), lease=86_400)

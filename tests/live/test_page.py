@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote, unquote
@@ -313,6 +314,72 @@ def test_a_queue_is_paused_and_resumed(seen: Seen, world: World) -> None:
     expect(shown.get_by_role("button", name="Pause")).to_be_visible()
 
 
+def test_budgets_and_the_quota_are_set_and_shown(seen: Seen, world: World) -> None:
+    world.make_ring("page-limited", service_weight=LIMIT, paths=True)
+    with world.queue("page-limited") as queue:
+        queue.enqueue_messages("acme/orders", [b"x" * 500] * 3, weight=Weight(60_000, 1))
+        queue.admin.set_origin("acme/orders", share=3)
+    shown = seen.open("queue", "page-limited", origin="acme/orders", priority="regular")
+    expect(shown.get_by_role("heading", name="Pages")).to_be_visible()
+    expect(shown.get_by_role("region", name="Budgets and quotas")).to_have_count(0)
+    # The group of the queue has no messages of its own.
+    shown = seen.open("queue", "page-limited", origin="acme", priority="regular")
+    shown.get_by_role("button", name="Settings").press("Enter")
+    dialog = seen.page.get_by_role("dialog", name="Settings of acme")
+    expect(dialog.get_by_text("they are those of acme and all below it together")).to_be_visible()
+    expect(dialog.get_by_label("Share")).to_have_value("1")
+    given = {"Rate": "2h/day", "Burst": "1h/day", "Rate in bytes": "2h/day", "Burst in bytes": "5GiB", "Quota": "much"}
+    for label, text in given.items():
+        dialog.get_by_role("textbox", name=re.compile(f"^{label} (Time|Bytes)")).fill(text)
+    seen.page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_have_text("Nothing was changed. Correct the marked settings.")
+    marked = dialog.locator("[aria-invalid]")
+    expect(marked).to_have_count(3)
+    expect(marked.first).to_be_focused()
+    expect(marked.first).to_have_accessible_description(re.compile("'much': expected a size such as"))
+    expect(marked.nth(1)).to_have_accessible_description(re.compile("a burst is an amount, such as 30m"))
+    expect(marked.nth(2)).to_have_accessible_description(re.compile("expected a size; a time is set by rate"))
+    assert_accessible(seen.page, "wrong settings")
+    assert small_targets(seen.page) == []
+    for label, text in {"Quota": "2kB", "Burst": "30m", "Rate in bytes": ""}.items():
+        dialog.get_by_role("textbox", name=re.compile(f"^{label} (invalid|Bytes)")).fill(text)
+    dialog.get_by_role("button", name="Change").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("burst_bytes needs a rate_bytes")
+    dialog.get_by_label("Rate in bytes").fill("50GiB/day")
+    dialog.get_by_role("button", name="Change").click()
+    expect(dialog).to_have_count(0)
+    expect(shown.get_by_text("The settings of acme apply from the next block on.")).to_be_visible()
+    with world.queue("page-limited") as queue:
+        settings = queue.inspect.origin_settings("acme")
+        assert (str(settings.rate), str(settings.rate_bytes), settings.burst) == ("2h/day", "50GiB/day", 1_800_000)
+        assert (settings.burst_bytes, settings.quota, settings.share) == (5 << 30, 2_000, 1)
+        queue.service_queues(lambda delivery: None, Weight(60_000, 1 << 20))
+    shown = seen.open("queue", "page-limited", origin="acme/orders", priority="regular")
+    card = shown.get_by_role("region", name="Budgets and quotas")
+    expect(card.get_by_text("29 min of 30 min, 5 GiB of 5 GiB left")).to_be_visible()
+    expect(card.get_by_text("1.0 kB of 2 kB stored")).to_be_visible()
+    levels = [float(one.get_attribute("value") or 0) for one in card.get_by_role("progressbar").all()]
+    assert levels == [pytest.approx(29 / 30, abs=0.01), 0.5]
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    assert shown.evaluate("one => one.scrollWidth <= one.clientWidth") and small_targets(seen.page) == []
+    assert_accessible(seen.page, "budgets and quotas")
+    # The settings of the group are one step away, and those of the queue are its own.
+    card.get_by_role("link", name="acme", exact=True).first.click()
+    expect(shown.get_by_role("heading", name="acme", exact=True)).to_be_visible()
+    shown.get_by_role("button", name="Settings").click()
+    expect(dialog.get_by_label("Quota")).to_have_value("2kB")
+    for label in ("Quota", "Rate in bytes", "Burst in bytes", "Share"):
+        dialog.get_by_label(label).fill("")
+    dialog.get_by_role("button", name="Change").click()
+    expect(dialog).to_have_count(0)
+    with world.queue("page-limited") as queue:
+        after = queue.inspect.origin_settings("acme")
+        assert after == replace(settings, quota=None, rate_bytes=None, burst_bytes=None)
+        assert queue.inspect.origin_settings("acme/orders").share == 3
+        assert_sound(queue)
+    seen.wrong.clear()  # the browser itself logged the refused requests, and the group without messages
+
+
 def test_a_failed_queue_is_tried_again_at_once(seen: Seen, world: World) -> None:
     world.make_ring("page-retried", order="rotation", backoff=3_600.0, service_weight=Weight(100, 1 << 20))
     with world.queue("page-retried") as queue:
@@ -488,6 +555,11 @@ def test_a_viewer_sees_why_not(chromium: Browser, world: World) -> None:
         discard.click(force=True)
         expect(seen.page.get_by_role("dialog")).to_have_count(0)
         assert_accessible(seen.page, "what a viewer sees")
+        change = seen.open("queue", origin="dune", priority="regular").get_by_role(
+            "button", name=re.compile("^Settings")
+        )
+        expect(change).to_have_attribute("aria-disabled", "true")
+        expect(change).to_have_attribute("title", re.compile("the permission to edit the connection"))
 
 
 def test_an_old_reading_is_marked_until_it_is_refreshed(chromium: Browser, world: World) -> None:

@@ -13,6 +13,8 @@ export class ApiError extends Error {
   constructor(
     message: string,
     readonly status: number,
+    /** Errors of the named parts of an invalid request. */
+    readonly fields: Record<string, string> = {},
   ) {
     super(message);
   }
@@ -52,16 +54,15 @@ async function send<T>(address: string, options: RequestInit): Promise<T> {
     throw new ApiError("Airflow's API server does not answer. This page keeps trying.", 0);
   }
   if (answer.ok) return (await answer.json()) as T;
-  throw new ApiError(await words(answer), answer.status);
+  const body = (await answer.json().catch(() => ({}))) as Answer;
+  throw new ApiError(words(answer.status, body.detail), answer.status, body.fields);
 }
 
-async function words(answer: Response): Promise<string> {
-  const detail: unknown = await answer.json().then(
-    (body: { detail?: unknown }) => body.detail,
-    () => undefined,
-  );
-  if (answer.status === 401) return "You are not signed in to Airflow, or your session has expired.";
+type Answer = { detail?: unknown; fields?: Record<string, string> };
+
+function words(status: number, detail: unknown): string {
+  if (status === 401) return "You are not signed in to Airflow, or your session has expired.";
   if (typeof detail === "string") return detail;
   if (Array.isArray(detail)) return detail.map((error: { msg?: string }) => error.msg ?? String(error)).join("; ");
-  return `The server answered with status ${answer.status}. See the API server's log.`;
+  return `The server answered with status ${status}. See the API server's log.`;
 }

@@ -99,7 +99,9 @@ export interface components {
         };
         /**
          * Budget
-         * @description A budget over time that pays for messages of a queue, and its balance as text and as a part of its burst.
+         * @description A budget over time that pays for messages of a queue.
+         *
+         *     What is left of each burst is milliseconds and bytes, and `level` is the smaller of them as a part of its burst.
          */
         Budget: {
             /** Path */
@@ -108,8 +110,14 @@ export interface components {
             rate: string | null;
             /** Rate Bytes */
             rate_bytes: string | null;
-            /** Balance */
-            balance: string;
+            /** Burst */
+            burst: number | null;
+            /** Burst Bytes */
+            burst_bytes: number | null;
+            /** Left */
+            left: number | null;
+            /** Left Bytes */
+            left_bytes: number | null;
             /** Level */
             level: number;
             /** Wakes At */

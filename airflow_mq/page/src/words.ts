@@ -104,6 +104,7 @@ const KINDS: Record<string, [string, string]> = {
   Expired: ["Expired", "bad"],
   Swept: ["Swept", "warn"],
   Transferred: ["Transferred", ""],
+  BudgetExhausted: ["Budget used up", "warn"],
 };
 
 export const kinds = Object.keys(KINDS);

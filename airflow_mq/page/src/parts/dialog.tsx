@@ -80,7 +80,10 @@ export function Field(props: {
   required?: boolean;
   type?: string;
   placeholder?: string;
+  /** Why the value is invalid. */
+  error?: string;
 }) {
+  const name = useId();
   return (
     <label className="field">
       <span>{props.label}</span>
@@ -89,8 +92,15 @@ export function Field(props: {
         value={props.value}
         required={props.required}
         placeholder={props.placeholder}
+        aria-invalid={props.error ? true : undefined}
+        aria-describedby={props.error && name}
         onChange={(event) => props.onChange(event.target.value)}
       />
+      {props.error && (
+        <small className="wrong" id={name}>
+          {props.error}
+        </small>
+      )}
       {props.hint && <small className="muted">{props.hint}</small>}
     </label>
   );

@@ -41,7 +41,7 @@ export function Table<T>({ caption, columns, rows, id, sorted, onSort, mark }: P
               {column.sort && onSort ? (
                 <button type="button" className="plain" onClick={() => onSort(column.sort!)}>
                   {column.name}
-                  <span aria-hidden="true">{sorted === column.sort ? " ▾" : ""}</span>
+                  <span aria-hidden="true">{sorted === column.sort && "▾"}</span>
                 </button>
               ) : (
                 column.name

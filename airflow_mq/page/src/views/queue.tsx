@@ -1,6 +1,6 @@
 /** One queue: why it is waiting, its figures, its pages and their messages. */
 
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 
 import { ApiError } from "../api";
 import { useHere, useRing } from "../context";
@@ -8,9 +8,10 @@ import { colour } from "../parts/colours";
 import { Remedy } from "../parts/command";
 import { Action, Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
+import { SettingsButton } from "../parts/settings";
 import { Table, type Column } from "../parts/table";
-import type { Budget, Overview, Pause, Pauses, QueueDetail, QueuePage, Weight } from "../types";
-import { age, bytes, clock, count, localised, many, percent, rate, weight } from "../words";
+import type { Budget, Overview, Pause, Pauses, QueueDetail, QueuePage, Quota, Weight } from "../types";
+import { age, bytes, clock, count, localised, many, ofSize, ofTime, percent, rate, weight } from "../words";
 import { Peek } from "./peek";
 
 export function QueueView({ origin, priority }: { origin: string; priority: string }) {
@@ -31,7 +32,7 @@ export function QueueView({ origin, priority }: { origin: string; priority: stri
 type HeadProps = { origin: string; high: boolean; pause: Pause | null; failed?: boolean; onDone: () => void };
 
 function Head({ origin, high, pause, failed, onDone }: HeadProps) {
-  const overview = useRing<Overview>("overview", {}, false);
+  const paths = useRing<Overview>("overview", {}, false).data?.paths ?? false;
   return (
     <>
       <div className="row between">
@@ -40,7 +41,10 @@ function Head({ origin, high, pause, failed, onDone }: HeadProps) {
           {origin} {high && <span className="badge">high priority</span>}
           {pause && <span className="badge warn">paused</span>}
         </h2>
-        <PauseButton origin={origin} pause={pause} failed={failed} paths={overview.data?.paths ?? false} onDone={onDone} />
+        <div className="row">
+          <SettingsButton origin={origin} paths={paths} onDone={onDone} />
+          <PauseButton origin={origin} pause={pause} failed={failed} paths={paths} onDone={onDone} />
+        </div>
       </div>
       {pause && <Notice kind="warn">Paused {paused(pause)}</Notice>}
     </>
@@ -64,7 +68,7 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
       />
       <Why queue={queue} />
       <Facts queue={queue} />
-      <Budgets budgets={queue.budgets ?? []} />
+      <Limits budgets={queue.budgets} quotas={queue.quotas} />
       <Pages queue={queue} page={page} onPick={setPage} />
       {page !== null && (
         <Peek
@@ -152,25 +156,50 @@ function Facts({ queue }: { queue: QueueDetail }) {
   );
 }
 
-/** The balances of the budgets that pay for the queue's messages, as bars of their bursts. */
-function Budgets({ budgets }: { budgets: Budget[] }) {
-  if (!budgets.length) return null;
+/** What limits the queue, as bars: balances of budgets, and what is stored of quotas. */
+function Limits({ budgets, quotas }: { budgets: Budget[]; quotas: Quota[] }) {
+  if (!budgets.length && !quotas.length) return null;
   return (
-    <section className="card" aria-label="Budgets over time">
-      <h3>Budgets over time</h3>
+    <section className="card" aria-label="Budgets and quotas">
+      <h3>Budgets and quotas</h3>
       {budgets.map((one) => (
-        <p key={one.path} className="row">
-          <span>
-            {one.path}: {[one.rate, one.rate_bytes].filter(Boolean).join(", ")}
-          </span>
-          <progress max={1} value={Math.max(0, one.level)} aria-label={`Balance of ${one.path}`} />
-          <span>
-            {one.balance}
-            {one.wakes_at && `; used up until ${clock(one.wakes_at)}`}
-          </span>
-        </p>
+        <Level
+          key={`budget ${one.path}`}
+          path={one.path}
+          limit={[one.rate, one.rate_bytes].filter(Boolean).join(", ")}
+          label={`Balance of ${one.path}`}
+          part={one.level}
+        >
+          {balance(one)} left{one.wakes_at && `; used up until ${clock(one.wakes_at)}`}
+        </Level>
+      ))}
+      {quotas.map((one) => (
+        <Level key={`quota ${one.path}`} path={one.path} limit={`quota ${ofSize(one.quota)}`} label={`Stored of the quota of ${one.path}`} part={one.part}>
+          {bytes(one.stored)} of {ofSize(one.quota)} stored{one.part >= 1 && "; further messages are refused"}
+        </Level>
       ))}
     </section>
+  );
+}
+
+/** What is left of each burst; a debt is negative. */
+function balance(one: Budget): string {
+  const left = (value: number | null, burst: number | null, text: (amount: number) => string) =>
+    value === null || burst === null ? [] : [`${value < 0 ? "−" : ""}${text(Math.abs(value))} of ${text(burst)}`];
+  return [...left(one.left, one.burst, ofTime), ...left(one.left_bytes, one.burst_bytes, ofSize)].join(", ");
+}
+
+type LevelProps = { path: string; limit: string; label: string; part: number; children: ReactNode };
+
+function Level({ path, limit, label, part, children }: LevelProps) {
+  return (
+    <div className="level">
+      <span>
+        <a href={useHere().href("queue", { origin: path })}>{path}</a>: {limit}
+      </span>
+      <progress max={1} value={Math.max(0, part)} aria-label={label} />
+      <span>{children}</span>
+    </div>
   );
 }
 
