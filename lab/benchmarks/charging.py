@@ -2,7 +2,8 @@
 
 Each pair has one block with what is measured and one without, in turns, on one ring. Without charges means that this
 process replaces their arithmetic by nothing; a block with budgets has one for each queue, with enough left. The
-program takes the processor time of planning and settling in this process, without that of a server. The last rows are plans of 100 messages beside queues whose budget is exhausted, and `pulse()` there.
+program takes the processor time of planning and settling in this process, without that of a server. The last rows are
+plans of 100 messages beside queues whose budget is exhausted, and `pulse()` there, on a ring without paths.
 """
 
 from __future__ import annotations

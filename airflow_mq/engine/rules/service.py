@@ -356,11 +356,18 @@ def _record_outcome(
 
 
 def record_done(
-    working_set: WorkingSet, book: Book, page: Page, first: int, weights: list[Weight], ids: list[bytes] | None = None
+    working_set: WorkingSet,
+    book: Book,
+    page: Page,
+    first: int,
+    weights: list[Weight],
+    ids: list[bytes] | None = None,
+    planned: Weight = ZERO,
 ) -> Weight:
     """Record that consecutive messages were processed successfully, and charge the queue; return their planned weight.
 
     :param ids: their ids, if known without their payloads.
+    :param planned: the weight that a plan took for them; a visit in place takes the sum.
     """
     count = len(weights)
     if ids is None:
@@ -370,7 +377,7 @@ def record_done(
     book.message_count -= count
     book.size -= size
     charged = charge_of_run(working_set.config, page, first, weights, total)
-    planned = total if working_set.processor is None else ZERO
+    planned = total if working_set.processor is None else planned
     payloads = page.extents(first, first + count) if page.notes else size
     working_set.charge(book.origin, Charge(planned, charged, 0, count, payloads, count))
     working_set.touch(book, page)

@@ -322,11 +322,13 @@ class ClaimSettler:
         result = Settlement() if result is None else result
         if took:
             working_set.charge(claim.origin, Charge(measured=took))
-        for run in claim.runs:
+        planned = claim.planned if is_last else ZERO
+        for left, run in zip(range(len(claim.runs) - 1, -1, -1), claim.runs):
             page = working_set.page(claim.origin, run.page)
             if page is None:
                 continue
-            if self._settle_whole(book, page, run, answers, result):
+            if self._settle_whole(book, page, run, answers, result, ZERO if left else planned):
+                planned = planned if left else ZERO
                 continue
             for item in range(run.first, run.first + run.count):
                 self._settle_item(book, page, run, item, answers, result)
@@ -334,20 +336,25 @@ class ClaimSettler:
         if not book.is_ready and claim.origin not in working_set.circle(claim.origin).unknitted:
             working_set.unknit(book)
         if is_last:
-            working_set.charge(claim.origin, Charge(claim.planned))
+            working_set.charge(claim.origin, Charge(planned))
             if result.processed or result.failed or result.expired:
                 working_set.note_changed(book)
         working_set.processor = None
         return result
 
-    def _settle_whole(self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement) -> bool:
-        """Settle a run at once if all of its messages are done: the common case."""
+    def _settle_whole(
+        self, book: Book, page: Page, run: ClaimRun, answers: Answers, result: Settlement, planned: Weight
+    ) -> bool:
+        """Settle a run at once if all of its messages are done: the common case.
+
+        :param planned: the weight that the plan took for the claim, for its last run
+        """
         start, stop = run.first, run.first + run.count
         done = answers.whole(run)
         if done is None or not run.count or run.decisions or page.waiting_until(start, stop) < stop:
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        total = record_done(self.working_set, book, page, start, weights, done.ids_of(run))
+        total = record_done(self.working_set, book, page, start, weights, done.ids_of(run), planned)
         result.processed += run.count
         result.used = result.used.plus(total)
         self._turn_pages(book, page, run)

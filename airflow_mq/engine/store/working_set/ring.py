@@ -124,8 +124,9 @@ class RingLoader:
         if paused:
             rows = [row for row in rows if not groups.is_group_paused(row[1])]
         if exhausted:
-            self.working_set.skipped[BUDGET] += (row[1] for row in rows if groups.is_exhausted(row[1]))
-            rows = [row for row in rows if not groups.is_exhausted(row[1])]
+            waiting = {row[1] for row in rows if groups.is_exhausted(row[1])}
+            self.working_set.skipped[BUDGET] += (row[1] for row in rows if row[1] in waiting)
+            rows = [row for row in rows if row[1] not in waiting]
         return [(origin, deficit) for _, origin, deficit in rows]
 
     def _meet_all(self) -> list[tuple[int, str]]:
