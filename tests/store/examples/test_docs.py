@@ -139,7 +139,7 @@ def run_console(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = command.partition(" | ")[0]
         command, _, into = command.replace(" >> ", " > ").partition(" > ")
         words = shlex.split(command, comments=True)[1:]
-        expected = 1 if "# exit code 1" in into + command else 0
+        expected = int(found[1]) if (found := re.search(r"# exit code (\d)", into + command)) else 0
         if any(re.search(pattern, command) for pattern in ONLY_READ):
             parse_line(["0" * 64 if word == "HASH" else word for word in words])
             continue

@@ -11,6 +11,7 @@ from .ends import ENDS
 from .parts import PARTS
 from .planting import PACKAGE, Mutation
 from .planting import bug as _bug
+from .quotes import QUOTES
 
 __all__ = ["MUTATIONS", "PACKAGE", "Mutation"]
 
@@ -216,4 +217,5 @@ MUTATIONS: Sequence[Mutation] = (
     *EDGES,
     *CHARGES,
     *BUDGETS,
+    *QUOTES,
 )  # fmt: skip
