@@ -1,0 +1,382 @@
+"""Budgets and charges at random, on all stores, beside plain buckets of exact integers; clocks jump forwards and back."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from airflow_mq import BadFormat, Block, Done, LinearWeigher, Message, MessageQueue, Report, RingConfig, Weight, Yield
+from airflow_mq.engine.rules.groups import is_below
+from airflow_mq.engine.rules.priority import origin_of, priority_of
+from tests.postgres_server import Server
+
+from .clock import SECOND, Clock
+from .sides import block_facts
+from .test_model import chosen, hasty, run
+
+__all__ = ["hasty"]
+DAY = 86_400
+#: Grains of a unit of weight, by which the rate of a second is a whole number of grains per microsecond.
+UNIT = DAY * SECOND
+ORIGINS = ("acme", "acme/a", "acme/a/b", "zeta")
+PATHS = ("acme", "acme/a", "zeta")
+PRIORITIES = ("high", "regular")
+#: Milliseconds and bytes per second, and the largest balances.
+RATES = [(10, None), (100, None), (None, 50), (10, 50)]
+BURSTS = st.tuples(st.sampled_from([5, 20, 60]), st.sampled_from([5, 40]))
+JUMPS = st.sampled_from([0.001, 0.05, 0.1, 1, 3_600, DAY, 400 * DAY])
+Pair = tuple[int, int]
+_names = itertools.count(1)
+
+
+class State(NamedTuple):
+    """Balance of a bucket in grains of each part, and until when it was refilled."""
+
+    left: Pair
+    refilled_to: int
+
+
+@dataclass
+class Bucket:
+    """A bucket, as a person would keep it on paper: full at first, refilled by the clock, charged and paid back."""
+
+    #: Grains per microsecond and the largest balance of each part; None for a part without a limit.
+    rates: tuple[int | None, int | None]
+    bursts: Pair
+    #: States that the store may have written. One that nothing was charged to need not be written.
+    written: list[State]
+    #: At each charge: until when it was refilled, and the sums of what was charged and of what none could refuse.
+    trail: list[tuple[int, Pair, Pair]] = field(default_factory=list)
+    charged: Pair = (0, 0)
+    beyond: Pair = (0, 0)
+    heaviest: Pair = (0, 0)
+
+    @property
+    def parts(self) -> list[int]:
+        return [part for part in (0, 1) if self.rates[part] is not None]
+
+    @property
+    def state(self) -> State:
+        """The latest state."""
+        return self.written[-1]
+
+    def refilled(self, state: State, until: int) -> State:
+        elapsed = max(until - state.refilled_to, 0)
+        left = [
+            min(have + (rate or 0) * elapsed, most) for have, rate, most in zip(state.left, self.rates, self.bursts)
+        ]
+        return State((left[0], left[1]), state.refilled_to + elapsed)
+
+    def meet(self, found: State, now: int) -> None:
+        """Check the state that the store shows: one that it may have written, refilled until now."""
+        self.written = [state for state in self.written if self.alike(self.refilled(state, now), found)]
+        assert self.written, f"{found} comes from no earlier balance"
+        self.written.append(self.refilled(self.state, now))
+
+    def alike(self, one: State, other: State) -> bool:
+        return one.refilled_to == other.refilled_to and all(one.left[part] == other.left[part] for part in self.parts)
+
+    def note(self) -> None:
+        self.trail.append((self.state.refilled_to, self.charged, self.beyond))
+
+    def take(self, weights: Sequence[Pair]) -> None:
+        """Take messages of a block, and check that each was covered, or met a full part."""
+        if not weights:
+            return
+        self.note()
+        left = list(self.state.left)
+        for part in self.parts:
+            total, heavy = sum(weight[part] for weight in weights), [weight for weight in weights if weight[part]]
+            assert left[part] >= 0, "a message started while the balance was negative"
+            if total * UNIT > left[part]:
+                assert left[part] == self.bursts[part] and len(heavy) == 1, "more started than the balance covers"
+            left[part] -= total * UNIT
+        self.heaviest = (
+            max(self.heaviest[0], *(one[0] for one in weights)),
+            max(self.heaviest[1], *(o[1] for o in weights)),
+        )
+        self.charged = add(self.charged, *weights)
+        self.written = [State((left[0], left[1]), self.state.refilled_to)]
+        self.note()
+
+    def end(self, ended: Sequence[tuple[Pair, Pair]], found: State) -> None:
+        """Correct the balance by planned and charged weights. Which come first counts only where the burst is reached."""
+        if not ended:
+            return
+        self.note()
+        for part in self.parts:
+            less = sum(max(planned[part] - charged[part], 0) for planned, charged in ended) * UNIT
+            more = sum(max(charged[part] - planned[part], 0) for planned, charged in ended) * UNIT
+            left, burst = self.state.left[part], self.bursts[part]
+            assert min(left + less, burst) - more <= found.left[part] <= min(left - more + less, burst)
+        for planned, charged in ended:
+            change = charged[0] - planned[0], charged[1] - planned[1]
+            self.charged = add(self.charged, change)
+            self.beyond = add(self.beyond, (max(change[0], 0), max(change[1], 0)))
+        assert found.refilled_to == self.state.refilled_to
+        self.written = [found] if any(planned != charged for planned, charged in ended) else [*self.written, found]
+        self.note()
+
+    def check(self) -> None:
+        """Check that each window was charged at most rate · t + burst + one message, and overruns."""
+        for part in self.parts:
+            least: int | None = None
+            for at, charged, beyond in self.trail:
+                used = (charged[part] - beyond[part]) * UNIT - (self.rates[part] or 0) * at
+                least = used if least is None else min(least, used)
+                assert used - least <= self.bursts[part] + self.heaviest[part] * UNIT
+
+
+def add(*pairs: Pair) -> Pair:
+    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+
+
+@dataclass
+class Held:
+    """A block of each store, with its messages by queue in their order."""
+
+    blocks: list[Block]
+    books: dict[tuple[str, str], list[int]]
+
+
+class Budgets(RuleBasedStateMachine):
+    """Sends, blocks, ends and clocks; all stores must answer alike, and as the plain buckets do."""
+
+    uris: list[str]
+    clock: Clock
+    met: Counter[str]
+
+    @initialize(
+        order=st.sampled_from(["deficit", "paths", "rotation", "shuffle"]), ordered=st.booleans(),
+        budgets=st.dictionaries(st.sampled_from(PATHS), st.tuples(st.sampled_from(RATES), BURSTS), min_size=1),
+    )  # fmt: skip
+    def begin(self, order: str, ordered: bool, budgets: dict[str, Any]) -> None:
+        config = RingConfig(
+            heap_size=256, order="deficit" if order == "paths" else order, paths=order == "paths", ordered=ordered,
+            service_weight=Weight(100, 100), weigher=LinearWeigher(Weight(1, 1), Weight(0, 0)), max_attempts=None,
+        )  # fmt: skip
+        self.config, self.queues = config, []
+        name = f"budgets-{next(_names)}"
+        for uri in self.uris:
+            with MessageQueue(uri) as maker:
+                maker.admin.create_ring(name, config)
+            self.queues.append(MessageQueue(uri, name))
+        self.weights: dict[int, Pair] = {}
+        self.lines: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self.held: list[Held] = []
+        self.buckets: dict[str, Bucket] = {}
+        #: What each queue was charged, and how many of its attempts count.
+        self.account: dict[tuple[str, str], tuple[Pair, Pair, int]] = {}
+        self.numbers = itertools.count()
+        for path, ((time, size), bursts) in budgets.items():
+            settings: dict[str, Any] = {}
+            if time:
+                settings |= {"rate": f"{time}ms/second", "burst": bursts[0]}
+            if size:
+                settings |= {"rate_bytes": f"{size}B/second", "burst_bytes": bursts[1]}
+            self.both(lambda queue: queue.admin.set_origin(path, **settings) and None)  # noqa: B023
+            rates, full = (time and time * DAY, size and size * DAY), (bursts[0] * UNIT, bursts[1] * UNIT)
+            self.buckets[path] = Bucket(rates, full, [State(full, 0)])
+
+    def both(self, call: Callable[[MessageQueue], Any]) -> Any:
+        answers = [call(queue) for queue in self.queues]
+        assert all(answer == answers[0] for answer in answers), answers
+        return answers[0]
+
+    def paying(self, origin: str) -> list[Bucket]:
+        return [
+            bucket for path, bucket in self.buckets.items()
+            if (is_below(origin, path) if self.config.paths else origin == path)
+        ]  # fmt: skip
+
+    # Operations.
+
+    @rule(
+        origin=st.sampled_from(ORIGINS), priority=st.sampled_from(PRIORITIES),
+        weights=st.lists(st.tuples(st.sampled_from([0, 1, 1, 3, 30]), st.sampled_from([0, 1, 7])), min_size=1, max_size=6),
+    )  # fmt: skip
+    def send(self, origin: str, priority: str, weights: list[Pair]) -> None:
+        numbers = [next(self.numbers) for _ in weights]
+        self.weights.update(zip(numbers, weights))
+        self.lines[origin, priority] += numbers
+        messages = [Message(b"%d" % number, weight=Weight(*self.weights[number])) for number in numbers]
+        self.both(lambda queue: queue.enqueue_messages(origin, messages, priority=priority).count)
+
+    @rule(seconds=JUMPS, back=st.booleans())
+    def jump(self, seconds: float, back: bool) -> None:
+        """Set the clock; blocks are ended before, because a jump may end their leases."""
+        while self.held:
+            self.end_block(self.held[0], [], released=True)
+        self.clock.advance(-seconds if back else seconds)
+        self.met["set back"] += back
+
+    @rule()
+    def plan(self) -> None:
+        asleep = self.meet()
+        blocks: list[Block] = []
+
+        def plan(queue: MessageQueue) -> Any:
+            blocks.append(queue.blocks.plan(seed=b"seed", reports_begin=True))
+            return block_facts(blocks[-1])
+
+        self.both(plan)
+        block, books = blocks[0], {}
+        for claim in block.claims:
+            if not claim.messages:
+                continue
+            book = claim.whose, claim.priority
+            line = [
+                number for number in self.lines[book] if not any(number in h.books.get(book, ()) for h in self.held)
+            ]
+            books[book] = line[: claim.messages]
+            assert not asleep & {id(bucket) for bucket in self.paying(claim.whose)}, "passed the message that waits"
+        for bucket in self.buckets.values():
+            bucket.take([
+                self.weights[number] for (origin, _), numbers in books.items() for number in numbers
+                if bucket in self.paying(origin)
+            ])  # fmt: skip
+            self.met["in debt"] += any(bucket.state.left[part] < 0 for part in bucket.parts)
+        self.held.append(Held(blocks, books))
+        self.check_entries(blocks, books)
+
+    def found(self) -> dict[str, State]:
+        """Return the balances that all stores show now."""
+
+        def balances(queue: MessageQueue) -> dict[str, State]:
+            with queue.session.snapshot() as (_, working_set):
+                return {
+                    bucket.path: State((bucket.left[0], bucket.left[1]), bucket.refilled_to)
+                    for path in self.buckets
+                    for bucket in working_set.buckets_of(working_set.book(path))
+                    if bucket.path == path
+                }
+
+        found: dict[str, State] = self.both(balances)
+        assert found.keys() == self.buckets.keys()
+        return found
+
+    def meet(self) -> set[int]:
+        """Compare balances with the plain ones; return the buckets that wait for their first message."""
+        for path, state in self.found().items():
+            self.buckets[path].meet(state, self.clock.now)
+        waiting = [state for state in self.both(lambda queue: queue.inspect.budgets()) if state.wakes_at is not None]
+        asleep = [state for state in waiting if round(state.wakes_at.timestamp() * SECOND) > self.clock.now]
+        self.met["asleep"] += bool(asleep)
+        return {id(self.buckets[state.path]) for state in asleep}
+
+    def check_entries(self, blocks: list[Block], books: dict[tuple[str, str], list[int]]) -> None:
+        """Check that a queue that waits for its budget gets nothing, and earns nothing."""
+        for queue, block in zip(self.queues, blocks):
+            for page in queue.inspect.ledger(block=block.id):
+                for entry in page.entries:
+                    if entry.reason == "budget" and not entry.messages:
+                        assert (entry.origin, entry.priority) not in books
+                        self.met["skipped for its budget"] += 1
+                        if self.config.order == "deficit" and not self.config.paths:
+                            assert entry.deficit <= 0
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), released=st.booleans())
+    def end(self, data: st.DataObject, released: bool) -> None:
+        held = data.draw(st.sampled_from(self.held))
+        count = sum(map(len, held.books.values()))
+        outcomes = [Done(), Done(), Done(False), BadFormat(), Yield("later"), Done(used=Weight(2, 9)), None]
+        drawn = st.lists(st.sampled_from(outcomes), min_size=count, max_size=count)
+        self.end_block(held, data.draw(drawn), released)
+
+    def end_block(self, held: Held, outcomes: list[Any], released: bool) -> None:
+        """End a block with an outcome of each message, or none, and charge the plain account."""
+        self.meet()
+        self.held.remove(held)
+        drawn = iter(outcomes)
+        answers: dict[int, Any] = {}
+        reports: list[Report] = []
+        for claim in held.blocks[0].claims:
+            numbers, stopped = iter(held.books.get((claim.whose, claim.priority), ())), False
+            for part in claim.runs:
+                for item in range(part.first, part.first + part.count):
+                    number, outcome = next(numbers), next(drawn, None)
+                    # A block stops at the first message of an ordered queue that returns.
+                    if outcome is not None and not stopped:
+                        answers[number] = outcome
+                        reports.append(Report(claim.whose, part.page, item, item, outcome, priority=claim.priority))
+                    stopped = stopped or (self.config.ordered and not isinstance(outcome, (Done, BadFormat)))
+        for queue, block in zip(self.queues, held.blocks):
+            queue.blocks.report(block, reports)
+            (queue.blocks.release if released else queue.blocks.settle)(block)
+        paid: dict[tuple[str, str], list[tuple[Pair, Pair]]] = {}
+        for book, numbers_of_book in held.books.items():
+            paid[book] = [
+                (self.weights[number], self.charge(number, answers.get(number))) for number in numbers_of_book
+            ]
+            tried = [number for number in numbers_of_book if number in answers]
+            before = self.account.get(book, ((0, 0), (0, 0), 0))
+            self.account[book] = (
+                add(before[0], *(planned for planned, _ in paid[book])),
+                add(before[1], *(charged for _, charged in paid[book])), before[2] + len(tried),
+            )  # fmt: skip
+            gone = {number for number in tried if not isinstance(answers[number], Yield)}
+            self.lines[book] = [number for number in self.lines[book] if number not in gone]
+        for path, state in self.found().items():
+            bucket = self.buckets[path]
+            bucket.end(
+                [pair for (origin, _), pairs in paid.items() if bucket in self.paying(origin) for pair in pairs], state
+            )
+
+    def charge(self, number: int, outcome: Any) -> Pair:
+        """Return what a message is charged: nothing if it was not tried, else the largest of three weights."""
+        if outcome is None:
+            return 0, 0
+        declared, used = self.weights[number], getattr(outcome, "used", None) or (0, 0)
+        return max(declared[0], used[0], 1), max(declared[1], used[1], 1)
+
+    # What is always true.
+
+    @invariant()
+    def budgets_are_kept(self) -> None:
+        for bucket in getattr(self, "buckets", {}).values():
+            bucket.check()
+
+    @invariant()
+    def charges_are_the_plain_account(self) -> None:
+        if not hasattr(self, "account"):
+            return
+        for queue in self.queues:
+            sums: dict[tuple[str, str], tuple[Pair, Pair, int]] = {}
+            with queue.store.reading() as unit:
+                for row in unit.charges.each(queue.session.ring_id):
+                    for (book, _), charge in row.charges.items():
+                        key = origin_of(book), priority_of(book)
+                        planned, charged, attempts = sums.get(key, ((0, 0), (0, 0), 0))
+                        sums[key] = (
+                            add(planned, charge.planned), add(charged, charge.charged), attempts + charge.attempts
+                        )  # fmt: skip
+            assert sums == {book: found for book, found in self.account.items() if found != ((0, 0), (0, 0), 0)}
+            assert queue.check() == []
+
+    def teardown(self) -> None:
+        for queue in getattr(self, "queues", ()):
+            queue.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_random_budgets_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
+    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(60, 30), Budgets)
+    assert met["asleep"] and met["in debt"] and met["set back"] and met["skipped for its budget"]
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.timeout(0)
+def test_random_budgets_on_both_stores(tmp_path: Path, postgres_server: Server, clock: Clock, hasty: None) -> None:
+    with postgres_server.database() as uri:
+        run([f"sqlite:///{tmp_path / 'queue.db'}", uri], clock, chosen(12, 25), Budgets)
