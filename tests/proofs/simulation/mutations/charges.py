@@ -11,12 +11,13 @@ USAGE = "tests/store/queue/test_usage.py::"
 CHARGES: Sequence[Mutation] = (
     bug(
         "attempt that yields is not charged", "engine/rules/service.py",
-        "attempts=int(not isinstance(outcome, Overweight)))", "attempts=int(not isinstance(outcome, (Overweight, Yield))))",
+        "int(not isinstance(outcome, Overweight))", "int(not isinstance(outcome, (Overweight, Yield)))",
     ),
     bug(
         "planned weight charged with each part of an end", "engine/rules/settle.py",
-        "        if is_last:\n            working_set.charge(claim.origin, Charge(claim.planned))\n",
-        "        working_set.charge(claim.origin, Charge(claim.planned))\n        if is_last:\n",
+        "planned = claim.planned if is_last else ZERO", "planned = claim.planned",
+        "        if is_last:\n            working_set.charge(claim.origin, Charge(planned))\n",
+        "        working_set.charge(claim.origin, Charge(planned))\n        if is_last:\n",
     ),
     bug(
         "charges of a save written again with the next one", "engine/store/working_set/__init__.py",
