@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
@@ -29,8 +29,10 @@ class ProcessorContext:
 
     __slots__ = ("lock", "outer", "place", "process", "require_room_for")
 
-    def __init__(self, place: str, require_room_for: Callable[[Iterable[Posted]], None] | None = None) -> None:
-        #: Raises `QueueFull` if there is no room for messages; None where the store is out of reach.
+    def __init__(
+        self, place: str, require_room_for: Callable[[Delivery, Sequence[Posted]], None] | None = None
+    ) -> None:
+        #: Raises `QueueFull` if there is no room for messages of a delivery; None where the store is out of reach.
         self.require_room_for = require_room_for
         #: Name of the ring and its store, of `place_of`; empty if unknown.
         self.place = place

@@ -16,7 +16,7 @@ from .attempts import Processor, deliver
 from .blocks.blocks import refuse_claimed_by_hand
 from .context import ProcessorContext
 from .holding import RingLease
-from .quota import require_room_for
+from .quota import RoomForSent
 from .session import RingSession
 from .values import Delivery, OpenPage
 
@@ -84,7 +84,5 @@ def _run(
         if not meter.consume(weight):
             return Overweight(weight)
     payload = working_set.payloads(address.book, page)[address.index]
-    opened = OpenPage(
-        address.book, page, meter, working_set, ProcessorContext(session.place, partial(require_room_for, session))
-    )
+    opened = OpenPage(address.book, page, meter, working_set, ProcessorContext(session.place, RoomForSent(session)))
     return deliver(processor, Delivery(opened, payload, address.index), working_set)

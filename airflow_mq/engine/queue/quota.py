@@ -3,6 +3,12 @@
 What is stored is the sum of three: the pages of the books, which the holder of the ring keeps; the inbox rows that lie
 in no page; and the delayed rows. A sender adds them up within its own transaction and writes to no shared row. So a
 call that is checked while another one is not committed does not count it.
+
+- **Few checks.** Every stored row draws an id, and holds at most a page's worth. If a check finds room for so many
+  rows, a sender needs no other check until so many ids were drawn. The statement that writes its rows compares the last
+  id.
+- **Checks that read few rows.** A sender that reads many inbox rows writes their sums, one for each `STEP` of them
+  (`Store.add_up`). Later checks subtract two sums, and read only the rows before the first and after the last of them.
 """
 
 from __future__ import annotations
@@ -11,33 +17,98 @@ from collections.abc import Iterable, Mapping
 
 from ..rules.errors import QueueFull
 from ..rules.message import Posted
-from ..store.rows import Fullness
+from ..store.rows import LATEST, Fullness, InboxRow
 from ..store.unit import Unit
 from .session import RingSession
+from .values import Delivery
+
+#: Inbox rows of one sum, and the ids that a sender draws or sees drawn without another check.
+STEP, MOST_UNCHECKED = 256, 4_096
+#: Seconds after which a delivery that sends is checked again.
+AGAIN = 1.0
 
 
-def require_room(session: RingSession, unit: Unit, sizes: Mapping[str, int]) -> int:
-    """Raise `QueueFull` if a queue or a group has no room for a call; return how many rows of one lie in no page.
+def send_within_quotas(
+    session: RingSession, unit: Unit, rows: Iterable[InboxRow], sizes: Mapping[str, int], due: int | None = None,
+    *, at_once: bool
+) -> None:  # fmt: skip
+    """Write the rows of a call if the quotas of their books have room, or raise `QueueFull`.
+
+    :param sizes: bytes that the call sends to each book
+    :param at_once: each statement is a transaction of its own, or nothing else writes meanwhile
+    """
+    store, ring = session.store, session.ring_id
+    if at_once:
+        rows = list(rows)
+        until = min(map(session.room_until.__getitem__, sizes)) - len(rows)
+        if until > 0 and store.send(unit, ring, rows, due, until=until):
+            return
+    # Ids that are drawn after this one count, also those of rows that the check sees.
+    last = unit.rings.latest_id()
+    found = require_room(session, unit, sizes)
+    store.send(unit, ring, rows, due)
+    if at_once:
+        room = min((one.quota - one.stored for one in found), default=0)
+        until = last + min(room // session.config.heap_size, MOST_UNCHECKED)
+        session.room_until |= {name: until for name in sizes if session.room_until[name] < LATEST}
+
+
+def require_room(session: RingSession, unit: Unit, sizes: Mapping[str, int]) -> list[Fullness]:
+    """Raise `QueueFull` if a queue or a group has no room for a call; return how full those with a quota are.
 
     :param sizes: bytes that the call sends to each book
     """
     found = session.store.fullness(unit, session.ring_id, sizes, has_paths=session.config.paths)
+    if any(one.uncut > 2 * STEP for one in found):
+        session.store.add_up(unit, session.ring_id, sizes, STEP)
     fullest = max(found, key=lambda one: one.lacks, default=None)
     if fullest is not None and fullest.lacks:
         raise QueueFull(_text(fullest), fullest.lacks)
-    return max((one.uncut for one in found), default=0)
+    return found
 
 
-def require_room_for(session: RingSession, sent: Iterable[Posted]) -> None:
-    """Raise `QueueFull` if a queue or a group has no room for messages that a processor sends."""
-    if not session.has_quotas:
-        return
-    sizes: dict[str, int] = {}
-    for posted in sent:
+class RoomForSent:
+    """Refuses messages that the processors of a service send if a queue or a group has no room for them.
+
+    A message counts with those that its delivery sent before. Their bytes are added up once, and the store is read again
+    only for another book, for more bytes than the last check found room for, or after `AGAIN` seconds.
+    """
+
+    def __init__(self, session: RingSession) -> None:
+        self.session = session
+        #: Processors may send from several threads.
+        self._lock = threading.Lock()
+        self._forget(None)
+
+    def __call__(self, delivery: Delivery, entries: Sequence[Posted]) -> None:
+        """Raise `QueueFull` if there is no room for these messages of a delivery."""
+        if not self.session.has_quotas:
+            return
+        with self._lock:
+            if delivery is not self._delivery or len(delivery.sent) < self._count:
+                self._forget(delivery)
+            for posted in islice(delivery.sent, self._count, None):
+                self._add(self._sizes, posted)
+                self._count += 1
+            sizes = dict(self._sizes)
+            for posted in entries:
+                self._add(sizes, posted)
+            is_known = sizes.keys() <= self._checked and time.monotonic() < self._until
+            if (is_known and sum(sizes.values()) <= self._room) or not self.session.has_quota(sizes):
+                return
+            with self.session.store.loose() as unit:
+                found = require_room(self.session, unit, sizes)
+            self._room = min((one.quota - one.stored for one in found), default=0)
+            self._checked, self._until = sizes.keys(), time.monotonic() + AGAIN
+
+    def _forget(self, delivery: Delivery | None) -> None:
+        self._delivery, self._count, self._sizes = delivery, 0, dict[str, int]()
+        self._checked: Set[str] = frozenset()
+        self._room, self._until = 0, 0.0
+
+    @staticmethod
+    def _add(sizes: dict[str, int], posted: Posted) -> None:
         sizes[posted.origin] = sizes.get(posted.origin, 0) + len(posted.payload)
-    if session.has_quota(sizes):
-        with session.store.loose() as unit:
-            require_room(session, unit, sizes)
 
 
 def _text(full: Fullness) -> str:

@@ -39,7 +39,7 @@ from ..store.working_set import LoadOptions
 from .attempts import Answer, Batching, BatchProcessor, Calling, Processor, deliver
 from .context import ProcessorContext, outside
 from .holding import RingLease
-from .quota import require_room_for
+from .quota import RoomForSent
 from .servers import server_record
 from .session import RingSession, limit_of
 from .values import Delivery, OpenPage, Pulse, Serviced
@@ -99,7 +99,7 @@ class Service:
         self.meter, self.patterns = Meter(limit_of(session.config, limit)), OriginPatterns.of(origins)
         self.server = server_record(server, session.actor, limit, self.patterns)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
-        self.context, self.result = ProcessorContext(session.place, partial(require_room_for, session)), Serviced()
+        self.context, self.result = ProcessorContext(session.place, RoomForSent(session)), Serviced()
         #: Queues that earlier parts of the call visited and that are still ready.
         self.left_out: set[str] = set()
         #: The ledger of this part, and the queue that is being serviced.

@@ -6,7 +6,7 @@ import getpass
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from typing import Any, TypeAlias
@@ -45,11 +45,8 @@ Listener = Callable[[str, Footprint], None]
 
 #: Seconds after which a send reads the settings of the ring again.
 CONFIG_AGE = 10.0
-#: Books of which a session remembers whether a quota bounds them.
+#: Books of which a session remembers how much room they have.
 MOST_BOUNDED = 10_000
-#: Rows of a queue with a quota from which on a sender has them cut into pages, and messages that one transaction cuts;
-#: seconds between two attempts of a session.
-LONG, CUT_AT_ONCE, CUT_EVERY = 256, 16_384, 0.25
 #: Seconds between two deletions of expired rows by one process.
 FORGET_EVERY = 60.0
 #: Expired rows of each kind that one transaction deletes, so that it is short.
@@ -89,10 +86,10 @@ class RingSession:
         #: The settings as they were stored when they were last read; before that, a value that equals none.
         self._plain_config: object = object()
         self._ring_read_at = 0.0
-        #: Whether any queue of the ring has a quota, and of these books whether one bounds them, as last read.
+        #: Whether any queue of the ring has a quota, as last read.
         self.has_quotas = False
-        self._bounded: dict[str, bool] = {}
-        self._cut_at = -CUT_EVERY
+        #: For each of these books an id up to which all rows have room, whoever writes them; `LATEST` without a quota.
+        self.room_until: dict[str, int] = {}
         self._forgot_at = -FORGET_EVERY
         #: Until when rows of each kind were deleted.
         self._forgotten: dict[str, int] = {}
@@ -133,7 +130,7 @@ class RingSession:
 
     def _remember_ring(self, row: RingRow) -> None:
         self.remember_config(row.config)
-        self.has_quotas, self._bounded, self._ring_read_at = row.has_quotas, {}, time.monotonic()
+        self.has_quotas, self.room_until, self._ring_read_at = row.has_quotas, {}, time.monotonic()
 
     def remember_config(self, plain: PlainConfig) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
@@ -144,39 +141,22 @@ class RingSession:
             self._plain_config = plain
         return self.config
 
-    def has_quota(self, names: Iterable[str], unit: Unit | None = None) -> bool:
+    def has_quota(self, names: Collection[str], unit: Unit | None = None) -> bool:
         """Return whether a quota bounds any of these books. Books without one are asked for once per `CONFIG_AGE`.
 
         :param unit: the open transaction of this thread, if there is one
         """
         if not self.has_quotas:
             return False
-        wanted = set(names)
-        if fresh := wanted - self._bounded.keys():
-            if len(self._bounded) > MOST_BOUNDED:
-                self._bounded, fresh = {}, wanted
+        if fresh := [name for name in names if name not in self.room_until]:
+            if len(self.room_until) > MOST_BOUNDED:
+                self.room_until, fresh = {}, list(names)
             paths = {name: paths_of(name, self.config.paths) for name in fresh}
             with nullcontext(unit) if unit is not None else self.store.loose() as reader:
                 quotas = reader.origins.quotas(self.ring_id, sorted(set(chain.from_iterable(paths.values()))))
-            self._bounded |= {name: not quotas.keys().isdisjoint(above) for name, above in paths.items()}
-        return any(self._bounded[name] for name in wanted)
-
-    def cut_inboxes(self, names: Iterable[str]) -> None:
-        """Cut waiting rows of the books with a quota among these into pages, unless another process holds the ring.
-
-        A check then reads few rows: books add up what lies in pages.
-        """
-        if not self.has_quotas or time.monotonic() - self._cut_at < CUT_EVERY:
-            return
-        if bounded := [name for name in names if self.has_quota([name])]:
-            self._cut_at = time.monotonic()
-            with suppress(Busy, StoreError), self.hold.transaction(wait=False) as (_, working_set):
-                for name in bounded:
-                    book, inboxes = working_set.book(name), working_set.loader.inboxes
-                    most = book.message_count + CUT_AT_ONCE // len(bounded) + 1
-                    # Rows at or above the horizon would stay above the floor, and a check would still read them.
-                    while book.message_count < most and (count := inboxes.certain(name)):
-                        working_set.pull(book, count)
+            for name, above in paths.items():
+                self.room_until[name] = LATEST if quotas.keys().isdisjoint(above) else 0
+        return any(self.room_until[name] < LATEST for name in names)
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:
         """Return the working set of an operation that holds the ring.

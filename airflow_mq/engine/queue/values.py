@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
-from itertools import chain
 from typing import IO, NamedTuple
 
 from ..rules.blob import Reference
@@ -176,7 +175,7 @@ class Delivery:
         name = book_name(check_origin(origin), check_priority(priority))
         posted = Posted(name, payload, Attributes(headers=headers or PLAIN.headers))
         if self.context.require_room_for is not None:
-            self.context.require_room_for(chain(self.sent, [posted]))
+            self.context.require_room_for(self, [posted])
         self.add([posted])
 
     def add(self, entries: Sequence[Posted]) -> None:

@@ -93,8 +93,8 @@ class _PlainConnection:
         cursor = self.cursor().execute(query, values, binary=True)
         return SimpleNamespace(rows=cursor.fetchall, count=lambda: cursor.rowcount)
 
-    def insert(self, query: bytes, types: Mapping[str, str], values: Sequence[Any]) -> None:
-        self.later(query, dict(zip(types, values)))
+    def insert(self, query: bytes, types: Mapping[str, str], values: Sequence[Any]) -> int:
+        return self.cursor().execute(query, dict(zip(types, values)), binary=True).rowcount
 
 
 @contextmanager

@@ -35,7 +35,8 @@ _PARAMETER = re.compile(rb"%\(\w+\)[sb]")
 #: dimension), the length of an element, and values by type.
 _ARRAY, _LENGTH = Struct("!iiIii"), Struct("!i")
 _BINARY: dict[str, Callable[[Any], bytes]] = {
-    "int2": Struct("!h").pack, "int4": Struct("!i").pack, "bool": Struct("?").pack, "text": str.encode, "bytea": bytes,
+    "int2": Struct("!h").pack, "int4": Struct("!i").pack, "int8": Struct("!q").pack, "bool": Struct("?").pack,
+    "text": str.encode, "bytea": bytes,
 }  # fmt: skip
 
 
@@ -152,8 +153,8 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         self.flush()
         return super().execute(*arguments, **options)
 
-    def insert(self, text: bytes, types: Mapping[str, str], values: Sequence[Any]) -> bytes | None:
-        """Run an INSERT, after the statements that were requested, without a cursor; return its value if it has one.
+    def insert(self, text: bytes, types: Mapping[str, str], values: Sequence[Any]) -> int:
+        """Run an INSERT, after the statements that were requested, without a cursor; return how many rows it wrote.
 
         With one, single sends take 1.4 times as long, and calls with ten rows 1.3 times.
 
@@ -163,7 +164,7 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         binary = [_encoded(kind, value) for kind, value in zip(types.values(), values)]
         return self._retried(lambda: self._insert(text, types, binary))
 
-    def _insert(self, text: bytes, types: Mapping[str, str], values: Sequence[bytes]) -> bytes | None:
+    def _insert(self, text: bytes, types: Mapping[str, str], values: Sequence[bytes]) -> int:
         pgconn, formats = self.pgconn, [Format.BINARY] * len(values)
         # In a transaction, nothing could be done against a statement that the session forgot.
         is_kept = self.prepare_threshold is not None and pgconn.transaction_status == TransactionStatus.IDLE
@@ -182,14 +183,13 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
             pgconn.send_query_params(numbered, values, oids, formats)
         return self._wait_for_success()
 
-    def _wait_for_success(self) -> bytes | None:
-        value = None
+    def _wait_for_success(self) -> int:
+        count = 0
         for result in self.wait(execute(self.pgconn)):
-            if result.status == ExecStatus.TUPLES_OK:
-                value = result.get_value(0, 0)
-            elif result.status != ExecStatus.COMMAND_OK:
+            if result.status != ExecStatus.COMMAND_OK:
                 raise error_from_result(result)
-        return value
+            count = result.command_tuples or 0
+        return count
 
     def flush(self) -> None:
         """Run all statements that were requested."""

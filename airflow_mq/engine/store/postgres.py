@@ -29,7 +29,7 @@ from .address import NUMBERS, StoreAddress
 from .pipelined import GRACE, PipelinedConnection, Request, seconds_left
 from .postgres_errors import is_in_doubt, named, named_on_connecting
 from .primitives import NO_STATE, Columns, translating
-from .rows import Fullness, InboxRow, Locked, StateRow
+from .rows import LATEST, Fullness, InboxRow, Locked, StateRow
 from .statements import statement
 from .store import Sleeper, Store
 from .unit import Unit
@@ -50,14 +50,13 @@ SEARCH_PATH = "pg_catalog, pg_temp"
 ISOLATION = "read committed"
 #: Executions of a statement before it is prepared, and the most statements that stay prepared.
 PREPARE_AFTER, MOST_PREPARED = 2, 200
-#: Columns of an inbox row as they are sent, and their types: of one row, and of many.
+#: Columns of an inbox row as they are sent, and the last id until which it is written, with their types: of one row,
+#: and of many.
 ONE_ROW = {
     "ring": "int2", "size": "int4", "items": "int4", "more": "bool", "refers": "bool", "origin": "text",
-    "lengths": "bytea", "attributes": "bytea", "heap": "bytea",
+    "lengths": "bytea", "attributes": "bytea", "heap": "bytea", "until": "int8",
 }  # fmt: skip
-MANY_ROWS = {name: kind if name == "ring" else f"{kind}[]" for name, kind in ONE_ROW.items()}
-#: The same with the books of the rows and the bytes that each gets.
-ROWS_WITHIN_QUOTA = {"of": "int2", "names": "text[]", "sizes": "int4[]", **MANY_ROWS}
+MANY_ROWS = {name: kind if name in ("ring", "until") else f"{kind}[]" for name, kind in ONE_ROW.items()}
 #: Plans that the queue's own connections do not use: their statements look up rows by keys. Old versions of rows make a
 #: table look large, and the planner may then read it whole for one lookup. No statement repeats a lookup, so to memoize
 #: its result takes time only.
@@ -169,13 +168,13 @@ class PostgresUnit(Unit):
 
 
 def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
-    """Return the columns of `ONE_ROW`."""
+    """Return the columns of a row."""
     origin, _, size, items, more, lengths, attributes, heap, _ = row
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
 
 
 def _all_sent(ring: int, rows: Iterable[InboxRow]) -> tuple[Any, ...]:
-    """Return the columns of `MANY_ROWS`."""
+    """Return the columns of many rows."""
     _, *columns = zip(*(_sent(ring, row) for row in rows))
     return ring, *map(list, columns)
 
@@ -347,27 +346,26 @@ class PostgresStore(Store[Connection]):
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address), wake_channel(self.address.schema, ring))
 
-    def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
+    def send(
+        self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None, *, until: int = LATEST
+    ) -> bool:
         """Write inbox rows: one by values, several by arrays, with which one row takes 1.3 times as long."""
         assert isinstance(unit, PostgresUnit)
         if due is not None:
             unit.inbox.delay(ring, rows, due)
-            return
+            return True
+        sent = True
         for parcel in inbox.parcels(rows):
             if len(parcel) == 1:
-                unit.connection.insert(self.text("insert_inbox_row"), ONE_ROW, _sent(ring, parcel[0]))
+                values = *_sent(ring, parcel[0]), until
+                sent = unit.connection.insert(self.text("insert_inbox_row"), ONE_ROW, values) > 0
             else:
-                unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, _all_sent(ring, parcel))
+                values = *_all_sent(ring, parcel), until
+                sent = unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, values) > 0
+        return sent
 
-    checks_quotas = True
-
-    def send_within_quota(
-        self, unit: Unit, ring: int, rows: Iterable[InboxRow], sizes: Mapping[str, int]
-    ) -> int | None:
-        assert isinstance(unit, PostgresUnit)
-        values = ring, list(sizes), list(sizes.values()), *_all_sent(ring, rows)
-        uncut = unit.connection.insert(self.text("insert_within_quota"), ROWS_WITHIN_QUOTA, values)
-        return None if uncut is None else int(uncut)
+    def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
+        unit.rows("add_up", ring=ring, names=list(names), step=step)
 
     def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
         rows = unit.rows("fullness", ring=ring, names=list(sizes), sizes=list(sizes.values()))

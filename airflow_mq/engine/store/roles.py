@@ -23,7 +23,7 @@ _SECRET = {"inbox": {"heap"}, "delayed": {"heap"}, "ring_state": {"lease_token"}
 _UNREADABLE = ("chunk", "upload", "outcome", "sent_key", "sender")
 _FUNCTIONS = ("send", "send_many")
 #: Functions that readers, and senders with rights on the tables, get: they read what they may read themselves.
-_COUNTING = ("fullness", "stored_origins", "unpacked_numbers")
+_COUNTING = ("add_up", "fullness", "stored_origins", "unpacked_numbers")
 #: Columns of the view that these functions insert into. A role that could set the others would choose who it is.
 SENT = ("ring", "origins", "payloads", "keys", "headers", "weight", "not_before", "expires", "priority")
 

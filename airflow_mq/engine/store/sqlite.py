@@ -286,14 +286,24 @@ class SqliteStore(Store[FileConnection]):
             self._kept = 0.0
             time.sleep(REST)
 
-    def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
+    def send(
+        self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None, *, until: int = LATEST
+    ) -> bool:
+        if until < LATEST and unit.rings.latest_id() > until:
+            return False
         if due is not None:
             unit.inbox.delay(ring, rows, due)
-            return
+            return True
         for parcel in parcels(rows):
             columns: dict[str, Sequence[Any]] = dict(zip(InboxRow._fields[:8], map(list, zip(*parcel))))
             columns["id"] = unit.fresh_ids(len(parcel))
             unit.put("insert_inbox_row", columns, ring=ring)
+        return True
+
+    def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
+        for name in names:
+            unit.run("add_up", ring=ring, origin=name, step=step)
+            unit.run("forget_sums", ring=ring, origin=name)
 
     def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
         quotas = unit.origins.quotas(ring, sorted({path for name in sizes for path in paths_of(name, has_paths)}))

@@ -8,13 +8,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ..rules.errors import SchemaMissing, StoreCorrupt
 from .address import StoreAddress
 from .blob_files import FileSystemOf, by_fsspec
 from .forks import remember
-from .rows import Fullness, InboxRow
+from .rows import LATEST, Fullness, InboxRow
 from .unit import Unit
 from .version import require_version
 
@@ -110,24 +110,22 @@ class Store(ABC, Generic[Connection]):
         """Yield a unit outside of any transaction: for single reads, and for writes of one statement each."""
 
     @abstractmethod
-    def send(self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None) -> None:
-        """Write inbox rows in a transaction; with a due time, rows that join their queue then."""
+    def send(
+        self, unit: Unit, ring: int, rows: Iterable[InboxRow], due: int | None = None, *, until: int = LATEST
+    ) -> bool:
+        """Write inbox rows in a transaction; with a due time, rows that join their queue then.
+
+        :param until: write nothing if a larger id was drawn before; return whether the rows were written. Such rows are
+            few, so that one statement writes them.
+        """
 
     @abstractmethod
     def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
         """Return how full the queues and groups with a quota are to which messages of these books and sizes go."""
 
-    #: Whether one statement can send rows if, and only if, there is room for them.
-    checks_quotas: ClassVar[bool] = False
-
-    def send_within_quota(
-        self, unit: Unit, ring: int, rows: Iterable[InboxRow], sizes: Mapping[str, int]
-    ) -> int | None:
-        """Write few rows if there is room for them, by one statement, where a store can.
-
-        Return how many rows of one queue lie in no page; None if nothing was written, because there is no room.
-        """
-        raise NotImplementedError
+    @abstractmethod
+    def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
+        """Write sums of inbox rows of these books, one for each `step` rows, so that checks of quotas read few rows."""
 
     @abstractmethod
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:

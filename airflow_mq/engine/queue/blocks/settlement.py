@@ -125,7 +125,6 @@ class BlockSettler:
             if wait:
                 self.store.rest()
             session.committed(working_set, sweeps=sweeps)
-            session.cut_inboxes(working_set.books)
         session.forget_old()
         return result
 

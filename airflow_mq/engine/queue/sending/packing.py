@@ -91,8 +91,6 @@ class PackedCall:
         self.first_high = False
         self._knows_high = config.high
         self.count = self.size = 0
-        #: Rows of a queue with a quota that lay in no page before.
-        self.uncut = 0
         #: Hashes of the external payloads that messages refer to.
         self.blobs: set[bytes] = set()
         #: Keys of rows, by place.

@@ -34,8 +34,8 @@ from ...rules.weight import Weight
 from ...store.rows import InboxRow
 from ...store.unit import Unit
 from ..context import delivery_at
-from ..quota import require_room, require_room_for
-from ..session import LONG, RingSession
+from ..quota import RoomForSent, send_within_quotas
+from ..session import RingSession
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
 from .packing import KeyedRow, PackedCall, Pairs
@@ -225,13 +225,15 @@ class Sender:
             key is None and terms == NO_TERMS and type(payload) is bytes and 0 < len(payload) <= config.max_message_len
         )
         is_plain = is_plain and not (config.limits_origins or session.traces or session.listeners)
-        is_plain = is_plain and not session.has_quota([session.check_sender(origin)])
         if not is_plain or delivery_at(session.place) is not None:
             return self._send([(origin, payload if key is None else Message(payload, key))], terms)
         # An INSERT of its row is enough. A packed call makes single sends take 1.3 times as long.
         row = InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
         with self.store.writing(at_once=True) as unit:
-            self.store.send(unit, self.ring_id, [row])
+            if session.has_quota([row.origin], unit):
+                send_within_quotas(session, unit, [row], {row.origin: row.size}, at_once=True)
+            else:
+                self.store.send(unit, self.ring_id, [row])
         self.store.wake(self.ring_id)
         return Enqueued(1, row.size)
 
@@ -282,8 +284,6 @@ class Sender:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
                 self.session.reread_config()
-        if call.uncut > LONG:
-            self.session.cut_inboxes(call.sizes())
         if self.session.listeners:
             self.session.tell_listeners()
 
@@ -316,15 +316,9 @@ class Sender:
 
     def _send_rows(self, unit: Unit, call: PackedCall, refused: Collection[int], *, at_once: bool) -> None:
         session, rows, sizes = self.session, call.rows(refused), call.sizes(refused) if self.session.has_quotas else {}
-        if not session.has_quota(sizes, unit):
-            self.store.send(unit, self.ring_id, rows, call.due)
-        elif at_once and self.store.checks_quotas:
-            while (uncut := self.store.send_within_quota(unit, self.ring_id, rows, sizes)) is None:
-                # If it has drained meanwhile, there is room now.
-                require_room(session, unit, sizes)
-            call.uncut = uncut
+        if session.has_quota(sizes, unit):
+            send_within_quotas(session, unit, rows, sizes, call.due, at_once=at_once)
         else:
-            call.uncut = require_room(session, unit, sizes)
             self.store.send(unit, self.ring_id, rows, call.due)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
@@ -343,7 +337,7 @@ class Sender:
             attributes = Attributes.given_by(own).checked(most, carried if own.headers else None).over(common)
             entries.append(Posted(book_name(session.check_sender(sender), priority), payload, attributes))
             size += len(payload)
-        require_room_for(session, chain(delivery.sent, entries))
+        (delivery.context.require_room_for or RoomForSent(session))(delivery, entries)
         delivery.add(entries)
         return Enqueued(len(entries), size)
 

@@ -255,14 +255,53 @@ WHERE EXISTS (
    OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = w.origin)
 
 -- name: held (sqlite)
--- Return what each queue stores: bytes in pages, in rows from the floor on and in delayed rows; how many rows there are
--- from the floor on; and the ids of those of them that lie in pages, and so count twice.
-SELECT :origin, coalesce(max(b.size), 0) + coalesce(sum(m.size), 0) + coalesce((
-           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin
-       ), 0), count(m.id), coalesce(max(b.ahead), x'')
-FROM (SELECT 1)
-LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = :origin
-LEFT JOIN {s}inbox m ON m.ring = :ring AND m.origin = :origin AND m.id >= coalesce(b.floor, 0)
+-- Return what each queue stores: bytes in pages, in rows from the floor on and in delayed rows; how many rows from the
+-- floor on were read; and the ids of those of them that lie in pages, and so count twice. Between two sums, no row is
+-- read.
+WITH b AS (
+    SELECT coalesce(max(k.size), 0) AS size, coalesce(max(k.floor), 0) AS floor, coalesce(max(k.ahead), x'') AS ahead
+    FROM {s}book k WHERE k.ring = :ring AND k.origin = :origin
+), first AS (
+    SELECT s.below, s.total FROM b, {s}inbox_sum s
+    WHERE s.ring = :ring AND s.origin = :origin AND s.below >= b.floor AND b.ahead = x'' ORDER BY s.below LIMIT 1
+), last AS (
+    SELECT s.below, s.total FROM {s}inbox_sum s
+    WHERE s.ring = :ring AND s.origin = :origin AND EXISTS (SELECT 1 FROM first) ORDER BY s.below DESC LIMIT 1
+), r AS (
+    SELECT m.size FROM {s}inbox m
+    WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT b.floor FROM b)
+      AND m.id < coalesce((SELECT f.below FROM first f), 9223372036854775807)
+    UNION ALL
+    SELECT m.size FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+)
+SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0)
+       + (SELECT coalesce(sum(r.size), 0) FROM r)
+       + coalesce((SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin), 0),
+       (SELECT count(*) FROM r), b.ahead
+FROM b
+
+-- name: add_up
+-- Write sums of the inbox rows of a queue, one for each `step` rows. The first begins at its floor.
+INSERT INTO {s}inbox_sum (ring, origin, below, total)
+SELECT :ring, :origin, r.below, r.total FROM (
+    SELECT m.id + 1 AS below, last.total + sum(m.size) OVER w AS total, row_number() OVER w AS place
+    FROM (SELECT max(s.below) AS below, s.total FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin) last
+    JOIN {s}inbox m ON m.ring = :ring AND m.origin = :origin AND m.id >= last.below
+    WINDOW w AS (ORDER BY m.id)
+) r WHERE r.place % :step = 0
+UNION ALL
+SELECT :ring, :origin, coalesce((SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = :origin), 0), 0
+WHERE NOT EXISTS (SELECT 1 FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin)
+
+-- name: add_up (postgres)
+SELECT {s}add_up(:ring, :names::text[], :step)
+
+-- name: forget_sums (sqlite)
+-- Delete sums below the floor of a queue, which no check reads; the last one stays.
+DELETE FROM {s}inbox_sum
+WHERE ring = :ring AND origin = :origin AND below < min(
+    (SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = :origin),
+    (SELECT max(s.below) FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin))
 
 -- name: depths
 -- Return for each queue: inbox rows not yet cut, at most `most`; when its first message was sent; recently sent

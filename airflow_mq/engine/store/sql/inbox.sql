@@ -12,30 +12,17 @@ INSERT INTO {s}inbox (id, size, items, ring, more, origin, lengths, attributes, 
 VALUES (:id, :size, :items, :ring, :more, :origin, :lengths, :attributes, :heap)
 
 -- name: insert_inbox_row (postgres)
--- Write one row.
+-- Write one row, unless an id above `until` was drawn.
 INSERT INTO {s}inbox (ring, size, items, more, refers, origin, lengths, attributes, heap)
-VALUES (:ring, :size, :items, :more, :refers, :origin, :lengths, :attributes, :heap)
+SELECT :ring, :size, :items, :more, :refers, :origin, :lengths, :attributes, :heap
+WHERE :until >= (SELECT {part last_drawn})
 
 -- name: insert_inbox_rows (postgres)
--- Write several rows. They get their ids in the order of the arrays.
+-- Write several rows, unless an id above `until` was drawn. They get their ids in the order of the arrays.
 INSERT INTO {s}inbox {
     rows ring, size int[], items int[], more bool[], refers bool[], origin text[], lengths bytea[], attributes bytea[],
     heap bytea[]
-}
-
--- name: insert_within_quota (postgres)
--- Write the rows of a call if every queue and group has room for them, and return how many rows of one lie in no page.
--- Otherwise write nothing, and return NULL.
-WITH room AS MATERIALIZED (
-    SELECT CASE WHEN bool_and(f.stored + f.coming <= f.quota) IS NOT FALSE THEN coalesce(max(f.uncut), 0) END AS uncut
-    FROM {s}fullness(:of, :names::text[], :sizes::int4[]::bigint[]) f
-), sent AS (
-    INSERT INTO {s}inbox {
-        rows ring, size int[], items int[], more bool[], refers bool[], origin text[], lengths bytea[],
-        attributes bytea[], heap bytea[]
-    } CROSS JOIN room WHERE room.uncut IS NOT NULL
-)
-SELECT room.uncut FROM room
+} WHERE :until >= (SELECT {part last_drawn})
 
 -- name: insert_posted
 -- Write single messages that processors sent or that return to their queue, under ids drawn before. Those that return keep

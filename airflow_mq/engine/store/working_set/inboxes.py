@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 from operator import itemgetter
 
 from ...rules.message import Posted
@@ -115,11 +115,6 @@ class InboxLoader:
         rows = waiting.popleft()
         inbox.taken += rows.row_ids
         return rows
-
-    def certain(self, origin: str) -> int:
-        """Return the number of messages in the next rows of a queue below the horizon: the floor passes these."""
-        inbox = self._filled(origin)
-        return sum(row[3] for row in takewhile(lambda row: row[1] < inbox.horizon, inbox.rows))
 
     def keep_posted(self, id_: int, posted: Posted) -> None:
         """Bring this message after all other rows of its inbox."""

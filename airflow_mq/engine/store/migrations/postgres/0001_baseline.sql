@@ -187,6 +187,20 @@ CREATE TABLE {s}setting (
 CREATE INDEX setting_with_quota ON {s}setting (ring, origin) WHERE quota IS NOT NULL;
 CREATE INDEX setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
+-- Sums of the inbox rows of queues with a quota. The difference of the totals of two rows is what the inbox rows between
+-- their ids hold, as long as none of these lies in a page. Only the last row of a queue changes.
+CREATE TABLE {s}inbox_sum (
+    ring smallint NOT NULL,
+    origin text COLLATE "C" NOT NULL,
+    -- The id below which rows are added up.
+    below bigint NOT NULL,
+    total bigint NOT NULL,
+    -- An id, and a transaction: when all transactions with smaller numbers have ended, all rows below the id are visible.
+    certain_below bigint NOT NULL,
+    mark bigint NOT NULL,
+    PRIMARY KEY (ring, origin, below)
+);
+
 -- Balances of budgets over time, of origins and of paths that have one. A missing row is a full bucket.
 CREATE TABLE {s}bucket (
     ring smallint NOT NULL,
@@ -603,7 +617,8 @@ END
 $$;
 
 -- How full the queues and groups with a quota are to which messages of these books and sizes go. Bytes in pages are those
--- that the holder of the ring saved; of inbox rows from the floor on, those are added up that lie in no page.
+-- that the holder of the ring saved; of inbox rows from the floor on, those are added up that lie in no page. Between two
+-- sums beyond all rows in pages, none is read.
 CREATE FUNCTION {s}fullness(ring_id smallint, names text[], sizes bigint[])
 RETURNS TABLE (path text, quota bigint, stored bigint, coming bigint, uncut bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -616,6 +631,8 @@ DECLARE
     rows bigint;
     floor bigint;
     ahead bytea;
+    first record;
+    last record;
 BEGIN
     SELECT r.config INTO config FROM {s}ring r WHERE r.id = ring_id;
     IF (config ->> 'paths')::boolean THEN
@@ -643,14 +660,26 @@ BEGIN
         FOREACH name IN ARRAY books LOOP
             SELECT b.size, b.floor, b.ahead INTO size, floor, ahead FROM {s}book b
             WHERE b.ring = ring_id AND b.origin = name ORDER BY b.age LIMIT 1;
-            stored := stored + coalesce(size, 0);
+            floor := coalesce(floor, 0);
+            SELECT s.below, s.total INTO first FROM {s}inbox_sum s
+            WHERE s.ring = ring_id AND s.origin = name AND s.below >= greatest(floor, CASE WHEN octet_length(ahead) > 0
+                THEN (SELECT max(cut) + 1 FROM {s}unpacked_numbers(ahead) cut) END)
+            ORDER BY s.below LIMIT 1;
+            SELECT s.below, s.total INTO last FROM {s}inbox_sum s
+            WHERE s.ring = ring_id AND s.origin = name AND first.below IS NOT NULL ORDER BY s.below DESC LIMIT 1;
+            stored := stored + coalesce(size, 0) + coalesce(last.total - first.total, 0);
             SELECT coalesce(sum(r.size), 0) + coalesce((
                        SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = ring_id AND d.origin = name
                    ), 0), count(*) INTO size, rows FROM (
-                SELECT m.size FROM {s}inbox m
-                WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, coalesce(floor, 0))
-                  AND (m.origin, m.id) <= (name, 9223372036854775807)
-                ORDER BY m.origin, m.id
+                (SELECT m.size FROM {s}inbox m
+                 WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, floor)
+                   AND (m.origin, m.id) < (name, coalesce(first.below, 9223372036854775807))
+                 ORDER BY m.origin, m.id)
+                UNION ALL
+                (SELECT m.size FROM {s}inbox m
+                 WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, last.below)
+                   AND (m.origin, m.id) < (name, 9223372036854775807)
+                 ORDER BY m.origin, m.id)
             ) r;
             stored := stored + size;
             uncut := uncut + rows;
@@ -665,6 +694,57 @@ BEGIN
 END
 $$;
 
+-- Write sums of the inbox rows of these books, one for each `step` rows, up to the id below which all rows are visible.
+-- Who finds another transaction at it leaves it at that. A transaction that has a number before it reads the last id
+-- can make no mark, and one whose snapshot is fixed would not see the sums of others.
+CREATE FUNCTION {s}add_up(ring_id smallint, names text[], step integer) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    name text;
+    last_id bigint;
+    own bigint;
+    oldest bigint;
+    floor bigint;
+    last record;
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL OR current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN;
+    END IF;
+    last_id := coalesce(pg_sequence_last_value('{s}id_seq'::regclass), 0);
+    own := pg_current_xact_id()::text::bigint;
+    FOREACH name IN ARRAY names LOOP
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock('{s}inbox_sum'::regclass::oid::integer, hashtext(ring_id || name));
+        oldest := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+        SELECT b.floor INTO floor FROM {s}book b WHERE b.ring = ring_id AND b.origin = name ORDER BY b.age LIMIT 1;
+        floor := coalesce(floor, 0);
+        SELECT s.* INTO last FROM {s}inbox_sum s
+        WHERE s.ring = ring_id AND s.origin = name ORDER BY s.below DESC LIMIT 1;
+        IF last.below IS NULL THEN
+            INSERT INTO {s}inbox_sum VALUES (ring_id, name, floor, 0, last_id + 1, own);
+            CONTINUE;
+        END IF;
+        IF last.mark <= oldest THEN
+            INSERT INTO {s}inbox_sum
+            SELECT ring_id, name, r.id + 1, last.total + r.total, 0, 0 FROM (
+                SELECT m.id, sum(m.size) OVER w AS total, row_number() OVER w AS place FROM {s}inbox m
+                WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, last.below)
+                  AND (m.origin, m.id) < (name, last.certain_below)
+                WINDOW w AS (ORDER BY m.origin, m.id)
+            ) r WHERE r.place % step = 0;
+        -- After a restore into another cluster, transaction numbers restart; larger marks are void.
+        ELSIF last.mark <= own THEN
+            CONTINUE;
+        END IF;
+        UPDATE {s}inbox_sum s SET certain_below = last_id + 1, mark = own
+        WHERE s.ring = ring_id AND s.origin = name AND s.below = (
+            SELECT max(l.below) FROM {s}inbox_sum l WHERE l.ring = ring_id AND l.origin = name);
+        DELETE FROM {s}inbox_sum s WHERE s.ring = ring_id AND s.origin = name AND s.below < least(floor, last.below);
+    END LOOP;
+END
+$$;
+
 -- Raise an error if these messages would be too many for a queue or a group. Only callers that may read the tables see
 -- how much others have stored.
 CREATE FUNCTION {s}check_quota(ring_id smallint, names text[], sizes bigint[], is_reader boolean) RETURNS void
@@ -673,9 +753,12 @@ SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmap
 DECLARE
     f record;
 BEGIN
-    SELECT * INTO f FROM {s}fullness(ring_id, names, sizes) q WHERE q.stored + q.coming > q.quota
+    SELECT * INTO f FROM {s}fullness(ring_id, names, sizes) q
     ORDER BY q.stored + q.coming - q.quota DESC, q.path LIMIT 1;
-    IF FOUND THEN
+    IF f.uncut > 512 THEN
+        PERFORM {s}add_up(ring_id, names, 256);
+    END IF;
+    IF f.stored + f.coming > f.quota THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ107', MESSAGE = CASE WHEN f.coming > f.quota THEN format(
             'call of %s bytes too large for the quota of %L: expected at most %s bytes', f.coming, f.path, f.quota)
             ELSE format('queue %L is full: %s bytes must drain before this call of %s bytes', f.path,
@@ -969,5 +1052,5 @@ $$;
 
 -- Every function of the schema.
 REVOKE ALL ON FUNCTION {s}send, {s}send_many, {s}accept, {s}store_messages, {s}check_headers, {s}check_origin,
-    {s}check_room, {s}check_quota, {s}fullness, {s}new_origins, {s}stored_origins, {s}unpacked_numbers, {s}packed_lengths, {s}use_blobs, {s}leave_blobs, {s}refuse_second_book,
+    {s}check_room, {s}check_quota, {s}add_up, {s}fullness, {s}new_origins, {s}stored_origins, {s}unpacked_numbers, {s}packed_lengths, {s}use_blobs, {s}leave_blobs, {s}refuse_second_book,
     {s}refuse_second_state FROM PUBLIC;

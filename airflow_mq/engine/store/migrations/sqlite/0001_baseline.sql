@@ -164,6 +164,17 @@ CREATE TABLE {s}setting (
 CREATE INDEX {s}setting_with_quota ON {s}setting (ring, origin) WHERE quota IS NOT NULL;
 CREATE INDEX {s}setting_with_least ON {s}setting (ring, origin) WHERE guaranteed;
 
+-- Sums of the inbox rows of queues with a quota. The difference of the totals of two rows is what the inbox rows between
+-- their ids hold, as long as none of these lies in a page.
+CREATE TABLE {s}inbox_sum (
+    ring INTEGER NOT NULL,
+    origin TEXT NOT NULL,
+    -- The id below which rows are added up.
+    below INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    PRIMARY KEY (ring, origin, below)
+) STRICT;
+
 -- Balances of budgets over time, of origins and of paths that have one. A missing row is a full bucket.
 CREATE TABLE {s}bucket (
     ring INTEGER NOT NULL,
