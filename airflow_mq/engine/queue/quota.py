@@ -13,7 +13,10 @@ call that is checked while another one is not committed does not count it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from ..rules.errors import QueueFull
 from ..rules.message import Posted
@@ -70,15 +73,19 @@ def require_room(session: RingSession, unit: Unit, sizes: Mapping[str, int]) -> 
 class RoomForSent:
     """Refuses messages that the processors of a service send if a queue or a group has no room for them.
 
-    A message counts with those that its delivery sent before. Their bytes are added up once, and the store is read again
-    only for another book, for more bytes than the last check found room for, or after `AGAIN` seconds.
+    A message counts with those that its delivery sent before. Their bytes are added up once, and the store is read
+    again only for another book, for more bytes than the last check found room for, or after `AGAIN` seconds.
     """
 
     def __init__(self, session: RingSession) -> None:
         self.session = session
         #: Processors may send from several threads.
         self._lock = threading.Lock()
-        self._forget(None)
+        #: A delivery, and the bytes of its first messages for each book.
+        self._delivery: Delivery | None = None
+        self._count, self._sizes = 0, dict[str, int]()
+        #: The books of the last check, their room without this delivery, and until when it counts.
+        self._checked, self._room, self._until = set[str](), 0, 0.0
 
     def __call__(self, delivery: Delivery, entries: Sequence[Posted]) -> None:
         """Raise `QueueFull` if there is no room for these messages of a delivery."""
@@ -86,7 +93,7 @@ class RoomForSent:
             return
         with self._lock:
             if delivery is not self._delivery or len(delivery.sent) < self._count:
-                self._forget(delivery)
+                self._delivery, self._count, self._sizes, self._checked = delivery, 0, {}, set()
             for posted in islice(delivery.sent, self._count, None):
                 self._add(self._sizes, posted)
                 self._count += 1
@@ -99,12 +106,7 @@ class RoomForSent:
             with self.session.store.loose() as unit:
                 found = require_room(self.session, unit, sizes)
             self._room = min((one.quota - one.stored for one in found), default=0)
-            self._checked, self._until = sizes.keys(), time.monotonic() + AGAIN
-
-    def _forget(self, delivery: Delivery | None) -> None:
-        self._delivery, self._count, self._sizes = delivery, 0, dict[str, int]()
-        self._checked: Set[str] = frozenset()
-        self._room, self._until = 0, 0.0
+            self._checked, self._until = set(sizes), time.monotonic() + AGAIN
 
     @staticmethod
     def _add(sizes: dict[str, int], posted: Posted) -> None:
