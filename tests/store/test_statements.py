@@ -27,7 +27,6 @@ NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: RETURNING.
 ONLY_POSTGRES = {
     "insert_inbox_rows",
-    "insert_within_quota",
     "fullness",
     "database",
     "dead_rows",
@@ -43,7 +42,7 @@ ONLY_POSTGRES = {
     "table_locks",
     "try_lock_ring",
 }
-ONLY_SQLITE = {"delete_due", "file", "held"}
+ONLY_SQLITE = {"delete_due", "file", "forget_sums", "held"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
     "inbox", "page", "book", "event", "charge", "usage_day", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
@@ -109,10 +108,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "uncut": {"after": 199_000, "limit": 1024},
     "first_event": {"since": 19_900},
     "fullness": {"names": ["o00020"], "sizes": [1]},
-    "insert_within_quota": {
-        "of": 1, "names": ["o00020"], "sizes": [1], "size": [1], "items": [1], "more": [False], "refers": [False],
-        "origin": ["o00020"], "lengths": [b""], "attributes": [b""], "heap": [b"x"],
-    },
+    "add_up": {"names": ["o00020"], "step": 256, "below": 1, "total": None},
     "names": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100, "all": False, "delayed": True},
     "promote_due": {"most": 128, "most_size": LATE},
     "delayed": {"due": NOW, "after": 100, "until": LATE, "limit": 256},

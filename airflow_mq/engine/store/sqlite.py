@@ -301,9 +301,7 @@ class SqliteStore(Store[FileConnection]):
         return True
 
     def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
-        for name in names:
-            unit.run("add_up", ring=ring, origin=name, step=step)
-            unit.run("forget_sums", ring=ring, origin=name)
+        unit.books.add_up(ring, list(names))
 
     def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
         quotas = unit.origins.quotas(ring, sorted({path for name in sizes for path in paths_of(name, has_paths)}))

@@ -125,7 +125,10 @@ class Store(ABC, Generic[Connection]):
 
     @abstractmethod
     def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
-        """Write sums of inbox rows of these books, one for each `step` rows, so that checks of quotas read few rows."""
+        """Write sums of inbox rows of these books, so that checks of quotas read few rows.
+
+        :param step: inbox rows of one sum, where others may send meanwhile; else one sum holds all rows
+        """
 
     @abstractmethod
     def promote_due(self, unit: Unit, ring: int, now: int) -> None:

@@ -256,8 +256,8 @@ WHERE EXISTS (
 
 -- name: held (sqlite)
 -- Return what each queue stores: bytes in pages, in rows from the floor on and in delayed rows; how many rows from the
--- floor on were read; and the ids of those of them that lie in pages, and so count twice. Between two sums, no row is
--- read.
+-- floor on were read; the ids of those of them that lie in pages, and so count twice; and the sum after all rows, if
+-- there are sums beyond the rows in pages. Between two sums, no row is read.
 WITH b AS (
     SELECT coalesce(max(k.size), 0) AS size, coalesce(max(k.floor), 0) AS floor, coalesce(max(k.ahead), x'') AS ahead
     FROM {s}book k WHERE k.ring = :ring AND k.origin = :origin
@@ -268,30 +268,26 @@ WITH b AS (
     SELECT s.below, s.total FROM {s}inbox_sum s
     WHERE s.ring = :ring AND s.origin = :origin AND EXISTS (SELECT 1 FROM first) ORDER BY s.below DESC LIMIT 1
 ), r AS (
-    SELECT m.size FROM {s}inbox m
+    SELECT m.size, 0 AS behind FROM {s}inbox m
     WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT b.floor FROM b)
       AND m.id < coalesce((SELECT f.below FROM first f), 9223372036854775807)
     UNION ALL
-    SELECT m.size FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+    SELECT m.size, 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+), read AS (
+    SELECT count(*) AS rows, coalesce(sum(r.size), 0) AS size, coalesce(sum(r.size * r.behind), 0) AS behind FROM r
 )
-SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0)
-       + (SELECT coalesce(sum(r.size), 0) FROM r)
-       + coalesce((SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin), 0),
-       (SELECT count(*) FROM r), b.ahead
-FROM b
+SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0) + read.size + coalesce((
+           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin
+       ), 0), read.rows, b.ahead, (SELECT l.total + read.behind FROM last l)
+FROM b, read
 
 -- name: add_up
--- Write sums of the inbox rows of a queue, one for each `step` rows. The first begins at its floor.
+-- Write the sum of all inbox rows of a queue that `held` returned, or the first sum, with which others are compared.
 INSERT INTO {s}inbox_sum (ring, origin, below, total)
-SELECT :ring, :origin, r.below, r.total FROM (
-    SELECT m.id + 1 AS below, last.total + sum(m.size) OVER w AS total, row_number() OVER w AS place
-    FROM (SELECT max(s.below) AS below, s.total FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin) last
-    JOIN {s}inbox m ON m.ring = :ring AND m.origin = :origin AND m.id >= last.below
-    WINDOW w AS (ORDER BY m.id)
-) r WHERE r.place % :step = 0
-UNION ALL
-SELECT :ring, :origin, coalesce((SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = :origin), 0), 0
-WHERE NOT EXISTS (SELECT 1 FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin)
+SELECT :ring, :origin, :below, coalesce(:total, 0)
+WHERE :total IS NOT NULL
+   OR NOT EXISTS (SELECT 1 FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin)
+ON CONFLICT DO NOTHING
 
 -- name: add_up (postgres)
 SELECT {s}add_up(:ring, :names::text[], :step)

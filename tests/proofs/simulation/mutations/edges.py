@@ -45,13 +45,28 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "quota counts rows of pages twice", "engine/store/books.py",
-        "for _, size, _, _ in rows) - twice", "for _, size, _, _ in rows)",
+        "for _, size, *_ in rows) - twice", "for _, size, *_ in rows)",
         test="tests/store/queue/test_quota.py::test_what_is_stored_is_exact",
     ),
     bug(
         "quota of the database counts rows of pages twice", "engine/store/migrations/postgres/0001_baseline.sql",
         "stored := stored - size;", "stored := stored;", store="postgres",
         test="tests/store/queue/test_quota.py::test_what_is_stored_is_exact",
+    ),
+    bug(
+        "sum of inbox rows holds rows of pages", "engine/store/sql/book.sql",
+        "s.below >= b.floor AND b.ahead = x''", "s.below >= 0",
+        test="tests/store/queue/test_quota.py::test_checks_of_long_inboxes_read_few_rows",
+    ),
+    bug(
+        "sum of the database misses rows that commit late", "engine/store/migrations/postgres/0001_baseline.sql",
+        "IF last.mark <= oldest THEN", "IF true THEN", store="postgres",
+        test="tests/store/queue/test_quota.py::test_a_sum_waits_for_open_transactions",
+    ),
+    bug(
+        "room of a check is taken for ever", "engine/queue/quota.py",
+        "last + min(room // session.config.heap_size, MOST_UNCHECKED)", "last + MOST_UNCHECKED",
+        test="tests/store/queue/test_quota.py::test_senders_that_skip_checks_keep_the_quota",
     ),
     # Settings.
     bug(
