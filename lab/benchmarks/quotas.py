@@ -1,4 +1,4 @@
-"""What a quota costs senders on PostgreSQL: throughput kept, and the time of a check with many waiting messages.
+"""Cost of a quota on PostgreSQL: throughput that senders keep, and the time of a check with many waiting messages.
 
     python -m lab.benchmarks.quotas [--pairs 9] [--seconds 1] [--senders 1 4 16] [--calls 1 10 1000]
 
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+import psutil
 import psycopg
 
 from airflow_mq import MessageQueue
@@ -28,7 +29,7 @@ from tests.postgres_server import running_postgres
 
 FREE, BOUND, ORIGIN, PAYLOAD, QUOTA = "default", "bound", "acme", b"x" * 128, "5GiB"
 #: Checks of one figure, and rows that one statement stores.
-CHECKS, AT_ONCE = 500, 1_000
+CHECKS, AT_ONCE = 2_000, 1_000
 
 
 class Kept(NamedTuple):
@@ -125,17 +126,16 @@ def _empty(uri: str) -> None:
     """Delete what senders stored: a long backlog slows down the later turns of both."""
     address = parse(uri)
     with psycopg.connect(autocommit=True, **address.conninfo()) as connection:
-        tables = [f"{address.prefix}{name}" for name in ("inbox", "book", "page")]
-        for (name,) in connection.execute(
-            "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relname = 'tally' AND c.relkind = 'r'"
-        ):
-            tables.append(name)
+        tables = [f"{address.prefix}{name}" for name in ("inbox", "inbox_sum", "book", "page")]
         connection.execute(f"TRUNCATE {', '.join(tables)}".encode())
         connection.execute("CHECKPOINT")
 
 
-def check(uri: str, waiting: int, row: int) -> float:
-    """Return the seconds of one check beside those of an empty statement, with messages in rows of so many each."""
+def check(uri: str, waiting: int, row: int) -> tuple[float, float]:
+    """Return the seconds of one check beyond an empty statement, and of the server's processor.
+
+    :param row: messages of one inbox row
+    """
     with MessageQueue(uri, BOUND) as queue:
         heap = PAYLOAD * row
         rows = [InboxRow(ORIGIN, 0, len(heap), row, False, b"", b"", heap)] * AT_ONCE
@@ -145,14 +145,18 @@ def check(uri: str, waiting: int, row: int) -> float:
         for _ in range(20):
             queue.enqueue_message(ORIGIN, PAYLOAD)
             queue.session.reread_config()
-        checks, empty = [], []
+        checks, empty, spent = list[float](), list[float](), 0.0
         with queue.store.loose() as unit:
+            server = psutil.Process(unit.connection.info.backend_pid)
             for _ in range(CHECKS):
                 empty.append(_timed(unit.now))
+            spent -= sum(server.cpu_times()[:2])
+            for _ in range(CHECKS):
                 checks.append(
                     _timed(lambda: queue.store.fullness(unit, queue.session.ring_id, {ORIGIN: 1}, has_paths=False))
                 )
-        return statistics.median(checks) - statistics.median(empty)
+            spent += sum(server.cpu_times()[:2])
+        return statistics.median(checks) - statistics.median(empty), spent / CHECKS
 
 
 def _timed(call: Any) -> float:
@@ -180,12 +184,13 @@ def main() -> None:
         for senders in options.senders:
             for call in options.calls:
                 print(throughput(uri, senders, call, options.pairs, options.seconds), flush=True)
-        print("| waiting | in rows of | a check, in ms |")
-        print("| --: | --: | --: |")
+        print("| waiting | in rows of | ms of a check | of the server's processor |")
+        print("| --: | --: | --: | --: |")
         for waiting in options.waiting:
             for row in (1, 100):
                 _empty(uri)
-                print(f"| {waiting:,} | {row} | {check(uri, waiting, row) * 1e3:.3f} |", flush=True)
+                whole, server = check(uri, waiting, row)
+                print(f"| {waiting:,} | {row} | {whole * 1e3:.2f} | {server * 1e3:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ class RingSession:
         self._ring_read_at = 0.0
         #: Whether any queue of the ring has a quota, as last read.
         self.has_quotas = False
-        #: For each of these books an id up to which all rows have room, whoever writes them; `LATEST` without a quota.
+        #: For each of these books an id up to which rows of all senders have room; `LATEST` without a quota.
         self.room_until: dict[str, int] = {}
         self._forgot_at = -FORGET_EVERY
         #: Until when rows of each kind were deleted.

@@ -32,7 +32,7 @@ EDGES: Sequence[Mutation] = (
     # Quotas.
     bug(
         "quota unknown to senders", "engine/queue/session.py",
-        "not quotas.keys().isdisjoint(above)", "False",
+        "LATEST if quotas.keys().isdisjoint(above) else 0", "LATEST",
     ),
     bug(
         "quota without high messages", "engine/store/sqlite.py",
@@ -65,7 +65,7 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "room of a check is taken for ever", "engine/queue/quota.py",
-        "last + min(room // session.config.heap_size, MOST_UNCHECKED)", "last + MOST_UNCHECKED",
+        "last + min(room // session.config.heap_size, most)", "last + most",
         test="tests/store/queue/test_quota.py::test_senders_that_skip_checks_keep_the_quota",
     ),
     # Settings.

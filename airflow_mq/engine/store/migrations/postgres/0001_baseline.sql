@@ -755,8 +755,8 @@ DECLARE
 BEGIN
     SELECT * INTO f FROM {s}fullness(ring_id, names, sizes) q
     ORDER BY q.stored + q.coming - q.quota DESC, q.path LIMIT 1;
-    IF f.uncut > 512 THEN
-        PERFORM {s}add_up(ring_id, names, 256);
+    IF f.uncut > 128 THEN
+        PERFORM {s}add_up(ring_id, names, 64);
     END IF;
     IF f.stored + f.coming > f.quota THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ107', MESSAGE = CASE WHEN f.coming > f.quota THEN format(
