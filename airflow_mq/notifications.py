@@ -1,4 +1,4 @@
-"""Notifiers for set-aside messages, for queues that wait too long, and for exhausted budgets. ::
+"""Notifiers for set-aside messages, queues that wait too long, exhausted budgets, and headers of bills. ::
 
 block(..., notifiers=SetAsideNotifier(to=send_to_chat))
 HousekeepingOperator(..., on_success_callback=[SetAsideNotifier(), StarvingNotifier(oldest=3600)])
@@ -184,6 +184,22 @@ class BudgetNotifier(QueueNotifier):
             "See why a queue waits with `airflow-mq explain ORIGIN`; only time, or a larger rate or burst, helps."
         )
         return "\n".join(lines)
+
+
+class DayClosedNotifier(QueueNotifier):
+    """Publish the headers of closed days: tenants that keep them can prove their bills by `airflow-mq verify`.
+
+    :param days: number of latest days; more than one repeats headers, so that a missed run loses none
+    """
+
+    def __init__(self, to: Callable[[str], object] | None = None, *, days: int = 7, **kwargs: Any) -> None:
+        super().__init__(to, **kwargs)
+        self.days = days
+
+    def text_of(self, queue: MessageQueue) -> str | None:
+        found = queue.inspect.bill_headers()[-self.days :]
+        lines = [f"  {one.day}  {one.hash.hex()}" for one in found]
+        return "\n".join([f"Headers of the bills of ring {queue.ring!r}:", *lines]) if lines else None
 
 
 def _waiting(depth: QueueState) -> str:

@@ -47,7 +47,7 @@ class Tariff:
 
     @classmethod
     def _read(cls, currency: str, prices: Sequence[Mapping[str, object]], per: object = PER, places: int = 2) -> Tariff:
-        read = sorted(map(_price, prices))
+        read = tuple(sorted(map(_price, prices)))
         weight = Weight.of(per)
         days = {price.since for price in read}
         if not (days and len(days) == len(read) and all(weight) and type(places) is int and 0 <= places <= 9):

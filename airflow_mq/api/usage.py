@@ -52,6 +52,22 @@ class UsageRow(Schema):
     measured: float
 
 
+class Header(Schema):
+    """The published header of a closed day, and what it is the hash of, in hexadecimal."""
+
+    day: str
+    hash: str
+    before: str
+    root: str
+    leaves: int
+
+
+class Headers(Schema):
+    """Headers of closed days, in order."""
+
+    headers: list[Header]
+
+
 class Usage(Schema):
     """Usage, the latest period and the largest charge first, with sums of all rows and their number."""
 
@@ -78,3 +94,11 @@ def usage(
         messages=sum(row.messages for row in rows),
         charged=total_weight([row.charged for row in rows]),
     )
+
+
+@router.get("/bills/headers")
+def headers(conn_id: str, ring: str, user: Reader, month: date | None = None) -> Headers:
+    """Return the headers of closed days, of all months or of that with a given day."""
+    with opened(conn_id, ring) as queue:
+        rows = queue.inspect.bill_headers(month)
+    return Headers(headers=[Header(**row.plain(), hash=row.hash.hex()) for row in rows])

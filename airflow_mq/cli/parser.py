@@ -41,6 +41,7 @@ from .set_aside import SET_ASIDE
 from .status import status
 from .store import STORE
 from .top import top
+from .verify import verify
 
 ABOUT = """\
 A fair, durable, weight-bounded message queue in your own database.
@@ -61,6 +62,7 @@ TREE: tuple[Entry, ...] = (
     quote,
     check,
     doctor,
+    verify,
     demo,
     dev,
     QUEUE,

@@ -1,7 +1,8 @@
-"""`report`: fairness, the ledger and usage."""
+"""`report`: fairness, the ledger, usage and bills."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from argparse import ArgumentTypeError, Namespace
@@ -193,9 +194,34 @@ _USAGE: Columns = (
 )
 
 
+@command(
+    option("--of TENANT", "the first part of the tenant's origins, or its origin without paths", words, required=True),
+    option("--month MONTH", "a month of UTC, such as 2026-11", day, required=True),
+    example="$ report bill --of acme --month 2026-11 > bill.json",
+)
+def bill(session: Session, args: Namespace) -> None:
+    """Print the bill of a tenant for the closed days of a month, as JSON that `verify` checks without a store."""
+    with session.queue() as queue:
+        found = queue.inspect.bill(args.of, args.month)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+@command(
+    option("--month MONTH", "only this month of UTC, such as 2026-11", day),
+    example="$ report headers --month 2026-11",
+)
+def headers(session: Session, args: Namespace) -> None:
+    """Show the headers of closed days. Publish them, so that tenants can prove their bills by them."""
+    with session.queue() as queue:
+        found = queue.inspect.bill_headers(args.month)
+    session.out.items([{"day": one.day, "header": one.hash.hex(), "leaves": one.leaves} for one in found], (
+        ("day", lambda one: one["day"]), ("leaves>", lambda one: one["leaves"]), ("header", lambda one: one["header"]),
+    ), "no day is closed; `airflow-mq ring housekeep` closes days that are over")  # fmt: skip
+
+
 REPORT = Group(
     "report",
-    "report fairness, the ledger and usage",
-    (fairness, ledger, usage),
+    "report fairness, the ledger, usage and bills",
+    (fairness, ledger, usage, bill, headers),
     example="$ report fairness",
 )

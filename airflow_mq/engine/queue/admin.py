@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...tariff import Tariff
 from ..rules import overweight as rules
 from ..rules.book import DEFAULT_SETTINGS
 from ..rules.budget import BURSTS, RATES, Rate, burst_of, rate_of
@@ -23,6 +24,7 @@ from ..store.blobs import sweep
 from ..store.rows import LATEST, settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
+from .bills import close_day
 from .session import RingSession
 from .set_aside import SetAsides, refuse_claimed_page
 from .values import Paused, When, instant, moment
@@ -185,14 +187,21 @@ class Admin:
         return difference(vars(before), vars(after))
 
     def housekeep(self) -> int:
-        """Release dead blocks, delete expired rows and apply policies; return the number of dead blocks."""
+        """Release dead blocks, close days, delete expired rows, apply policies; return the number of dead blocks."""
         self.session.refuse_nested()
         dead = self.session.settler.release_dead()
         self.session.settler.retry_ends()
+        while self._close_day():
+            pass
         self.session.forget_all_old()
         sweep(self.store, LATEST)
         self._set_asides.expire()
         return dead
+
+    def _close_day(self) -> bool:
+        """Close the bills of the next day that is over, in a transaction of its own."""
+        with self.session.hold.transaction() as (unit, working_set):
+            return close_day(unit, self.ring_id, self.session.ring, working_set)
 
     # Rings.
 
@@ -210,7 +219,7 @@ class Admin:
                     f"the recorded end of block {0 if row is None else row.number} is not applied: settings cannot "
                     "change before; run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
                 )
-            config = working_set.config.changed(**changes)
+            config = _with_tariff(working_set.config.changed(**changes))
             if config.heap_size != working_set.config.heap_size:
                 # Messages sent before lie in pages of the old size, cut or not.
                 working_set.loader.inboxes.cut_everything()
@@ -231,12 +240,19 @@ class Admin:
         """Create another ring in the store."""
         self.session.refuse_nested()
         with self.store.writing() as unit:
-            insert_ring(unit, name, (config or RingConfig()).check())
+            insert_ring(unit, name, _with_tariff((config or RingConfig()).check()))
 
     def rings(self) -> list[str]:
         """Return the names of all rings of the store."""
         with self.store.loose() as unit:
             return [ring.name for ring in unit.rings.all()]
+
+
+def _with_tariff(config: RingConfig) -> RingConfig:
+    """Return the settings, or refuse those whose tariff cannot be read."""
+    if config.tariff is not None:
+        Tariff.from_json(config.tariff)
+    return config
 
 
 #: Readers of settings by name.

@@ -112,6 +112,8 @@ class RingConfig:
     #: Whether a queue is charged the measured time of its processor's calls where it exceeds the charged time. The
     #: times of one queue and processor are compared with each save.
     charges_time: bool = False
+    #: Dated prices by which closed days are billed, as an object; None: bills have no costs.
+    tariff: Mapping[str, Any] | None = None
     #: Seconds that an external payload waits for a message that refers to it, and an upload for its next piece.
     keep_uploads: float = 3_600.0
     #: Folder or address in which external payloads are files; None: they are in the database.

@@ -38,6 +38,7 @@ class Fate(Enum):
     SWEPT = 15
     TRANSFERRED = 16
     BUDGET_EXHAUSTED = 17  # of a queue: the message is the first that waits
+    DAY_CLOSED = 18  # of the ring: the id is the header of the day's bills
 
 
 WRONG = {

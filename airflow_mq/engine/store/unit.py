@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from .bills import Bills
 from .blocks import Blocks
 from .books import Books, Pages
 from .charges import Charges
@@ -55,6 +56,7 @@ class Unit(Primitives):
     blocks = _noun(Blocks)
     events = _noun(Events)
     charges = _noun(Charges)
+    bills = _noun(Bills)
     set_aside = _noun(SetAside)
     origins = _noun(Origins)
     ledger = _noun(Ledger)

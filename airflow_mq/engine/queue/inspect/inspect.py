@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from itertools import chain, islice
+from typing import Any
 
+from ....bills import EPOCH, Header
 from ....tariff import Tariff
 from ...rules.book import BUDGET, BY_A_PERSON, QueueSettings
 from ...rules.errors import InvalidInput
@@ -27,6 +29,7 @@ from ...rules.priority import REGULAR, book_name, books_of, check_priority, orig
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
 from ...store.rows import LATEST, Fullness
+from ..bills import next_month, read_bill
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
@@ -513,6 +516,20 @@ class Inspect:
         wanted = Wanted(by, per, since, until, None if of is None else check_origin(of), tariff)
         with self._store.reading() as unit:
             return usage_of(unit, self._ring_id, wanted)
+
+    def bill_headers(self, month: date | None = None) -> list[Header]:
+        """Return the published headers of closed days in order: those of a month, or all."""
+        days = () if month is None else ((one - EPOCH).days for one in (month.replace(day=1), next_month(month)))
+        with self._store.reading() as unit:
+            return [day.header for day in unit.bills.days(self._ring_id, *days)]
+
+    def bill(self, of: str, month: date) -> Mapping[str, Any]:
+        """Return the bill of a tenant for the closed days of a month, which `airflow-mq verify` checks.
+
+        :param of: the tenant: the first part of its origins in a ring with paths, otherwise an origin
+        """
+        with self._store.reading() as unit:
+            return read_bill(unit, self._ring_id, self._session.ring, check_origin(of), month)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """Return the weights fitted to measured use, per processor and origin."""

@@ -16,11 +16,17 @@ SELECT c.id, c.block, c.server, c.at, c.data FROM {s}charge c WHERE c.ring = :ri
 SELECT c.at FROM {s}charge c WHERE c.ring = :ring AND c.id > :after ORDER BY c.id LIMIT :limit
 
 -- name: expire_charge
--- Delete the oldest charges that are in the sums of their days.
+-- Delete the oldest charges that are in the sums of their days, and in bills if the ring has any.
 DELETE FROM {s}charge WHERE id IN (
     SELECT c.id FROM {s}charge c
     WHERE c.ring = :ring AND c.at > :after AND c.at <= :before
           AND c.id <= (SELECT max(u.last) FROM {s}usage_day u WHERE u.ring = :ring)
+          AND c.id <= (
+              SELECT coalesce(
+                  max(CASE WHEN b.day <= :before / 86400000000 THEN b.last END),
+                  CASE WHEN count(*) = 0 THEN 9223372036854775807 ELSE 0 END
+              ) FROM {s}bill_day b WHERE b.ring = :ring
+          )
     ORDER BY c.at LIMIT :limit {part for_update}
 )
 
@@ -36,3 +42,30 @@ SELECT u.day, u.data FROM {s}usage_day u WHERE u.ring = :ring AND u.day >= :firs
 -- Write the sums of a day, and the last charge in them. Requires the lock of the ring's settings.
 INSERT INTO {s}usage_day (ring, day, last, data) VALUES (:ring, :day, :last, :data)
 ON CONFLICT (ring, day) DO UPDATE SET last = excluded.last, data = excluded.data
+
+-- name: close_bill_day
+-- Write the header of a day that is over. A day is closed once.
+INSERT INTO {s}bill_day (ring, day, last, before, root, leaves) VALUES (:ring, :day, :last, :before, :root, :leaves)
+
+-- name: insert_bill_leaves
+-- Write what the bills of a day contain.
+INSERT INTO {s}bill_leaf {rows ring, day int, tenant text[], place int[], salt bytea[], path bytea[], data bytea[]}
+
+-- name: last_bill_day
+-- Return the last closed day.
+SELECT b.day, b.last, b.before, b.root, b.leaves FROM {s}bill_day b WHERE b.ring = :ring ORDER BY b.day DESC LIMIT 1
+
+-- name: bill_days
+-- Return closed days in order, from a day to before another.
+SELECT b.day, b.last, b.before, b.root, b.leaves FROM {s}bill_day b
+WHERE b.ring = :ring AND b.day >= :first AND b.day < :stop ORDER BY b.day LIMIT :limit
+
+-- name: bill_leaves
+-- Return what the bills of a tenant contain, from a day to before another.
+SELECT l.place, l.salt, l.path, l.data
+FROM {s}bill_day b JOIN {s}bill_leaf l ON l.ring = b.ring AND l.day = b.day AND l.tenant = :tenant
+WHERE b.ring = :ring AND b.day >= :first AND b.day < :stop ORDER BY b.day
+
+-- name: bill_leaves_of
+-- Return what the bills of a day contain, of all tenants.
+SELECT l.place, l.salt, l.path, l.data FROM {s}bill_leaf l WHERE l.ring = :ring AND l.day = :day

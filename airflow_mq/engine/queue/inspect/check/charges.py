@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
 
+from .....bills import canonical
 from ....rules.charging import DAY, NO_CHARGE, Charge, add_charges
 from ....rules.config import RingConfig
 from ....rules.events import NOT_TRIED, WRONG, Fate
@@ -13,9 +17,11 @@ from ....rules.orders import Entry
 from ....rules.priority import book_name, told
 from ....rules.settle import NO_ROOM
 from ....rules.weight import ZERO, Weight, total_weight
-from ....store.charges import Sums
+from ....store.bills import BillDay
+from ....store.charges import ChargeRow, Sums
 from ....store.rows import LATEST, PLANNED, BlockRow
 from ....store.unit import Unit
+from ...bills import entries_of, plain
 from ...servers import ledger_pages
 from ...session import kept_charges
 from ..events import runs_of
@@ -48,6 +54,7 @@ def check_charges(unit: Unit, ring: int, config: RingConfig, now: int) -> Iterat
                 planned[row.block, book] = planned[row.block, book].plus(charge.planned)
     since = max(kept + 1, first)
     yield from _check_days(unit, ring, days, since)
+    yield from _check_bills(unit, ring, config, since)
     yield from _check_blocks(unit, ring, planned, since)
     yield from _check_events(unit, ring, charged, max(since, now - int(config.keep_events * 1_000_000) + 1))
 
@@ -61,6 +68,31 @@ def _check_days(unit: Unit, ring: int, days: Mapping[int, Sums], since: int) -> 
         is_part = day == since // DAY and all(_covers(found.get(key, NO_CHARGE), rows[key]) for key in rows)
         if day >= since // DAY and found != rows and not is_part:
             yield Violation(f"usage of day {day}", "its sums are not those of its charges")
+
+
+def _check_bills(unit: Unit, ring: int, config: RingConfig, since: int) -> Iterator[Violation]:
+    """Check the chain of closed days, and their leaves against the charges of days from which none was deleted."""
+    before: BillDay | None = None
+    for closed in unit.bills.days(ring):
+        where = f"bills of {closed.header.day}"
+        if before is not None and (closed.before, closed.day) != (before.header.hash, before.day + 1):
+            yield Violation(where, "its header does not follow the one of the day before")
+        leaves = unit.bills.leaves_of(ring, closed.day)
+        if len(leaves) != closed.leaves or any(not one.leads_to(closed.header) for one in leaves):
+            yield Violation(where, "its leaves are not those of its root")
+        if closed.day > since // DAY:
+            after = 0 if before is None else before.last
+            rows = takewhile(partial(_up_to, closed.last), unit.charges.each(ring, after))
+            # A tenant is the first part of an origin, or the whole one under an earlier setting of `paths`.
+            billed = [entry for one in leaves for entry in json.loads(one.data)["entries"]]
+            charged = [entry for entries in entries_of(rows, config.paths).values() for entry in plain(entries)]
+            if sorted(map(canonical, billed)) != sorted(map(canonical, charged)):
+                yield Violation(where, "they are not its charges")
+        before = closed
+
+
+def _up_to(last: int, row: ChargeRow) -> bool:
+    return row.id <= last
 
 
 def _covers(charge: Charge, other: Charge) -> bool:

@@ -318,6 +318,31 @@ CREATE TABLE {s}usage_day (
 );
 ALTER TABLE {s}usage_day ALTER COLUMN data SET STORAGE EXTERNAL;
 
+-- Headers of the bills of closed days of UTC: each day without gaps, and none changes.
+CREATE TABLE {s}bill_day (
+    ring smallint NOT NULL,
+    day integer NOT NULL,
+    -- The last charge in the bills of this day; the day before ends before its first one.
+    last bigint NOT NULL,
+    -- The hash of the header before.
+    before bytea NOT NULL,
+    root bytea NOT NULL,
+    leaves integer NOT NULL,
+    PRIMARY KEY (ring, day)
+);
+
+-- What the bills of a closed day contain, by tenant, as the canonical JSON that is hashed.
+CREATE TABLE {s}bill_leaf (
+    ring smallint NOT NULL,
+    day integer NOT NULL,
+    tenant text NOT NULL,
+    place integer NOT NULL,
+    salt bytea NOT NULL,
+    path bytea NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (ring, day, tenant)
+);
+
 -- Two rings may have a block of the same number. What was sent before a block has smaller ids.
 CREATE TABLE {s}ledger (
     block bigint NOT NULL,

@@ -289,6 +289,31 @@ CREATE TABLE {s}usage_day (
     PRIMARY KEY (ring, day)
 ) STRICT;
 
+-- Headers of the bills of closed days of UTC: each day without gaps, and none changes.
+CREATE TABLE {s}bill_day (
+    ring INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    -- The last charge in the bills of this day; the day before ends before its first one.
+    last INTEGER NOT NULL,
+    -- The hash of the header before.
+    before BLOB NOT NULL,
+    root BLOB NOT NULL,
+    leaves INTEGER NOT NULL,
+    PRIMARY KEY (ring, day)
+) STRICT;
+
+-- What the bills of a closed day contain, by tenant, as the canonical JSON that is hashed.
+CREATE TABLE {s}bill_leaf (
+    ring INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    salt BLOB NOT NULL,
+    path BLOB NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (ring, day, tenant)
+) STRICT;
+
 -- Two rings may have a block of the same number. What was sent before a block has smaller ids.
 CREATE TABLE {s}ledger (
     ring INTEGER NOT NULL,

@@ -1,0 +1,35 @@
+"""`verify`: recompute a tenant's bill, without a store."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from ..bills import verify as verified
+from ..words import many
+from .arguments import hexadecimal
+from .command import UsageError, command, option
+from .session import Session
+
+
+@command(
+    option("file FILE", "the bill, as `report bill` wrote it"),
+    option("--root HEX", "a published header that you kept; may be repeated", hexadecimal, action="append"),
+    example="$ verify bill.json --root 9f86d0…",
+)
+def verify(session: Session, args: Namespace) -> bool:
+    """Recompute a bill from its file alone, and prove it by a published header.
+
+    Exit code 0 if a header that you kept proves it, 1 if it is consistent and not proven, 3 if it is wrong. A proof
+    shows that nothing has changed since the publication. It does not show that the measurements were true.
+    """
+    try:
+        with open(args.file, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        raise UsageError(f"the bill cannot be read: {error.strerror}") from None
+    found = verified(text, args.root or ())
+    what = f"bill of {found.tenant} for {found.month}: {many(found.total['messages'], 'message')} on {found.days} days"
+    prices = "".join(f", {cost} {currency}" for currency, cost in sorted(found.total["costs"].items()))
+    how = "proven" if found.is_proven else "consistent, not proven: pass the last published header as --root"
+    session.out.answer(found._asdict(), f"{what}{prices}; {how}")
+    return found.is_proven
