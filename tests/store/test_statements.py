@@ -45,7 +45,7 @@ ONLY_POSTGRES = {
 ONLY_SQLITE = {"delete_due", "file", "forget_sums", "held"}
 #: Tables that grow with the backlog or with history.
 GROWING = {
-    "inbox", "page", "book", "event", "charge", "usage_day", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
+    "inbox", "page", "book", "event", "charge", "usage_day", "bill_day", "bill_leaf", "claim", "outcome", "sent_key", "block", "ledger", "delayed", "set_aside",
     "blob", "blob_use", "chunk", "upload",
 }  # fmt: skip
 #: Statements that may read all rows of a growing table, with the reason.
@@ -185,6 +185,13 @@ VALUES: dict[str, dict[str, Any]] = {
     "expire_charge": {"after": 0, "before": 5, "limit": 1_000},
     "usage_days": {"first": 5, "stop": 10},
     "save_usage": {"day": 77, "last": 1, "data": b"x"},
+    "close_bill_day": {"day": 7_777, "last": 1, "before": b"x", "root": b"x", "leaves": 1},
+    "insert_bill_leaves": {
+        "day": 7_777, "tenant": ["a"], "place": [0], "salt": [b"x"], "path": [b"x"], "data": [b"x"],
+    },
+    "bill_days": {"first": 5, "stop": 10, "limit": 1_000},
+    "bill_leaves": {"tenant": "t5", "first": 5, "stop": 10},
+    "bill_leaves_of": {"day": 5},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_inbox_row": {
@@ -315,6 +322,12 @@ INSERT INTO {s}charge (id, ring, at, data)
     SELECT n, 1, n, convert_to(repeat('c', 100), 'UTF8') FROM generate_series(1, 20000) n;
 INSERT INTO {s}usage_day (ring, day, last, data)
     SELECT 1 + n % 50, n / 50, n, convert_to(repeat('u', 100), 'UTF8') FROM generate_series(1, 20000) n;
+INSERT INTO {s}bill_day (ring, day, last, before, root, leaves)
+    SELECT 1 + n % 50, n / 50, n, convert_to('b', 'UTF8'), convert_to('r', 'UTF8'), 50 FROM generate_series(1, 20000) n;
+INSERT INTO {s}bill_leaf (ring, day, tenant, place, salt, path, data)
+    SELECT 1, n / 50, 't' || n % 50, n % 50, convert_to('s', 'UTF8'), convert_to('p', 'UTF8'),
+           convert_to(repeat('u', 100), 'UTF8')
+    FROM generate_series(1, 20000) n;
 INSERT INTO {s}block (id, ring, number, key, token, state, seconds, deadline, planned_at, ended_at, details)
     SELECT n, 1, n, 'k' || n, decode(md5(n::text), 'hex'), CASE WHEN n > 9000 THEN 0 ELSE 1 END, 1, n, n,
            CASE WHEN n > 9000 THEN NULL ELSE n END, '{{}}'

@@ -9,7 +9,7 @@ from airflow_mq import MessageQueue
 
 TABLES = {
     "inbox": "id", "delayed": "id", "book": "origin", "page": "origin, page", "set_aside": "origin, page, item",
-    "pause": "origin", "setting": "origin", "bucket": "path", "origin_group": "path", "block": "id", "event": "id", "charge": "id", "usage_day": "day", "ledger": "block", "sent_key": "key, origin",
+    "pause": "origin", "setting": "origin", "bucket": "path", "origin_group": "path", "block": "id", "event": "id", "charge": "id", "usage_day": "day", "bill_day": "day", "bill_leaf": "day, tenant", "ledger": "block", "sent_key": "key, origin",
     "measure": "processor, origin", "ring_state": "ring",
 }  # fmt: skip
 #: Columns that may change when a ring is locked and released: floors and marks are hints that grow.

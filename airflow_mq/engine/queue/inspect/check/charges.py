@@ -80,7 +80,7 @@ def _check_bills(unit: Unit, ring: int, config: RingConfig, since: int) -> Itera
         leaves = unit.bills.leaves_of(ring, closed.day)
         if len(leaves) != closed.leaves or any(not one.leads_to(closed.header) for one in leaves):
             yield Violation(where, "its leaves are not those of its root")
-        if closed.day > since // DAY:
+        elif closed.day > since // DAY:
             after = 0 if before is None else before.last
             rows = takewhile(partial(_up_to, closed.last), unit.charges.each(ring, after))
             # A tenant is the first part of an origin, or the whole one under an earlier setting of `paths`.
