@@ -257,8 +257,10 @@ def _check_day(bill: Mapping[str, Any], day: Mapping[str, Any], headers: Mapping
 
 
 def _check_entry(entry: Mapping[str, Any]) -> None:
-    for name in ("origin", "priority", "processor"):
+    for name in ("origin", "priority"):
         _text(entry[name], name)
+    if not isinstance(entry["processor"], str):
+        _refuse(entry["processor"], "processor", "text, which is empty for messages that a program serviced in place")
     for name in ("planned", "charged"):
         if not isinstance(entry[name], list) or len(entry[name]) != 2:
             raise WrongBill(f"invalid {name} {entry[name]!r:.80}: expected time and size")

@@ -149,6 +149,13 @@ def test_paths_of_all_leaves(count: int) -> None:
     assert rows_of([*leaves, leaves[-1]])[-1][0] != rows[-1][0]
 
 
+def test_no_node_passes_for_a_leaf() -> None:
+    left, right = (leaf_hash(bytes([place]) * 32, b"{}") for place in (1, 2))
+    root = rows_of([left, right])[-1][0]
+    assert root not in (left, right, leaf_hash(left, right))
+    assert Header("2026-11-01", left, right, 2).hash not in (root, leaf_hash(left, b"2026-11-01" + right))
+
+
 def test_canonical_text() -> None:
     assert canonical({"b": [1, None], "a": "ü"}) == '{"a":"ü","b":[1,null]}'.encode()
     for value in (1.5, True, float("nan"), {1: 2}, (1,)):

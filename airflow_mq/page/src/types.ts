@@ -304,6 +304,30 @@ export interface components {
             share: number;
         };
         /**
+         * Header
+         * @description The published header of a closed day, and what it is the hash of, in hexadecimal.
+         */
+        Header: {
+            /** Day */
+            day: string;
+            /** Hash */
+            hash: string;
+            /** Before */
+            before: string;
+            /** Root */
+            root: string;
+            /** Leaves */
+            leaves: number;
+        };
+        /**
+         * Headers
+         * @description Headers of closed days, in order.
+         */
+        Headers: {
+            /** Headers */
+            headers: components["schemas"]["Header"][];
+        };
+        /**
          * Job
          * @description Spark application of a task's latest try, and its page in Spark's UI.
          */
@@ -913,6 +937,8 @@ export type Fairness = components['schemas']['Fairness'];
 export type Forecast = components['schemas']['Forecast'];
 export type ForecastBlock = components['schemas']['ForecastBlock'];
 export type ForecastShare = components['schemas']['ForecastShare'];
+export type Header = components['schemas']['Header'];
+export type Headers = components['schemas']['Headers'];
 export type Job = components['schemas']['Job'];
 export type Me = components['schemas']['Me'];
 export type Message = components['schemas']['Message'];

@@ -51,6 +51,7 @@ ROUTES = [
     Route("GET", f"{T}/events", f"{R}/events?limit=1000", READ),
     Route("GET", f"{T}/set-aside", f"{R}/set-aside", READ),
     Route("GET", f"{T}/usage", f"{R}/usage?by=path&per=month", READ),
+    Route("GET", f"{T}/bills/headers", f"{R}/bills/headers", READ),
     Route("GET", f"{T}/export/usage.csv", f"{R}/export/usage.csv", READ),
     Route("GET", f"{T}/export/queues.csv", f"{R}/export/queues.csv", READ),
     Route("GET", f"{T}/export/set-aside.csv", f"{R}/export/set-aside.csv", READ),

@@ -253,6 +253,14 @@ def test_usage_is_summed_like_the_command_sums_it(
     words = [word for name, value in asked.items() for word in (f"--{name}", value)]
     command = [sys.executable, "-m", "airflow_mq", "report", "usage", "--csv", *words, "--store", uri]
     assert text == subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    with MessageQueue(uri) as queue, stopped_clock() as clock:
+        clock.now = this
+        queue.admin.housekeep()
+        closed = [{**one.plain(), "hash": one.hash.hex()} for one in queue.inspect.bill_headers()]
+    assert ask("viewer", "GET", f"{path}/bills/headers").json() == {"headers": closed}
+    assert [one["day"] for one in closed] == ["2026-10-31", *(f"2026-11-0{day}" for day in range(1, 6))]
+    october = ask("viewer", "GET", f"{path}/bills/headers", params={"month": "2026-10-01"}).json()
+    assert october == {"headers": closed[:1]}
     for wrong in ({"by": "tenant"}, {"per": "week"}, {"since": "soon"}, {"limit": 0}, {"of": "x" * 300}):
         assert ask("viewer", "GET", f"{path}/usage", params=wrong).status_code == 422, wrong
 

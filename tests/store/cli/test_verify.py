@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from airflow_mq import MessageQueue
 from airflow_mq.cli import main
+from airflow_mq.engine.store import parse, upgrade
+from tests.proofs.model.clock import stopped_clock
 from tests.unit.test_bills import month
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "bill-tenants.md"
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,3 +31,40 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(file), "--root", root]) == 3
     assert "not what was published" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "none"), "--root", root]) == 2
+
+
+def test_the_steps_of_the_guide(store_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator sends a bill, and its tenant verifies it, by the commands of the guide."""
+    upgrade(parse(store_uri))
+    text = PAGE.read_text().partition("## Send a bill that")[2].partition("\n## ")[0]
+    lines = [shlex.split(line)[1:] for line in re.findall(r"^ *\$ (airflow-mq .*)$", text, re.M)]
+    tariff, publish, send, check = lines
+    assert [line[:2] for line in lines] == [
+        ["ring", "change"],
+        ["report", "headers"],
+        ["report", "bill"],
+        ["verify", "bill.json"],
+    ]
+    store = ["--store", store_uri]
+    with stopped_clock() as clock, MessageQueue(store_uri) as queue:
+        clock.now = 1_793_923_200_000_000  # 6 November 2026
+        assert main([*tariff, *store]) == 0
+        queue.enqueue_messages("acme", [b"1", b"2"])
+        queue.enqueue_message("bolt", b"3")
+        queue.service_queues(lambda delivery: None)
+        clock.now += 86_400_000_000
+        assert main(["ring", "housekeep", *store]) == 0
+        capsys.readouterr()
+        assert main([*publish, *store]) == 0
+        header = capsys.readouterr().out.split()[-1]
+        assert main([*send[: send.index(">")], *store]) == 0
+    bill = tmp_path / "bill.json"
+    bill.write_text(capsys.readouterr().out)
+    verify = [str(bill) if word == "bill.json" else header if word == "HEADER" else word for word in check]
+    assert main(verify) == 0
+    assert re.fullmatch(
+        r"bill of acme for 2026-11: 2 messages on 1 days, [0-9.]+ EUR; proven\n", capsys.readouterr().out
+    )
+    assert main(verify[:2]) == 1 and "not proven" in capsys.readouterr().out
+    bill.write_text(bill.read_text().replace('"messages": 2', '"messages": 1'))
+    assert main(verify) == 3

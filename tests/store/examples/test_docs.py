@@ -42,6 +42,7 @@ ONLY_READ = {
     r"postgresql://|s3://": "no server has this name",
     r"--conn-id mq_(one|two)": "tests/airflow/test_several_databases.py runs them, in two databases",
     r"^airflow-mq message receive-kafka": "tests/store/adapters has a Kafka",
+    r"^airflow-mq (report bill|verify) ": "tests/store/cli/test_verify.py follows these steps, on a day that is over",
     r"^airflow-mq service .*--follow$": "it runs until a signal ends it; tests/store/cli runs it",
     r"^airflow-mq top( --json.*)?$": "it runs until Ctrl-C ends it; tests/store/terminal runs it",
     r"^airflow-mq store (grant|grants|revoke)\b": "tests/store/test_roles.py runs them on PostgreSQL",

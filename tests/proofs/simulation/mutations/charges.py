@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .planting import Mutation, bug
 
 USAGE = "tests/store/queue/test_usage.py::"
+BILLS, PROOF = "tests/store/queue/test_bills.py::", "tests/unit/test_bills.py::"
 
 CHARGES: Sequence[Mutation] = (
     bug(
@@ -40,6 +41,25 @@ CHARGES: Sequence[Mutation] = (
         "charges deleted that are in no sums yet", "engine/store/sql/charge.sql",
         "          AND c.id <= (SELECT max(u.last) FROM {s}usage_day u WHERE u.ring = :ring)\n", "",
         test=f"{USAGE}test_a_row_is_kept_until_it_is_in_the_sum_of_its_day[sqlite]",
+    ),
+    bug(
+        "node of a bill's tree passes for a leaf", "bills.py",
+        'b"\\x00", b"\\x01", b"\\x02"', 'b"\\x00", b"\\x00", b"\\x02"',
+        test=f"{PROOF}test_no_node_passes_for_a_leaf",
+    ),
+    bug(
+        "salt of a leaf is not hashed", "bills.py", "sha256(_LEAF + salt + data)", "sha256(_LEAF + data)",
+        test=f"{PROOF}test_every_change_of_a_single_field_is_detected",
+    ),
+    bug(
+        "closed day closed again with late charges", "engine/store/sql/charge.sql",
+        "WHERE b.ring = :ring ORDER BY b.day DESC LIMIT 1", "WHERE b.ring = :ring AND b.last < 0 ORDER BY b.day DESC LIMIT 1",
+        test=f"{BILLS}test_a_closed_day_never_changes[sqlite]",
+    ),
+    bug(
+        "charges deleted that are in no bill yet", "engine/store/sql/charge.sql",
+        "CASE WHEN count(*) = 0 THEN 9223372036854775807 ELSE 0 END", "9223372036854775807",
+        test=f"{BILLS}test_a_charge_set_back_is_kept_until_its_day_is_closed[sqlite]",
     ),
     bug(
         "first charge of each sum left out", "engine/store/charges.py",
