@@ -163,6 +163,7 @@ def test_canonical_text() -> None:
             canonical(value)
 
 
+@pytest.mark.slow
 def test_a_million_messages_in_ten_thousand_blocks() -> None:
     bill, headers = month(entries=5_000, tenants=1_000)
     assert bill["total"]["messages"] == 1_000_000
