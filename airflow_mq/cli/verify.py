@@ -14,7 +14,7 @@ from .session import Session
 @command(
     option("file FILE", "the bill, as `report bill` wrote it"),
     option("--root HEX", "a published header that you kept; may be repeated", hexadecimal, action="append"),
-    example="$ verify bill.json --root 9f86d0…",
+    example="$ verify bill.json --root 9f86d081",
 )
 def verify(session: Session, args: Namespace) -> bool:
     """Recompute a bill from its file alone, and prove it by a published header.

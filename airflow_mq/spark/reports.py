@@ -14,6 +14,7 @@ from ..engine.queue.values import Report
 from ..engine.rules.errors import CommitInDoubt, StoreBusy, StoreUnreachable, TokenRefused, UnknownBlock
 from ..engine.rules.message import ID_BYTES, message_id
 from ..engine.rules.outcome import DONE, Done, Outcome
+from ..engine.rules.settle import UNTIMED
 from ..ticker import Ticker
 
 log = logging.getLogger("airflow_mq.spark")
@@ -70,7 +71,7 @@ class Reporter:
 
     def add(
         self, book: str, page: int, index: int, outcome: Outcome, payload: bytes | None = None,
-        took: tuple[int, int] = (0, 0),
+        took: tuple[int, int] = UNTIMED,
     ) -> None:  # fmt: skip
         """Add an outcome, and send the chunk if it is full or old enough.
 

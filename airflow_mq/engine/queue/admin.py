@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from ..rules import overweight as rules
 from ..rules.book import DEFAULT_SETTINGS
 from ..rules.budget import BURSTS, RATES, Rate, burst_of, rate_of
 from ..rules.config import RingConfig, difference
-from ..rules.errors import ConfigRefused, InFlight, RingExists
+from ..rules.errors import Busy, ConfigRefused, InFlight, RingExists
 from ..rules.events import Fate, decided
 from ..rules.message import Address, check_address, check_origin, check_text
 from ..rules.nearest import suggestion
@@ -28,6 +29,8 @@ from .bills import close_day
 from .session import RingSession
 from .set_aside import SetAsides, refuse_claimed_page
 from .values import Paused, When, instant, moment
+
+log = logging.getLogger("airflow_mq.admin")
 
 
 class Admin:
@@ -191,8 +194,11 @@ class Admin:
         self.session.refuse_nested()
         dead = self.session.settler.release_dead()
         self.session.settler.retry_ends()
-        while self._close_day():
-            pass
+        try:
+            while self._close_day():
+                pass
+        except Busy as error:
+            log.warning("days that are over stay open until the next housekeeping: %s", error)
         self.session.forget_all_old()
         sweep(self.store, LATEST)
         self._set_asides.expire()

@@ -18,7 +18,7 @@ from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import NO_NOTE, Facts, Page
 from ..rules.patterns import OriginPatterns
 from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
-from ..rules.settle import Tally
+from ..rules.settle import UNTIMED, Tally
 from ..rules.units import check_seconds
 from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..store.blobs import open_blob
@@ -319,7 +319,7 @@ class Report(_OfBook):
     epoch: int = 0
     #: Number of the batch in which they were tried, and the microseconds that its calls took until this outcome. The
     #: time of a batch is divided by planned weight. 0 as the number: the time is unknown.
-    took: tuple[int, int] = (0, 0)
+    took: tuple[int, int] = UNTIMED
 
 
 @dataclass

@@ -49,6 +49,9 @@ T = TypeVar("T")
 #: Beginning of the reason of a message that returned because its processor asked for more weight than was left.
 NO_ROOM = "it weighs"
 
+#: Batch and microseconds of an outcome whose time is unknown.
+UNTIMED = (0, 0)
+
 
 class ReportedRun(NamedTuple):
     """The outcome of several messages of a page, with their ids if they were reported."""
@@ -57,8 +60,8 @@ class ReportedRun(NamedTuple):
     last: int
     outcome: Outcome
     ids: bytes
-    #: Number of the batch in which they were tried, and the microseconds until this outcome; 0 as the number: unknown.
-    took: tuple[int, int] = (0, 0)
+    #: Number of the batch in which they were tried, and the microseconds until this outcome.
+    took: tuple[int, int] = UNTIMED
 
     def ids_of(self, run: ClaimRun) -> list[bytes] | None:
         """Return the ids of a part of the messages, if they were reported."""
@@ -143,7 +146,7 @@ class Answers:
 
     def add(
         self, page: int, first: int, last: int, outcome: Outcome | Mark, ids: bytes = b"",
-        took: tuple[int, int] = (0, 0),
+        took: tuple[int, int] = UNTIMED,
     ) -> None:  # fmt: skip
         """Add the outcome of a row of messages, with their ids if known; the first outcome counts."""
         self.is_timed = self.is_timed or took[0] > 0

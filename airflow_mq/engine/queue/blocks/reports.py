@@ -13,7 +13,7 @@ from ...rules.outcome import DONE, Begun, Mark, NotBegun, SendBounds, check_outc
 from ...rules.patterns import OPEN, Permit
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.service import shortened
-from ...rules.settle import Answers, Ranges
+from ...rules.settle import UNTIMED, Answers, Ranges
 from ...store import codec
 from ..values import Report
 
@@ -46,9 +46,9 @@ def _plain_report(report: Report, items: int, bounds: SendBounds) -> list[Any]:
             "with the outcome Done()"
         )
     plain = codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome)
-    rest = [check_number(report.epoch, "an epoch"), *(check_number(part, "a time") for part in report.took)]
-    if any(rest):
+    if report.epoch or report.took != UNTIMED:
         # They come third, so a plain outcome gets an empty second part.
+        rest = [check_number(report.epoch, "an epoch"), *(check_number(part, "a time") for part in report.took)]
         plain = [*[*plain, {}][:2], *rest]
     return [name, page, first, last, *plain]
 
