@@ -98,7 +98,7 @@ def price_of(config: RingConfig, day: date) -> Mapping[str, Any] | None:
 
 def read_bill(unit: Unit, ring: int, name: str, tenant: str, month: date) -> Mapping[str, Any]:
     """Return the bill of a tenant for the closed days of a month."""
-    first, stop = ((one - EPOCH).days for one in (month.replace(day=1), next_month(month)))
+    first, stop = days_of(month)
     days = unit.bills.days(ring, first, stop)
     if not days:
         raise InvalidInput(f"no day of {month:%Y-%m} is closed: `airflow-mq ring housekeep` closes days that are over")
@@ -107,6 +107,7 @@ def read_bill(unit: Unit, ring: int, name: str, tenant: str, month: date) -> Map
     return bill_of(number, name, tenant, f"{month:%Y-%m}", [day.header for day in days], leaves)
 
 
-def next_month(month: date) -> date:
-    """Return the first day of the month after another."""
-    return date(month.year + month.month // 12, month.month % 12 + 1, 1)
+def days_of(month: date) -> tuple[int, int]:
+    """Return the first day of a month and that of the month after it, since 1970."""
+    after = date(month.year + month.month // 12, month.month % 12 + 1, 1)
+    return (month.replace(day=1) - EPOCH).days, (after - EPOCH).days

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from ...bills import EPOCH, Header, Leaf
+from ..rules.charging import DAY
 from .primitives import Repository, columns
 from .rows import LATEST
 
@@ -42,9 +43,7 @@ class Bills(Repository):
         """Return the last closed day."""
         return next((BillDay(*row) for row in self.unit.rows("last_bill_day", ring=ring)), None)
 
-    def days(
-        self, ring: int, first: int = 0, stop: int = LATEST // 86_400_000_000, limit: int = 1 << 30
-    ) -> list[BillDay]:
+    def days(self, ring: int, first: int = 0, stop: int = LATEST // DAY, limit: int = 1 << 30) -> list[BillDay]:
         """Return closed days in order, from a day to before another."""
         rows = self.unit.rows("bill_days", ring=ring, first=first, stop=stop, limit=limit)
         return [BillDay(*row) for row in rows]

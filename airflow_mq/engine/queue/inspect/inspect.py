@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from ....bills import EPOCH, Header
+from ....bills import Header
 from ....tariff import Tariff
 from ...rules.book import BUDGET, BY_A_PERSON, QueueSettings
 from ...rules.errors import InvalidInput
@@ -29,7 +29,7 @@ from ...rules.priority import REGULAR, book_name, books_of, check_priority, orig
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
 from ...store.rows import LATEST, Fullness
-from ..bills import next_month, read_bill
+from ..bills import days_of, read_bill
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
@@ -519,7 +519,7 @@ class Inspect:
 
     def bill_headers(self, month: date | None = None) -> list[Header]:
         """Return the published headers of closed days in order: those of a month, or all."""
-        days = () if month is None else ((one - EPOCH).days for one in (month.replace(day=1), next_month(month)))
+        days = () if month is None else days_of(month)
         with self._store.reading() as unit:
             return [day.header for day in unit.bills.days(self._ring_id, *days)]
 

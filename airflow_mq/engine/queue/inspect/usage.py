@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
+from ....bills import EPOCH
 from ....tariff import Tariff
 from ...rules.charging import BY, DAY, NO_CHARGE, PER, Charge
 from ...rules.errors import InvalidInput
 from ...rules.groups import SEPARATOR, head_of, is_below
 from ...rules.priority import origin_of
 from ...rules.weight import Weight
+from ...store.bills import date_of
 from ...store.charges import Sums
 from ...store.unit import Unit
 from ..servers import dag_of
-
-_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ def usage_of(unit: Unit, ring: int, wanted: Wanted) -> list[Usage]:
 
 def _days(unit: Unit, ring: int, wanted: Wanted) -> Iterator[tuple[date, Sums]]:
     """Yield sums of closed days, and the rows that are in none of them yet."""
-    first = 0 if wanted.since is None else (wanted.since - _EPOCH).days
-    stop = (date.max if wanted.until is None else wanted.until) - _EPOCH
+    first = 0 if wanted.since is None else (wanted.since - EPOCH).days
+    stop = (date.max if wanted.until is None else wanted.until) - EPOCH
     for day, sums in unit.charges.days(ring, first, stop.days):
-        yield _EPOCH + timedelta(day), sums
+        yield date_of(day), sums
     for row in unit.charges.each(ring, unit.charges.rolled_up(ring)):
         if first <= row.at // DAY < stop.days:
-            yield _EPOCH + timedelta(row.at // DAY), row.sums
+            yield date_of(row.at // DAY), row.sums
