@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from .places import open_stores
-from .run import Figures, Outcome, run, run_budgeted, run_seed
+from .run import Figures, Outcome, budgeted, run
 from .script import Script, draw
 from .shrinking import shrink
 from .world import Stores
@@ -21,11 +21,12 @@ STORES = ("sqlite", "postgres")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return 1 if an invariant does not hold."""
     options = _parser().parse_args(arguments)
+    script_of = budgeted if options.budgets else draw
     with open_stores([options.store]) as stores:
         if options.replay is not None:
-            return _replay(stores, options.store, draw(options.replay))
+            return _replay(stores, options.store, script_of(options.replay))
         if options.shrink is not None:
-            return _shrink(stores, options.store, draw(options.shrink))
+            return _shrink(stores, options.store, script_of(options.shrink))
         return _search(stores, options)
 
 
@@ -47,10 +48,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _search(stores: Stores, options: argparse.Namespace) -> int:
     store, first, seeds = options.store, options.first, options.seeds
+    script_of = budgeted if options.budgets else draw
     total, failures, began = Figures(), 0, time.monotonic()
     progress = Progress(sys.stderr, seeds)
     for seed in range(first, first + seeds):
-        outcome = (run_budgeted if options.budgets else run_seed)(seed, stores, store)
+        outcome = run(script_of(seed), stores, store)
         total.add(outcome.figures)
         if outcome.failure is not None:
             failures += 1

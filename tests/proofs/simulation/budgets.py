@@ -34,6 +34,9 @@ class Budgets:
     #: What ended messages were charged, and of that what no bucket could refuse.
     ended: dict[str, list[int]] = field(default_factory=dict)
     beyond: dict[str, list[int]] = field(default_factory=dict)
+    #: The latest time that the clock showed since a bucket was first charged. Its rate counts by this time: a bucket
+    #: begins with the clock as it is, also if that was set back before.
+    latest: dict[str, int] = field(default_factory=dict)
     #: The least of all checks: what was charged, without what could not be refused and what the rate gave.
     least: dict[tuple[str, int], int] = field(default_factory=dict)
     #: The heaviest message: actors send some of 25 milliseconds, and views take heavier ones than blocks.
@@ -52,7 +55,7 @@ def check_budgets(world: World) -> None:
     """Check that a budget is charged at most rate · t + burst + one message in any window, but for overruns.
 
     Plans and visits take the planned weight of messages; ends correct it to what these were charged. Both are read from
-    claims and charges. The rate counts by the latest time that the database's clock showed.
+    claims and charges.
     """
     budgets = world.budgets
     if not budgets.settings:
@@ -103,12 +106,15 @@ def check_budgets(world: World) -> None:
 
 def _check(world: World, path: str, held: Sequence[int]) -> None:
     budgets = world.budgets
+    if path not in budgets.ended and not any(held):
+        return
+    latest = budgets.latest[path] = max(budgets.latest.get(path, world.clock.database), world.clock.database)
     for part, own in enumerate(budgets.budget(path)):
         if own is None:
             continue
         used = budgets.ended.get(path, [0, 0])[part] + held[part] - budgets.beyond.get(path, [0, 0])[part]
-        now = used * GRAINS - own.rate * world.clock.latest
-        least = budgets.least.setdefault((path, part), -own.rate * world.clock.latest if used else now)
+        now = used * GRAINS - own.rate * latest
+        least = budgets.least.setdefault((path, part), -own.rate * latest)
         allowed = own.burst + budgets.heaviest[part] * GRAINS
         if now - least > allowed:
             more = (now - least - allowed) / GRAINS

@@ -132,10 +132,15 @@ def run_seed(seed: int, stores: Stores, store: str = "sqlite") -> Outcome:
     return run(draw(seed), stores, store)
 
 
+def budgeted(seed: int) -> Script:
+    """Return the script of a seed on a ring with budgets over time."""
+    script = draw(seed)
+    return replace(script, setup=script.setup | BUDGETED)
+
+
 def run_budgeted(seed: int, stores: Stores, store: str = "sqlite") -> Outcome:
     """Run the script of a seed on a ring with budgets over time."""
-    script = draw(seed)
-    return run(replace(script, setup=script.setup | BUDGETED), stores, store)
+    return run(budgeted(seed), stores, store)
 
 
 def assert_survives(script: Script, stores: Stores, store: str = "sqlite") -> None:
