@@ -49,10 +49,12 @@ class Cell:
     airflow: str = ""
     lowest: bool = False
     live: bool = False
+    spark: str = ""
 
     @property
     def name(self) -> str:
         parts = [f"py{self.python}", f"airflow{self.airflow}" if self.airflow else "queue"]
+        parts += [f"spark{self.spark}"] if self.spark else []
         return "-".join([*parts, *["lowest"] * self.lowest, *["live"] * self.live])
 
     @property
@@ -63,6 +65,8 @@ class Cell:
             return ["tests/unit/rules", "tests/store", *(f"--ignore=tests/store/{name}" for name in left_out)]
         if self.live:
             return LIVE
+        if self.spark:
+            return ["tests/spark", "tests/airflow/test_spark_submit.py"]
         # Each Airflow version reports metrics in its own way.
         left_out = ["page", *["test_metrics.py"] * (self.airflow < "3.3")]
         return ["tests/airflow", *(f"--ignore=tests/airflow/{name}" for name in left_out)]
@@ -75,11 +79,13 @@ class Cell:
     def marks(self) -> str:
         if self.live:
             return "not postgres"
+        if self.spark:
+            return "not slow and not soak and not postgres"
         return NO_MORE_THAN if self.airflow else f"{NO_MORE_THAN} and not airflow"
 
     @property
     def dependencies(self) -> str:
-        which = "lowest direct" if self.lowest else "newest"
+        which = "lowest direct" if self.lowest else f"PySpark {self.spark}" if self.spark else "newest"
         return f"{which}, live" if self.live else which
 
 
@@ -90,6 +96,8 @@ CELLS = [
     *(Cell(python, "3.3") for python in PYTHONS if python != "3.11"),
     Cell("3.10", lowest=True),
     Cell("3.10", "3.1", lowest=True),
+    # No release of pyspark-client 4.3 exists, which the Spark provider asks for; pyspark contains the same modules.
+    Cell("3.11", "3.3", spark="4.3"),
     # `make test` starts Airflow 3.3 on Python 3.11.
     *(Cell(python, airflow, live=True) for python, airflow in (("3.11", "3.1"), ("3.11", "3.2"), ("3.13", "3.3"))),
 ]
@@ -188,7 +196,8 @@ def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -
     wanted = [f"apache-airflow=={cell.airflow}.*", *HELD_BACK.get(cell.airflow, ())] if cell.airflow else []
     (work / "wanted.in").write_text("\n".join(wanted))
     # The project file declares its direct dependencies, so `lowest-direct` applies to them.
-    extras = ["--extra=airflow", "--extra=openlineage"] if cell.airflow else []
+    extras = ["--extra=airflow", "--extra=openlineage", *["--extra=spark", "--extra=java"] * bool(cell.spark)]
+    extras = extras if cell.airflow else []
     options = [*extras, *(["--resolution", "lowest-direct"] * cell.lowest)]
     sources = [str(ROOT / "pyproject.toml"), "wanted.in"]
     run([uv, "pip", "compile", "-q", *options, "--python", python_path, *sources, "-o", "pinned.txt"], log, work)
@@ -196,6 +205,9 @@ def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -
     run([uv, "pip", "install", "-q", *where, "-r", "pinned.txt"], log, work)
     run([uv, "pip", "install", "-q", *where, "--no-deps", str(wheel)], log, work)
     run([uv, "pip", "install", "-q", *where, "-c", "pinned.txt", *cell.tools], log, work)
+    if cell.spark:
+        run([uv, "pip", "uninstall", "-q", *where, "pyspark", "pyspark-client"], log, work)
+        run([uv, "pip", "install", "-q", *where, "--no-deps", f"pyspark=={cell.spark}.*"], log, work)
 
 
 def _versions(python: Path) -> tuple[str, str]:
