@@ -18,6 +18,8 @@ ARCHIVE = "archive"
 MOVED = (PUBLISHED, ARCHIVE)
 #: Number of the sender whose messages two bulk senders send in opposite orders.
 STORM = 90
+#: Number of the sender in Spark.
+SPARK = 91
 #: Ways of sending without an idempotency key: a repeated call would store a second message.
 KEYLESS = ("plain", "transaction")
 

@@ -83,14 +83,16 @@ class Sender(Workload):
             self._open = None
 
     def _draw_call(self) -> Call:
-        number, sender = self._next, self.desk.number
+        call = self._compose(self._next)
         self._next += 1
-        way = self.draw.choice(self.ways)
-        origin = f"sender-{sender}/{number % 3}" if self.draw.random() < 0.8 else "shared"
-        parts = self.draw.randint(2, 6) if way in ("many", "sql_many") else 1
-        call = Call(sender, number, way, origin, parts)
         self.journal.write("intent", **asdict(call))
         return call
+
+    def _compose(self, number: int) -> Call:
+        sender, way = self.desk.number, self.draw.choice(self.ways)
+        origin = f"sender-{sender}/{number % 3}" if self.draw.random() < 0.8 else "shared"
+        parts = self.draw.randint(2, 6) if way in ("many", "sql_many") else 1
+        return Call(sender, number, way, origin, parts)
 
     def _send_plain(self, call: Call) -> None:
         self.queue.enqueue_message(call.origin, call.letters[0].payload)
@@ -169,12 +171,8 @@ class Storm(Sender):
     ways = ("pairs", "push", "sql_pairs")
     parts = 12
 
-    def _draw_call(self) -> Call:
-        number = self._next
-        self._next += 1
-        call = Call(STORM, number, self.ways[number % len(self.ways)], "storm", self.parts)
-        self.journal.write("intent", **asdict(call))
-        return call
+    def _compose(self, number: int) -> Call:
+        return Call(STORM, number, self.ways[number % len(self.ways)], "storm", self.parts)
 
     def _letters(self, call: Call) -> list[tuple[str, Letter]]:
         letters = [(f"storm/{letter.part}", letter) for letter in call.letters]

@@ -12,6 +12,7 @@ from airflow_mq.engine.rules.errors import MessageQueueError, TokenRefused, Unkn
 
 from .letters import ARCHIVE, CHILDREN, MOVED, PUBLISHED, read_letter
 from .senders import ParentSender, Sender, Storm
+from .spark_senders import SparkSender
 from .workload import BUSY_TIMEOUT, Desk, Workload
 
 #: Limit of each block and of each call that services in place.
@@ -224,6 +225,7 @@ ROLES: dict[str, type[Workload]] = {
     "sender": Sender,
     "parent_sender": ParentSender,
     "storm": Storm,
+    "spark_sender": SparkSender,
     "service": Service,
     "planner": Planner,
     "settler": Settler,

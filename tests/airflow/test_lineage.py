@@ -238,7 +238,7 @@ def test_nothing_is_reported_if_openlineage_is_off(sqlite_queue: MessageQueue, r
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the addresses of inputs and outputs that Airflow collects of hooks, if a plugin reads them."""
-    from airflow.sdk.lineage import HookLineageCollector
+    from airflow.providers.common.compat.sdk import HookLineageCollector
 
     collector = HookLineageCollector()
     monkeypatch.setattr(hooked, "get_hook_lineage_collector", lambda: collector)
