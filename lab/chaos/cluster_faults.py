@@ -27,6 +27,8 @@ class Clustered(Scenario):
     #: A client of a stopped server waits until its own time-out; those of the default take minutes.
     parameters: ClassVar[str] = "&connect_timeout=3&statement_timeout=8"
     crew: ClassVar[Mapping[str, int]] = {**CREW, "follower": 1, "spark_sender": 1}
+    #: A machine with other work needs a minute to start Spark.
+    patience = 180.0
     rounds = 2
     programs: ClassVar[tuple[str, ...]] = ("etcd",)
     requirement = "etcd (behind a pooler also PgBouncer and HAProxy), or apt-get to fetch it"

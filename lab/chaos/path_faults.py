@@ -12,7 +12,7 @@ from .database import DATABASE
 from .network import Network, can_separate
 from .pooler import PROGRAM, Pooler
 from .proxy import FaultyProxy
-from .scenario import PATIENCE, TERMINATE, Scenario
+from .scenario import TERMINATE, Scenario
 from .senders import CALLER
 
 #: Connections of the package's own sessions, by the clients' ports.
@@ -146,7 +146,7 @@ class SilentLinks(Networked):
         ports = self._ports()
         with self.fault():
             self.network.silence(ports)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while ports & self._ports():
             if time.monotonic() > deadline:
                 self.complaints.append(

@@ -23,8 +23,6 @@ from .workloads import ROLES
 SETTINGS = {"fsync": "on", "shared_buffers": "32MB", "max_wal_senders": "5", "wal_level": "replica"}
 #: Seconds of load before the first fault, and after the senders have stopped.
 WARMING = 1.0
-#: Seconds within which each role must make progress again.
-PATIENCE = 60.0
 TERMINATE = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
     "WHERE datname = %s AND pid <> pg_backend_pid() AND application_name <> 'idle' ORDER BY random() LIMIT %s"
@@ -45,6 +43,8 @@ class Scenario:
     rounds: ClassVar[int] = 1
     #: Whether a run can have the fault more than once.
     is_repeatable: ClassVar[bool] = True
+    #: Seconds within which each role must make progress, first and after each fault.
+    patience: ClassVar[float] = 60.0
     #: Reason why a machine cannot run the scenario.
     requirement: ClassVar[str] = ""
 
@@ -115,7 +115,7 @@ class Scenario:
     def await_progress(self, faults: Sequence[Fault]) -> None:
         """Let the clients work until each role made progress after these faults."""
         wanted = {ROLES[role].progress for role in self.crew}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         time.sleep(WARMING)
         while time.monotonic() < deadline:
             entries = read_journals(self.fleet.folder)
