@@ -33,6 +33,10 @@ def prepared(connection: PipelinedConnection) -> int:
     return len(rows(connection, b"SELECT FROM pg_prepared_statements"))
 
 
+def names(connection: PipelinedConnection) -> set[object]:
+    return {name for (name,) in rows(connection, b"SELECT name FROM pg_prepared_statements")}
+
+
 def prepare_and_forget(connection: PipelinedConnection) -> None:
     """Let the connection prepare a statement that its session then forgets."""
     for _ in range(2 * postgres.PREPARE_AFTER):
@@ -142,6 +146,40 @@ def test_names_of_prepared_inserts_are_used_once(connection: PipelinedConnection
     assert rows(connection, b"SELECT n FROM seen ORDER BY n") == [(1,), (1,), (2,), (2,)]
 
 
+def test_a_rollback_keeps_what_is_prepared(connection: PipelinedConnection) -> None:
+    for _ in range(2 * postgres.PREPARE_AFTER):
+        rows(connection, ONE, {"n": 1})
+        connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [1])
+    before = names(connection)
+    for fails in (False, True):
+        connection.run(b"BEGIN")
+        if fails:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                connection.run(b"SELECT 1 / 0")
+        connection.rollback()
+        assert connection.pgconn.transaction_status == TransactionStatus.IDLE
+        assert rows(connection, ONE, {"n": 2}) == [(2,)]
+        connection.insert(b"INSERT INTO seen VALUES (%(n)s)", {"n": "int4"}, [2])
+    assert names(connection) >= before
+    assert before
+
+
+def test_an_insert_is_prepared_once_more_after_all_statements_were_dropped(connection: PipelinedConnection) -> None:
+    text = b"INSERT INTO seen VALUES (%(n)s)"
+    connection.insert(text, {"n": "int4"}, [1])
+    rows(connection, ONE, {"n": 1})
+    # The driver drops all statements after a change of the schema, and after a pipeline with an error.
+    connection.run(b"CREATE TEMP TABLE dropped ()")
+    for _ in range(2 * postgres.PREPARE_AFTER):
+        rows(connection, ONE, {"n": 1})
+    connection.run(b"DROP TABLE dropped")
+    for n in range(5):
+        for _ in range(2 * postgres.PREPARE_AFTER):
+            rows(connection, ONE, {"n": n})
+        connection.insert(text, {"n": "int4"}, [n])
+    assert "airflow_mq_1" in names(connection)
+
+
 def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
     connection.prepared_max = 5
     for n in range(20):
@@ -153,7 +191,7 @@ def test_few_statements_stay_prepared(connection: PipelinedConnection) -> None:
 
 def test_statements_that_were_dropped_are_not_sent(connection: PipelinedConnection) -> None:
     connection.later(b"INSERT INTO seen VALUES (1)")
-    connection.forget()
+    connection.rollback()
     assert rows(connection, b"SELECT count(*) FROM seen") == [(0,)]
 
 

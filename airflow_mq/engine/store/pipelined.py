@@ -227,9 +227,18 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         cursor = self._cursors.pop(request.text, None) or self.cursor(binary=True)
         return cursor.execute(request.text, request.values)
 
-    def forget(self) -> None:
-        """Drop the statements that were requested and not sent."""
+    def rollback(self) -> None:
+        """End the transaction, drop what was not sent, and keep what is prepared: the driver drops all statements."""
         self._unsent = []
+        if self.pgconn.transaction_status != TransactionStatus.IDLE:
+            self.pgconn.send_query_params(b"ROLLBACK", None)
+            self._wait_for_success()
+
+    def _deallocate(self, name: bytes | None) -> abc.PQGen[None]:
+        if name is None:
+            # Of all statements, also of INSERTs.
+            self._named.clear()
+        return super()._deallocate(name)
 
     def wait(self, gen: abc.PQGen[T], *arguments: Any, **options: Any) -> T:
         """Wait for an answer of the server; raise `NoReply` when it is late."""

@@ -315,7 +315,6 @@ class PostgresStore(Store[Connection]):
 
     def _roll_back(self, connection: Connection) -> None:
         try:
-            connection.forget()
             connection.rollback()
         except (psycopg.Error, MessageQueueError):
             self.drop(connection)
