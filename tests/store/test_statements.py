@@ -95,8 +95,11 @@ HASHES = [f"{number:064}" for number in range(1, 2000, 100)]
 VALUES: dict[str, dict[str, Any]] = {
     "news_by_origin": {"after": ["", *ORIGINS], "below": [*ORIGINS, "\U0010ffff"]},
     "news_by_id": {"start": 199_900, "below": LATE},
-    "ready_books": {"high": False, "after": 100},
-    "serviceable_books": {"after": 100, "limit": 1_024, "most": 128, "ordered": True, "any_order": False},
+    "ready_books": {"high": False, "after": 100, "below": LATE},
+    "woken_books": {"high": False, "mark": "", "asleep": 1_000, "until": 2_000, "limit": 64},
+    "line": {"below": LATE},
+    "first_pages": {"below": LATE},
+    "serviceable_books": {"after": 100, "below": LATE, "limit": 1_024, "most": 128, "ordered": True, "any_order": False},
     "turns_before": {"high": False, "before": 1_000, "limit": 64},
     "pages": {"first": [0] * len(ORIGINS), "last": [1] * len(ORIGINS), "limit": 2},
     "inbox_rows": {**RANGE, "inline": 2000},
@@ -217,8 +220,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "save_group": {"path": ORIGINS, "deficit": ONES, "delta": ONES, "level": ONES, "owed": [""] * len(ORIGINS)},
     "save_bucket": {"path": ORIGINS, "balance": [""] * len(ORIGINS), "wake_at": ONES, "terms": ONES},
     "buckets": {"path": ORIGINS},
-    "renew_bucket": {"path": "a"},
-    "forget_bucket": {"path": "a"},
+    "renew_bucket": {"path": "a", "kept": True},
     "save_state": {"ticket_floor": 0, "look_floor": 0, "look_place": 0, "high_place": 0, "debt": 0, "marks": "[]"},
     "next_block": {"id": LATE},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
@@ -461,9 +463,12 @@ def test_no_statement_scans_a_growing_sqlite_table(tmp_path: Path, name: str) ->
         details = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", unbound)]
     finally:
         connection.close()
+    is_sorted = any("TEMP B-TREE FOR ORDER BY" in detail for detail in details)
     for detail in details:
-        match = re.match(r"SCAN (\w+)(.*)", detail)
-        table = aliases.get(match.group(1), match.group(1).removeprefix("mq_")) if match else ""
+        # A search by the ring alone brings all rows of the ring, if these are sorted afterwards.
+        match = re.match(r"SCAN (\w+)" + is_sorted * r"|SEARCH (\w+).* \(ring=\?\)$", detail)
+        table = next(filter(None, match.groups()), "") if match else ""
+        table = aliases.get(table, table.removeprefix("mq_"))
         assert not (match and table in GROWING) or name in MAY_SCAN, f"{name}: {detail}"
 
 

@@ -54,7 +54,7 @@ MOST_FORGOTTEN = 5_000
 #: A call looks again for what the calls of so many microseconds before should have deleted: some may have failed.
 AGAIN = 600_000_000
 #: State of a ring for readers that do not lock it.
-_UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "")
+_UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "", budgeted=True)
 #: Reads of a snapshot.
 _READING = LoadOptions(skip_in_flight=False, with_due=True)
 

@@ -77,6 +77,10 @@ class Ring:
         self.moved.pop(origin, None)
         self.moved[origin] = None
 
+    def queue_up(self, origin: str) -> None:
+        """Give an origin that had no turn a place at the end, for the next walk if this one does not come to it."""
+        self.moved.setdefault(origin)
+
     def meet(self, origin: str) -> None:
         """Enter a ready origin that the walk has not loaded yet. It keeps its place in the store."""
         if origin not in self._next and (self.takes is None or self.takes(origin)):

@@ -10,7 +10,7 @@ from ..rules.priority import PAST_ALL
 from . import codec
 from .inbox import Inbox
 from .primitives import Repository, columns
-from .rows import BookRow, FirstWaiting, PageRow
+from .rows import ASLEEP, BookRow, FirstWaiting, PageRow
 
 #: Books, and inbox rows, that one step of a count reads.
 _BOOKS, _ROWS = 1_000, 5_000
@@ -129,8 +129,8 @@ class Pages(Repository):
         return [PageRow(*row) for row in rows]
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
-        """Return the first waiting page of each ready book, of the first `limit` ones in the ring's order."""
-        rows = self.unit.rows("first_pages", ring=ring, limit=limit, now=now)
+        """Return the first waiting page of each book with a turn, of the first `limit` ones in the ring's order."""
+        rows = self.unit.rows("first_pages", ring=ring, below=ASLEEP, limit=limit, now=now)
         return [FirstWaiting._make((*row[:6], PageRow(*row[6:]))) for row in rows]
 
     def with_set_aside(

@@ -33,6 +33,7 @@ class BucketRow(NamedTuple):
 
     path: str
     balance: str
+    #: Until when its queues wait; -1 if the next plan looks at them, because the settings changed.
     wake_at: int
     #: How often its settings have changed.
     terms: int
@@ -71,8 +72,8 @@ class Origins(Repository):
         self.unit.put("save_bucket", columns(BucketRow._fields, rows), ring=ring)
 
     def renew_bucket(self, ring: int, path: str, *, kept: bool) -> None:
-        """Let the queues of a bucket no longer wait after a change of its settings, or delete the bucket."""
-        self.unit.run("renew_bucket" if kept else "forget_bucket", ring=ring, path=path)
+        """Let the queues of a bucket no longer wait after a change of its settings; fill it if it is not kept."""
+        self.unit.run("renew_bucket", ring=ring, path=path, kept=kept)
 
     def lock_settings(self, ring: int, origin: str) -> Any:
         """Return the settings of an origin for a change in the same transaction."""

@@ -64,6 +64,9 @@ class Fullness(NamedTuple):
 
 #: Where a look begins that starts at the end of the ring: above all tickets.
 LAST_PLACE = (1 << 63) - 1
+#: The least ticket of a book that waits for the budget of its origin: it has this one plus the time at which the budget
+#: covers its next message. Such books have no turn, and come back in the order of their tickets.
+ASLEEP = 1 << 62
 
 
 class StateRow(NamedTuple):
@@ -87,6 +90,8 @@ class StateRow(NamedTuple):
     ends: int = 0
     #: Number of blocks and rounds of the ring so far.
     blocks: int = 0
+    #: Whether any origin has, or had, a budget over time.
+    budgeted: bool = False
 
 
 class Locked(NamedTuple):

@@ -110,7 +110,8 @@ def test_block_moves_only_a_few_skipped_queues(ring: MessageQueue, delayed: Mess
     block = queue.blocks.plan()
     assert (block.messages, sorted(block.origins)) == (12, OTHERS)
     after = tickets(queue)
-    moved = [origin for origin in CROWD if after[origin] != before[origin]]
+    # A queue whose budget is used up has no turn any more.
+    moved = [origin for origin in CROWD if after.get(origin) != before[origin]]
     assert len(moved) == ring_loader.VISITED
     (page,) = queue.inspect.ledger(limit=1)
     assert list(page.skipped) == [obstacle]

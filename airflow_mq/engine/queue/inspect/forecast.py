@@ -29,7 +29,7 @@ from ...rules.units import check_seconds
 from ...rules.weight import ZERO, Weight, total_weight
 from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
-from ...store.working_set import LoadOptions, Overlay, StoredSet
+from ...store.working_set import MEET_IN_ALL, LoadOptions, Overlay, StoredSet
 from ..admin import checked_share
 from ..blocks.block import claims_of
 from ..blocks.plan import Planner
@@ -289,8 +289,10 @@ class Foresight:
         working_set, until = self.working_set(), self.overlay.now + int(seconds * 1_000_000)
         if self.conditions.patterns is not None:
             working_set.only(self.conditions.patterns, None)
-        # Where origins are paths, queues that wait for a budget are in no ring.
-        for names in (working_set.high, working_set.ring, working_set.skipped[BUDGET]):
+        # Queues that wait for a budget are in no ring.
+        asleep = [name for high in (True, False) for name in self.overlay.woken(MEET_IN_ALL, until, high=high)]
+        mine = filter(working_set.takes, asleep)
+        for names in (working_set.high, working_set.ring, working_set.skipped[BUDGET], mine):
             for book in map(working_set.book, names):
                 wakes = working_set.wakes_at(book)
                 if not book.skipped or (wakes is not None and wakes <= until):

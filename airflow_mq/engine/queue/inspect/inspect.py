@@ -42,7 +42,7 @@ from .fairness import fairness_of
 from .forecast import MOST_SEED, Conditions, ForecastBlock, foresight
 from .history import History, count_ends, history_of
 from .messages import MessageHeaders, headers_of, peek, waiting
-from .order import books_asked, origins_from, ready_books, with_high
+from .order import asleep_books, books_asked, origins_from, ready_books, with_high
 from .queues import (
     RECENT,
     Backlog,
@@ -175,12 +175,14 @@ class Inspect:
     # The ring.
 
     def ring(self, most: int = 60) -> RingState:
-        """Return the ring from its head on, with at most so many queues."""
+        """Return the ring from its head on, and behind it queues whose budgets are used up; at most so many queues."""
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
             version = unit.rings.state(self._ring_id).version
             in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
-            states = queue_states(unit, working_set, list(islice(ready_books(working_set), most)), recent=RECENT)
+            names = list(islice(ready_books(working_set), most))
+            names += asleep_books(working_set, most - len(names))
+            states = queue_states(unit, working_set, names, recent=RECENT)
             shown = [state for state in states if state.in_ring]
             return RingState(moment(working_set.now), version, shown, in_flight)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from ...rules.budget import FAR
 from ...rules.priority import HIGH, LAST, MARK, PAST_ALL, PAST_HIGH, book_name, books_of, check_priority, origin_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
@@ -18,6 +19,12 @@ def ready_books(working_set: StoredSet, priority: str | None = None) -> Iterable
     if priority is not None:
         return working_set.high if check_priority(priority) == HIGH else working_set.ring
     return chain(working_set.high, working_set.ring) if working_set.config.high else working_set.ring
+
+
+def asleep_books(working_set: StoredSet, most: int) -> list[str]:
+    """Return ready books that have no turn because their budgets are used up, those that wait least first."""
+    found = [working_set.reading.woken(most, FAR, high=high) for high in (True, False)]
+    return [*chain.from_iterable(found)][:most]
 
 
 def with_high(working_set: StoredSet, origins: Iterable[str]) -> list[str]:

@@ -83,14 +83,26 @@ CASE WHEN EXISTS (SELECT 1 FROM {s}setting WHERE ring = :ring) THEN (
 {part own_settings} AS settings
 
 -- name: ready_books
--- Return ready books of a priority after a ticket, in ring order.
+-- Return ready books of a priority between two tickets, in ring order.
 SELECT o.origin, o.begin_page, o.end_page, o.pages, o.messages, o.size, o.ticket, o.deficit, o.floor, o.ahead,
        o.wake_at,
 {part skipping}
 FROM {s}book o
-WHERE o.ring = :ring AND o.high = :high AND o.ticket > :after
+WHERE o.ring = :ring AND o.high = :high AND o.ticket > :after AND o.ticket < :below
 ORDER BY o.ticket, o.origin
 LIMIT :limit
+
+-- name: woken_books
+-- Return books of a priority that no longer wait for their budgets: the time has come, or the settings changed.
+SELECT x.origin FROM (
+    SELECT b.origin, b.ticket FROM {s}book b
+    WHERE b.ring = :ring AND b.high = :high AND b.ticket >= :asleep AND b.ticket <= :until
+    ORDER BY b.ticket, b.origin LIMIT :limit
+) x
+UNION ALL
+SELECT b.origin FROM {s}bucket k
+JOIN {s}book b ON b.ring = k.ring AND b.origin = :mark || k.path
+WHERE k.ring = :ring AND k.wake_at < 0 AND b.ticket > :until
 
 -- part: is_ordered
 -- Whether messages in flight keep a book `o` from being serviced.
@@ -112,7 +124,8 @@ WITH judged AS MATERIALIZED (
     END AS reason
     FROM (
         SELECT b.origin, b.ticket, b.wake_at FROM {s}book b
-        WHERE b.ring = :ring AND b.high = false AND b.ticket > :after ORDER BY b.ticket, b.origin LIMIT :limit
+        WHERE b.ring = :ring AND b.high = false AND b.ticket > :after AND b.ticket < :below
+        ORDER BY b.ticket, b.origin LIMIT :limit
     ) o
 ), stretch AS (
     SELECT j.* FROM judged j WHERE j.ticket <= coalesce(
@@ -199,9 +212,9 @@ UNION ALL
 SELECT NULL, count(*) FROM {s}ring_state s WHERE s.ring = :ring HAVING count(*) > 1
 
 -- name: line
--- Return ticket, name and deficit of all ready books, high ones first, in ring order.
+-- Return ticket, name and deficit of ready books with smaller tickets, high ones first, in ring order.
 SELECT b.ticket, b.origin, b.deficit FROM {s}book b
-WHERE b.ring = :ring AND b.ticket IS NOT NULL
+WHERE b.ring = :ring AND b.ticket < :below
 ORDER BY b.high DESC, b.ticket, b.origin
 
 -- name: guaranteed

@@ -9,8 +9,16 @@ VALUES (:id, :ring, :block, :at, :origin, :events, :data)
 -- They get their ids in the order of the arrays.
 INSERT INTO {s}event {rows ring, block bigint, at bigint, origin text[], events int[], data bytea[]}
 
--- name: events
--- Return events after an id in order, of one queue or of one block if given.
+-- name: events (sqlite)
+-- Return events after an id in order, of one queue or of one block if given. For the sign, see `news_by_id`.
+SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
+WHERE +e.ring = :ring AND e.id > :after AND (CAST(:origin AS text) IS NULL OR e.origin IN (:origin, :high))
+  AND (CAST(:block AS bigint) IS NULL OR e.block = :block)
+ORDER BY e.id
+LIMIT :limit
+
+-- name: events (postgres)
+-- Return the same.
 SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
 WHERE e.ring = :ring AND e.id > :after AND (CAST(:origin AS text) IS NULL OR e.origin IN (:origin, :high))
   AND (CAST(:block AS bigint) IS NULL OR e.block = :block)

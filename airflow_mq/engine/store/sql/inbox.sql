@@ -106,8 +106,17 @@ CROSS JOIN LATERAL (
     ) s
 ) found
 
--- name: uncut
--- Return rows of all queues in order of ids, without bytes; some may lie in pages already.
+-- name: uncut (sqlite)
+-- Return rows of all queues in order of ids, without bytes; some may lie in pages already. For the sign, see
+-- `news_by_id`.
+SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
+FROM {s}inbox m
+WHERE +m.ring = :ring AND m.id > :after
+ORDER BY m.id
+LIMIT :limit
+
+-- name: uncut (postgres)
+-- Return the same.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
 FROM {s}inbox m
 WHERE m.ring = :ring AND m.id > :after
@@ -124,11 +133,12 @@ SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap,
 FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
 
 -- name: news_by_id
--- Return queues that are not ready and have rows in a range of ids, each after its first id.
+-- Return queues that are not ready and have rows in a range of ids, each after its first id. The sign makes SQLite search
+-- the range of ids: the index by origin would bring all rows of the ring.
 SELECT min(m.id), m.origin
 FROM {s}inbox m
 LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
-WHERE m.ring = :ring AND m.id >= :start AND m.id < :below
+WHERE +m.ring = :ring AND m.id >= :start AND m.id < :below
   AND b.ticket IS NULL AND m.id >= coalesce(b.floor, 0)
 GROUP BY m.origin
 ORDER BY 1

@@ -27,20 +27,21 @@ SELECT k.path, true FROM {s}bucket k WHERE k.ring = :ring AND k.wake_at > :now
 SELECT k.path, k.balance, k.wake_at, k.terms FROM {each path text[]} JOIN {s}bucket k ON k.ring = :ring AND k.path = w.path
 
 -- name: save_bucket
--- Write buckets. If their settings changed since they were read, their queues do not wait. Requires the ring lock.
+-- Write buckets. If their settings changed since they were read, the next plan looks at their queues. Requires the ring
+-- lock.
 INSERT INTO {s}bucket AS k {rows ring, path text[], balance text[], wake_at bigint[], terms bigint[]}
 ON CONFLICT (ring, path) DO UPDATE SET
     balance = excluded.balance,
-    wake_at = CASE WHEN k.terms = excluded.terms THEN excluded.wake_at ELSE 0 END
+    wake_at = CASE WHEN k.terms = excluded.terms THEN excluded.wake_at ELSE -1 END
 
 -- name: renew_bucket
--- Let the queues of a bucket no longer wait, because its settings changed.
+-- Let the queues of a bucket no longer wait, because its settings changed: the next plan looks at them. The bucket is
+-- full if it is not kept.
 INSERT INTO {s}bucket AS k (ring, path, balance, terms) VALUES (:ring, :path, '', 1)
-ON CONFLICT (ring, path) DO UPDATE SET wake_at = 0, terms = k.terms + 1
-
--- name: forget_bucket
--- Delete the bucket of an origin or a group, which has no budget any more.
-DELETE FROM {s}bucket WHERE ring = :ring AND path = :path
+ON CONFLICT (ring, path) DO UPDATE SET
+    balance = CASE WHEN :kept THEN k.balance ELSE '' END,
+    wake_at = CASE WHEN k.wake_at > 0 THEN -1 ELSE k.wake_at END,
+    terms = k.terms + 1
 
 -- name: lock_setting
 -- Return the settings of an origin, and let no other transaction change them. It waits for no sender.

@@ -61,13 +61,13 @@ WHERE q.ring = b.ring AND q.origin = b.origin AND q.page >= b.begin_page AND q.p
 ORDER BY q.page LIMIT 1
 
 -- name: first_pages
--- Return the first waiting page of each ready book, in the ring's order.
+-- Return the first waiting page of each ready book with a smaller ticket, in the ring's order.
 {part first_page}
 FROM {s}book b
 JOIN {s}page p ON p.rowid = (
     SELECT q.rowid FROM {s}page q {part first_waiting}
 )
-WHERE b.ring = :ring AND b.ticket IS NOT NULL
+WHERE b.ring = :ring AND b.ticket < :below
 ORDER BY b.ticket
 LIMIT :limit
 
@@ -77,7 +77,7 @@ FROM {s}book b
 CROSS JOIN LATERAL (
     SELECT * FROM {s}page q {part first_waiting}
 ) p
-WHERE b.ring = :ring AND b.ticket IS NOT NULL
+WHERE b.ring = :ring AND b.ticket < :below
 ORDER BY b.ticket
 LIMIT :limit
 

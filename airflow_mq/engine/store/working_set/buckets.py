@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...rules.book import BUDGET, Book, QueueSettings
 from ...rules.budget import Balance, Bucket
 from ...rules.groups import names_above
-from ...rules.priority import origin_of
+from ...rules.priority import books_of, origin_of
 from ...rules.weight import Weight
 from ...rules.working_set import WorkingSet
 from .. import codec
@@ -23,6 +23,8 @@ class BucketLoader:
         self.working_set, self.source, self.groups = working_set, source, groups
         #: How often the settings of each loaded bucket had changed.
         self._terms: dict[str, int] = {}
+        #: Buckets that are stored as ones whose queues wait.
+        self._waiting: set[str] = set()
 
     def names(self, name: str, own: QueueSettings) -> list[str]:
         """Return the names of the budgets that pay for messages of a book with these settings of its own."""
@@ -41,6 +43,8 @@ class BucketLoader:
             assert budget is not None, "a bucket has a budget"
             known[name] = Bucket(name, budget, now, None if row is None else balance_of(row))
             self._terms[name] = 0 if row is None else row.terms
+            if row is not None and row.wake_at:
+                self._waiting.add(name)
         for book in budgeted:
             if not book.skipped and any(known[name].wake_at > now for name in book.budgets):
                 book.skipped = BUDGET
@@ -48,16 +52,31 @@ class BucketLoader:
     def changed_rows(self) -> list[BucketRow]:
         """Return the buckets that changed, as rows."""
         known = self.working_set.buckets
-        return [
+        rows = [
             BucketRow(path, codec.write_json(known[path].balance).decode(), known[path].wake_at, self._terms[path])
             for path in sorted(self.working_set.changes.buckets)
         ]
+        self._waiting.update(row.path for row in rows if row.wake_at)
+        return rows
+
+    def may_wake(self) -> list[str]:
+        """Return the books of the origins whose buckets kept them waiting and changed: they may come earlier."""
+        changed = self.working_set.changes.buckets & self._waiting
+        return [name for path in sorted(changed) for name in books_of(path)]
+
+    def wake_at(self, name: str) -> int:
+        """Return until when the bucket of its origin keeps a loaded book waiting; 0 if it does not."""
+        origin = origin_of(name)
+        waits = origin in self.working_set.books[name].budgets
+        bucket = self.working_set.buckets[origin] if waits else None
+        return bucket.wake_at if bucket is not None and bucket.wake_at > self.working_set.now else 0
 
 
 def balance_of(row: BucketRow) -> Balance:
     """Return the balance of a stored bucket; it is full if none is stored."""
+    wake_at = max(row.wake_at, 0)
     if not row.balance:
-        return Balance(wake_at=row.wake_at)
+        return Balance(wake_at=wake_at)
     with codec.reading(f"the balance of {row.path!r}"):
         left, refilled_to, needs, _, exhausted_at = codec.read_json(row.balance)
-        return Balance(tuple(left), refilled_to, Weight(*needs) if needs else None, row.wake_at, exhausted_at)
+        return Balance(tuple(left), refilled_to, Weight(*needs) if needs else None, wake_at, exhausted_at)

@@ -6,9 +6,9 @@ Only rows that the next operation reads are kept: books, groups, pages and inbox
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import starmap
+from itertools import chain, starmap
 from typing import Any, TypeAlias
 
 from ...rules.changes import CutTotal, PutOff
@@ -20,7 +20,7 @@ from .. import codec
 from ..blocks import ClaimRow
 from ..inbox import MOST_DUE, RowIds
 from ..origins import BucketRow, GroupRow
-from ..rows import LATEST, BookRow, InboxRow, PageRow, PlainRow, posted_row
+from ..rows import ASLEEP, LATEST, BookRow, InboxRow, PageRow, PlainRow, posted_row
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -211,8 +211,7 @@ class Overlay(Source):
             found += [self._seen(row) for row in rows if row.origin not in self._books]
             more = len(rows) == limit
             at = rows[-1].ticket or 0 if rows else at
-        own = (row for row in self._books.values() if is_high(row.origin) == high)
-        found += [row for row in own if row.ticket is not None and row.ticket > after]
+        found += [row for ticket, row in self._own(high=high) if after < ticket < ASLEEP]
         return sorted(found, key=lambda row: (row.ticket or 0, row.origin))[:limit]
 
     def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
@@ -223,9 +222,23 @@ class Overlay(Source):
             found += [row for row in rows if row[1] not in self._books]
             more = len(rows) == limit
             at = rows[-1][0] if rows else at
-        own = (row for row in self._books.values() if is_high(row.origin) == high)
-        found += [(row.ticket, row.origin) for row in own if row.ticket is not None and row.ticket < before]
+        last = min(before, ASLEEP)
+        found += [(ticket, row.origin) for ticket, row in self._own(high=high) if ticket < last]
         return sorted(found, reverse=True)[:limit]
+
+    def woken(self, limit: int, now: int, *, high: bool) -> list[str]:
+        found = [name for name in super().woken(limit + len(self._books), now, high=high) if name not in self._books]
+        found += [row.origin for ticket, row in self._own(high=high) if ASLEEP <= ticket <= ASLEEP + now]
+        # Books with replaced settings: their budgets are others.
+        said = [name for origin in self.settings_said for name in books_of(origin) if is_high(name) == high]
+        unseen = self.books([name for name in said if name not in self._books], now)
+        found += [row.origin for row in unseen if (row.ticket or 0) > ASLEEP + now]
+        return found[:limit]
+
+    def _own(self, *, high: bool) -> Iterator[tuple[int, BookRow]]:
+        """Yield the ready books of a priority that changed, with their tickets."""
+        own = (row for row in self._books.values() if is_high(row.origin) == high)
+        return ((row.ticket, row) for row in own if row.ticket is not None)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         unknown = [origin for origin in origins if origin not in self._books]
@@ -278,7 +291,8 @@ class Overlay(Source):
         found = [row for row in super().line() if row[1] not in self._books]
         if self.anew:
             found = [row._replace(deficit=0) for row in found]
-        own = [LineRow(row.ticket, row.origin, row.deficit) for row in self._books.values() if row.ticket is not None]
+        both = chain(self._own(high=True), self._own(high=False))
+        own = [LineRow(ticket, row.origin, row.deficit) for ticket, row in both if ticket < ASLEEP]
         return sorted(found + own)
 
     def groups(self) -> list[GroupRow]:

@@ -11,7 +11,7 @@ from ...rules.book import BUDGET
 from ...rules.changes import POSTED
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
-from ..rows import LAST_PLACE
+from ..rows import ASLEEP, LAST_PLACE
 from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
@@ -73,6 +73,10 @@ class RingLoader:
         #: Number of skipped books, visited ones included, and of books among which the next stretch is.
         self._skipped = self._look = 0
         self._next, self._next_high = NextBooks(), NextBooks()
+        #: Origins that waited for their budgets and wait no longer; and of these, by priority, those that came first
+        #: and have their turn at the end of the walk.
+        self._woken: set[str] = set()
+        self._late: dict[bool, list[str]] = {}
         #: Origins that a look has found.
         self._found: set[str] = set()
         #: Newcomers that entered their ring: their places are not stored yet.
@@ -85,6 +89,7 @@ class RingLoader:
 
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
+        self._wake_first(high=False)
         following = self._next
         found: list[tuple[int, str]] = []
         looked_to_end = self._options.looks_once and self._rest_done and self._look_ended
@@ -97,23 +102,52 @@ class RingLoader:
             if looked_to_end and following.is_empty:
                 break
             found = self._next_stretch(following)
-        return [origin for _, origin in sorted(found)]
+        return [origin for _, origin in sorted(found)] or self._wake_more(high=False)
 
     def more_high(self) -> list[str]:
         """Return the next stretch of high books: they come before all regular ones, however late they were sent."""
+        self._wake_first(high=True)
         following = self._next_high
         if not self._high_done:
             self._fetch_high()
         found: list[tuple[int, str]] = []
         while not found and not following.is_empty:
             found = self._next_stretch(following)
-        return [origin for _, origin in sorted(found)]
+        return [origin for _, origin in sorted(found)] or self._wake_more(high=True)
+
+    def _wake_first(self, *, high: bool) -> None:
+        """At the begin of a walk, give books that wait for no budget any more their places, also if it ends early."""
+        if high not in self._late:
+            self._late[high] = self._wake(high=high)
+
+    def _wake_more(self, *, high: bool) -> list[str]:
+        """Return the books that have their turn at the end of a walk, because they waited for their budgets."""
+        late, self._late[high] = self._late[high], []
+        return late or self._wake(high=high)
+
+    def _wake(self, *, high: bool) -> list[str]:
+        """Give some more books that wait for no budget any more places at the end of their ring; return them."""
+        if not self.source.state.budgeted:
+            return []
+        most = MEET_IN_ALL + len(self._woken)
+        names = self.source.woken(most, self.working_set.now, high=high)
+        fresh = [name for name in names if name not in self._woken]
+        self._woken.update(fresh)
+        self.books.load(fresh)
+        for name in fresh:
+            self.working_set.circle(name).queue_up(name)
+        if not high:
+            # A block that does not come to them has skipped them: they were not wanting before.
+            self.working_set.skipped[BUDGET] += filter(self.working_set.takes, fresh)
+        return fresh
 
     def line(self) -> list[tuple[str, int]]:
         """Return all ready regular origins in the ring's order with their deficits, except those in paused groups."""
         groups = self.books.groups
         groups.load_groups()
         rows = self.source.line()
+        while woken := self._wake(high=False):
+            rows += [LineRow(ASLEEP, name, self.working_set.books[name].deficit) for name in woken]
         if self.working_set.config.high:
             rows = [row for row in rows if not is_high(row[1])]
         self._whole = rows

@@ -13,7 +13,7 @@ from ..blocks import ClaimRow
 from ..inbox import RowIds
 from ..origins import BucketRow, GroupRow
 from ..primitives import columns, listed
-from ..rows import BookRow, PageRow, PlainRow, StateRow
+from ..rows import ASLEEP, BookRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -98,9 +98,16 @@ class Source:
     # Books and the ring.
 
     def ready_books(self, after: int, limit: int, now: int, *, high: bool) -> list[BookRow]:
-        """Return ready books of a priority in the ring's order, behind a ticket."""
-        rows = self.unit.rows("ready_books", ring=self.ring_id, high=high, after=after, limit=limit, now=now)
+        """Return books of a priority that have a turn, in the ring's order, behind a ticket."""
+        bounds = {"after": after, "below": ASLEEP, "limit": limit}
+        rows = self.unit.rows("ready_books", ring=self.ring_id, high=high, **bounds, now=now)
         return [BookRow(*row) for row in rows]
+
+    def woken(self, limit: int, now: int, *, high: bool) -> list[str]:
+        """Return books of a priority whose budgets keep them waiting no longer, and that have no turn yet."""
+        bounds = {"asleep": ASLEEP, "until": ASLEEP + now, "limit": limit}
+        rows = self.unit.rows("woken_books", ring=self.ring_id, high=high, mark=MARK if high else "", **bounds)
+        return [origin for (origin,) in rows]
 
     def serviceable(
         self, after: int, limit: int, most: int, now: int, *, ordered: bool, any_order: bool
@@ -116,8 +123,8 @@ class Source:
         skipped: dict[str, list[str]] = {}
         looked, last = 0, None
         rows = self.unit.rows(
-            "serviceable_books", ring=self.ring_id, after=after, limit=limit, most=most, now=now, ordered=ordered,
-            any_order=any_order,
+            "serviceable_books", ring=self.ring_id, after=after, below=ASLEEP, limit=limit, most=most, now=now,
+            ordered=ordered, any_order=any_order,
         )  # fmt: skip
         for reason, count, ticket, names, tickets in rows:
             looked, last = looked + count, ticket if last is None else max(last, ticket)
@@ -128,8 +135,8 @@ class Source:
         return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
     def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
-        """Return ticket and name of the last ready books of a priority before a ticket, the last ones first."""
-        return self.unit.rows("turns_before", ring=self.ring_id, high=high, before=before, limit=limit)
+        """Return ticket and name of the last books of a priority that have a turn before a ticket, the last first."""
+        return self.unit.rows("turns_before", ring=self.ring_id, high=high, before=min(before, ASLEEP), limit=limit)
 
     def books(self, origins: Sequence[str], now: int) -> list[BookRow]:
         """Return books by name, an empty one where none is stored."""
@@ -163,8 +170,8 @@ class Source:
     # Groups.
 
     def line(self) -> list[LineRow]:
-        """Return the places of all ready books, high ones first, in the ring's order."""
-        return [LineRow(*row) for row in self.unit.rows("line", ring=self.ring_id)]
+        """Return the places of all books that have a turn, high ones first, in the ring's order."""
+        return [LineRow(*row) for row in self.unit.rows("line", ring=self.ring_id, below=ASLEEP)]
 
     def groups(self) -> list[GroupRow]:
         """Return path, deficit, level and owed origins of all groups."""

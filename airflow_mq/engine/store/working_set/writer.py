@@ -21,7 +21,7 @@ from .. import codec
 from ..books import SavedPage, saved_page
 from ..inbox import RowRange
 from ..origins import BucketRow
-from ..rows import Arrival, BookRow, StateRow, dated, delayed_row, posted_row
+from ..rows import ASLEEP, Arrival, BookRow, StateRow, dated, delayed_row, posted_row
 from ..set_aside import AsideRow
 from ..unit import Unit
 from .inbox import Cut
@@ -105,7 +105,7 @@ class Collector:
         references = self._references()
         pages = [saved_page(origin, page, page.set_aside(self.book(origin).begin)) for origin, page in self._pages()]
         tickets = {**changes.tickets, **self._places(moved, drawn[len(posted) :])}
-        origins = self._origins().union(tickets)
+        origins = self._origins().union(tickets, self._sleepers())
         raised = dict(self._raised_floors(origins))
         books = self._book_rows(origins, tickets)
         return ChangedRows(
@@ -153,6 +153,12 @@ class Collector:
         books = self.working_set.books.items()
         return {*changes.cut, *(o for o, book in books if book.deficit != self.stored[o].row.deficit)}
 
+    def _sleepers(self) -> list[str]:
+        """Return the books that wait for budgets which changed: their places depend on these."""
+        names = self.loader.books.buckets.may_wake() if self.changes.buckets else []
+        self.loader.books.load(names)
+        return [name for name in names if self._is_asleep(self.stored[name].ticket)]
+
     def _moved(self) -> list[str]:
         """Return the ready books that took a new place at the end of their ring, in that order."""
         rings = (self.working_set.high, self.working_set.ring)
@@ -172,13 +178,13 @@ class Collector:
         """Return a ticket below which no high book has one: the walk begins with the smallest."""
         stored = {origin: book.ticket for origin, book in self.stored.items() if book.ticket is not None}
         fresh = {**stored, **self.changes.tickets, **fresh}
-        return min(ticket for origin, ticket in fresh.items() if is_high(origin))
+        return min(ticket for origin, ticket in fresh.items() if is_high(origin) and ticket < ASLEEP)
 
     def _book_rows(self, origins: Iterable[str], tickets: Mapping[str, int]) -> list[BookRow]:
         rows = []
         for origin in sorted(origins):
             book, stored = self.book(origin), self.stored[origin]
-            stored.ticket = tickets.get(origin, stored.ticket) if book.is_ready else None
+            stored.ticket = self._ticket(origin, tickets.get(origin, stored.ticket)) if book.is_ready else None
             stored.wake_at = self.done.waits.get(origin, stored.wake_at)
             ahead = codec.pack_numbers(sorted(stored.cut.ahead)) if stored.cut.ahead else b""
             row = BookRow(
@@ -187,6 +193,14 @@ class Collector:
             )  # fmt: skip
             rows.append(row)
         return rows
+
+    def _ticket(self, origin: str, ticket: int | None) -> int | None:
+        """Return the ticket of a ready book; one that waits for the budget of its origin stands behind all others."""
+        wake_at = self.loader.books.buckets.wake_at(origin)
+        return ASLEEP + wake_at if wake_at or self._is_asleep(ticket) else ticket
+
+    def _is_asleep(self, ticket: int | None) -> bool:
+        return ticket is not None and ticket >= ASLEEP
 
     def _state(self) -> StateRow:
         state, ring = self.loader.source.state, self.loader.ring
@@ -199,7 +213,8 @@ class Collector:
         """Return a ticket below which no ready regular book has one."""
         floor = self.loader.source.state.ticket_floor
         tickets = [book.ticket for o, book in self.stored.items() if book.ticket is not None and not is_high(o)]
-        return min([*tickets, *self.loader.ring.least_tickets(floor)], default=floor)
+        tickets += self.loader.ring.least_tickets(floor)
+        return min((ticket for ticket in tickets if ticket < ASLEEP), default=floor)
 
     def _raised_floors(self, origins: Iterable[str]) -> Iterator[tuple[str, tuple[int, int, Collection[int]]]]:
         """Record which inbox rows lie in pages now."""

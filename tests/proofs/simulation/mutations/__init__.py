@@ -95,7 +95,8 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "queue leaves the ring and keeps its ticket", "engine/store/working_set/writer.py",
-        "tickets.get(origin, stored.ticket) if book.is_ready else None", "tickets.get(origin, stored.ticket)",
+        "self._ticket(origin, tickets.get(origin, stored.ticket)) if book.is_ready else None",
+        "self._ticket(origin, tickets.get(origin, stored.ticket))",
     ),
     _bug(
         "due message is copied into its queue", "engine/store/sqlite.py",

@@ -34,8 +34,23 @@ BUDGETS = (
     ),
     bug(
         "changed budget that does not wake its queues", "engine/store/sql/origin.sql",
-        "CASE WHEN k.terms = excluded.terms THEN excluded.wake_at ELSE 0 END", "excluded.wake_at",
+        "CASE WHEN k.terms = excluded.terms THEN excluded.wake_at ELSE -1 END", "excluded.wake_at",
         test="tests/store/queue/test_budgets.py::"
         "test_a_changed_setting_wins_over_a_balance_that_was_read_before[sqlite]",
+    ),
+    bug(
+        "settings changed while the ring is held that leave a queue asleep", "engine/store/sql/origin.sql",
+        "THEN excluded.wake_at ELSE -1 END", "THEN excluded.wake_at ELSE 0 END",
+        test="tests/store/queue/test_asleep.py::test_settings_that_change_while_the_ring_is_held_wake_the_queue[sqlite]",
+    ),
+    bug(
+        "budget paid back that leaves the other queue of an origin asleep", "engine/store/working_set/buckets.py",
+        "return [name for path in sorted(changed) for name in books_of(path)]", "return []",
+        test="tests/store/queue/test_asleep.py::test_a_budget_that_is_paid_back_wakes_both_queues_of_an_origin[sqlite-high]",
+    ),
+    bug(
+        "queue that wakes only at the end of a walk", "engine/store/working_set/ring.py",
+        "            self.working_set.circle(name).queue_up(name)\n", "            pass\n",
+        test="tests/store/queue/test_asleep.py::test_a_queue_that_wakes_in_a_busy_ring_gets_its_turn[sqlite-False]",
     ),
 )  # fmt: skip

@@ -9,9 +9,9 @@ from ....rules.claims import Claim
 from ....rules.config import BLOCK_PARTS
 from ....rules.invariants import Violation, check_asides, check_book, check_groups, check_slices
 from ....rules.message import Address
-from ....rules.priority import is_high, told
+from ....rules.priority import is_high, origin_of, told
 from ....store import codec
-from ....store.rows import LATEST, PLANNED, InboxRow
+from ....store.rows import ASLEEP, LATEST, PLANNED, InboxRow
 from ....store.unit import Unit
 from ....store.working_set import Source, StoredSet
 from ...blocks.settling import Terms
@@ -75,11 +75,23 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBo
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
     found += check_inbox(origin, known, uncut, bounds)
+    found += _check_wake(unit, working_set, origin)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, but paths=True allows none"))
     rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
     found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
     return found + list(check_slices(origin, pages, lengths, uncut))
+
+
+def _check_wake(unit: Unit, working_set: StoredSet, name: str) -> Iterator[Violation]:
+    """Check that a book which waits for its budget comes back when the bucket of its origin lets it."""
+    until = (working_set.stored[name].ticket or 0) - ASLEEP
+    if until > working_set.now:
+        wake_at = next((row.wake_at for row in unit.origins.buckets(working_set.ring_id, [origin_of(name)])), 0)
+        if 0 <= wake_at < until:
+            yield Violation(
+                f"book {told(name)}", f"it waits until {until} for a budget that lets it start at {wake_at}"
+            )
 
 
 def _check_groups(working_set: StoredSet, origins: Sequence[str]) -> Iterator[Violation]:

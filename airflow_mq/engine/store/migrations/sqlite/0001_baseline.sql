@@ -182,12 +182,13 @@ CREATE TABLE {s}bucket (
     -- Grains of each part, until when it is refilled, the weight that it waits to cover, and since when it is exhausted:
     -- JSON with whole numbers beyond 64 bits. Empty for a full bucket.
     balance TEXT NOT NULL,
-    -- No message of the bucket starts before this time.
+    -- No message of the bucket starts before this time. Negative if its settings changed while its queues waited.
     wake_at INTEGER NOT NULL DEFAULT 0,
     -- How often its settings changed: a balance that was read before a change does not keep the queues waiting.
     terms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (ring, path)
 ) STRICT;
+CREATE INDEX {s}bucket_renewed ON {s}bucket (ring) WHERE wake_at < 0;
 
 -- Groups of origins, for rings with paths.
 CREATE TABLE {s}origin_group (
