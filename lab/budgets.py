@@ -34,12 +34,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_560),
-    "lines of store": Budget(8_810),
-    "lines of queue": Budget(11_530),
+    "lines of store": Budget(8_850),
+    "lines of queue": Budget(11_550),
     "lines of the engine": Budget(27_800, 19_500),
     "lines of the command line": Budget(5_860),
-    "lines of the package": Budget(49_970, 38_000),
-    "lines of SQL without migrations": Budget(1_840, 1_700),
+    "lines of the package": Budget(50_100, 38_000),
+    "lines of SQL without migrations": Budget(1_860, 1_700),
     "named statements": Budget(174, 140),
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(6, 4),
