@@ -305,8 +305,10 @@ class PostgresSeam(Seam):
             self._flushing.discard(id(connection))
 
     def rollback(self, connection: Any) -> None:
-        """Roll back, if there is a transaction."""
-        if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        """Roll back: without a transaction, that only drops what was requested."""
+        if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            REAL_ROLLBACK(connection)
+        else:
             self.run(connection, b"ROLLBACK", lambda _: REAL_ROLLBACK(connection))
 
     def timed(self, query: Any) -> Any:
