@@ -88,7 +88,7 @@ class Cell:
         if self.live:
             return "not postgres"
         if self.spark:
-            return "not slow and not soak and not postgres"
+            return "not soak and not postgres"
         if self.postgres:
             return "postgres and not slow and not soak and not crash and not airflow and not spark"
         return NO_MORE_THAN if self.airflow else f"{NO_MORE_THAN} and not airflow"
