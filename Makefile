@@ -121,9 +121,11 @@ constraints: $(STAMP) ## Pin the newest versions that fit into constraints.txt
 	@$(uv_env) $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes -c constraints.txt \
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml -o requirements.txt
 
-audit: $(STAMP) ## List what is shipped (SBOM), ask for known weaknesses, search the code; results in build/audit (needs npm)
+audit: $(STAMP) ## List what is shipped (SBOM), ask for known weaknesses, search the code; results in build/audit (needs npm, and Go for one)
 	@$(uv_env) [ -x build/audit/bin/zizmor ] || { $(BIN)/uv venv --quiet build/audit; \
 	  $(BIN)/uv pip install --quiet --python build/audit/bin/python bandit cyclonedx-bom pip-audit zizmor; }
+	@[ -x build/audit/bin/actionlint ] || ! command -v go >/dev/null || \
+	  GOBIN="$(abspath build/audit/bin)" go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 	@$(uv_env) $(BIN)/python -m tests.audit build/audit/bin build/audit
 
 dist: $(STAMP) ## Build the archive and the wheel into dist/, twice, and check them (DIST="--tag v0.4.0 --airflow" for more)

@@ -2,8 +2,9 @@
 
     python -m tests.audit TOOLS FOLDER
 
-TOOLS is the folder of the programs bandit, cyclonedx-py, pip-audit and zizmor; FOLDER receives the results. Each step ends as
-`ok`, as `found`, or as `could not ask` if a registry or a program did not answer. Only `found` fails the command.
+TOOLS is the folder of the programs bandit, cyclonedx-py, pip-audit, zizmor and actionlint; FOLDER receives the
+results. Each step ends as `ok`, as `found`, or as `could not ask` if a registry or a program did not answer. Only
+`found` fails the command.
 """
 
 from __future__ import annotations
@@ -121,7 +122,19 @@ def workflows(tools: Path, folder: Path) -> Result:
     return ("found", ", ".join(sorted({one["ident"] for one in found}))) if found else ("ok", "no finding")
 
 
-STEPS: tuple[Callable[[Path, Path], Result], ...] = (components, python_weaknesses, page_weaknesses, code, workflows)
+def workflow_syntax(tools: Path, folder: Path) -> Result:
+    """Check keys, expressions and types of the forge's workflows with actionlint."""
+    out, complaint = answer([str(tools / "actionlint"), "-format", "{{json .}}"])
+    found = read(out)
+    if not isinstance(found, list):
+        return "could not ask", last_line(complaint)
+    places = [f"{one['filepath']}:{one['line']} {one['message']}" for one in found]
+    return ("found", ", ".join(places)) if places else ("ok", "no finding")
+
+
+STEPS: tuple[Callable[[Path, Path], Result], ...] = (
+    components, python_weaknesses, page_weaknesses, code, workflows, workflow_syntax,
+)  # fmt: skip
 
 
 def main(tools: Path, folder: Path) -> int:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import ClassVar
 
 from tests.debian import can_have
@@ -31,11 +32,11 @@ class Clustered(Scenario):
     patience = 180.0
     rounds = 2
     programs: ClassVar[tuple[str, ...]] = ("etcd",)
-    requirement = "etcd (behind a pooler also PgBouncer and HAProxy), or apt-get to fetch it"
+    requirement = "PySpark, and etcd (behind a pooler also PgBouncer and HAProxy) or apt-get to fetch it"
 
     @classmethod
     def is_possible(cls) -> bool:
-        return all(map(can_have, cls.programs))
+        return find_spec("pyspark") is not None and all(map(can_have, cls.programs))
 
     def open_server(self) -> Cluster:
         cluster = Cluster(prepared(self.label))
