@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.engine.rules.charging import DAY
 from airflow_mq.words import when
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import fill, processed
@@ -437,6 +440,62 @@ def test_a_notifier_of_budgets_reports_an_exhaustion_in_the_run_of_its_dag(
         assert len(run()) == 2, "both tasks report it"
         clock.now += 2 * SECOND
         assert run() == []
+
+
+def test_a_notifier_publishes_closed_days_in_the_run_of_its_dag(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    sqlite_queue.admin.create_ring("night")
+    night = MessageQueue(sqlite_queue.store, "night")
+
+    def run(first_task: str) -> list[str]:
+        """Run the DAG, and return what its notifiers were given."""
+        SEEN.clear()
+        made = run_dag(
+            f"""
+            from airflow_mq.notifications import DayClosedNotifier
+            from airflow_mq.operators.queues import HousekeepingOperator
+            from tests.airflow.functions import SEEN
+
+            @task
+            def gives(what):
+                return what
+
+            def notify(ring):
+                common = {{"mq_conn_id": "{{{{ params.conn }}}}", "ring": ring}}
+                return [DayClosedNotifier(SEEN.append, days=2, **common)]
+
+            with DAG("scene", schedule=None, params={{"conn": "mq_stage", "ring": "night"}}):
+                before = gives.override(task_id="before", on_success_callback=notify("{{{{ params.ring }}}}"))(1)
+                {first_task}
+                name, none = gives.override(task_id="name")("night"), gives.override(task_id="none")(None)
+                after = gives.override(task_id="after", on_success_callback=notify(name))(1)
+                other = gives.override(task_id="other", on_success_callback=notify(none))(1)
+                before >> close >> [name, none] >> after >> other
+            """
+        )
+        assert made.state == "success"
+        return [str(text) for text in SEEN]
+
+    def text() -> str:
+        lines = [f"  {one.day}  {one.hash.hex()}" for one in night.inspect.bill_headers()[-2:]]
+        return "\n".join(["Headers of the bills of ring 'night':", *lines])
+
+    with stopped_clock() as clock:
+        # A process with the real clock closes the last day later.
+        today = int(time.time() * SECOND)
+        clock.now = today - 4 * DAY
+        fill(night, {"acme": [b"1"] * 2, "bolt": [b"2"]})
+        night.service_queues(lambda delivery: None)
+        clock.now = today - DAY
+        # Nothing is closed before the housekeeping of the DAG. The ring of the last task has no bills.
+        close = 'HousekeepingOperator(task_id="close", ring="night", mq_conn_id="mq_stage", on_success_callback=notify("night"))'
+        found = run(f"close = {close}")
+        assert len(night.inspect.bill_headers()) == 3 and found == [text()] * 2
+    first = text()
+    # Another process closes the next day.
+    command = ["ring", "housekeep", "--store", night.store.address.uri, "--ring", "night"]
+    subprocess.run([sys.executable, "-m", "airflow_mq", *command], check=True)
+    assert len(night.inspect.bill_headers()) > 3 and text() != first
+    assert run('close = gives.override(task_id="close")(1)') == [text()] * 2
 
 
 def marked(module: ModuleType) -> set[str]:
