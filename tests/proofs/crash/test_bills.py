@@ -45,7 +45,7 @@ def closing(uri: str, ring: str) -> Callable[[Callable[[str], None]], None]:
 
 
 def test_closing_goes_on_after_a_kill_at_each_point(store_uri: str) -> None:
-    """What was published stays; the headers form one chain; each tenant has one leaf a day, and verifies its bill."""
+    """Published headers stay and form one chain; each tenant has one leaf a day, and verifies its bill."""
     upgrade(parse(store_uri))
     with stopped_clock() as clock:
         three_days(store_uri, "whole", clock)
