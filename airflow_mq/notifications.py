@@ -7,7 +7,7 @@ HousekeepingOperator(..., on_success_callback=[SetAsideNotifier(), StarvingNotif
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import MessageQueue
-    from airflow_mq.engine.queue.inspect.queues import QueueState
+    from airflow_mq.engine.queue.inspect.queues import BudgetState, QueueState
+    from airflow_mq.engine.queue.values import SetAside
 
 #: Seconds after which a read of the store is abandoned.
 READ_SECONDS = 60.0
@@ -92,14 +93,12 @@ class SetAsideNotifier(QueueNotifier):
         if len(waiting) < max(self.at_least, 1):
             return None
         count = f"{len(waiting):,}" if len(waiting) < COUNTED else f"{COUNTED:,} or more"
-        lines = [f"{count} set-aside message{'s' if len(waiting) != 1 else ''} on ring {ring!r}:"]
-        for message in waiting[:LISTED]:
-            weight = f", weight {message.weight} of {message.limit}" if message.weight else ""
-            lines.append(f"  {visible(str(message.address))}  {message.size:,} bytes, {message.reason}{weight}")
-        if len(waiting) > LISTED:
-            lines.append(f"  and {len(waiting) - LISTED} more: airflow-mq set-aside list")
-        lines.append("Execute one with ExecuteOverweightOperator, or discard it with DiscardSetAsideOperator.")
-        return "\n".join(lines)
+        return _listing(
+            f"{count} set-aside message{'s' if len(waiting) != 1 else ''} on ring {ring!r}:",
+            map(_aside, waiting),
+            "airflow-mq set-aside list",
+            "Execute one with ExecuteOverweightOperator, or discard it with DiscardSetAsideOperator.",
+        )
 
 
 class StarvingNotifier(QueueNotifier):
@@ -131,13 +130,12 @@ class StarvingNotifier(QueueNotifier):
 
     def text_of(self, queue: MessageQueue) -> str | None:
         found = [*map(_waiting, self._old(queue)), *self._unfair(queue)]
-        if not found:
-            return None
-        lines = [f"Queues of ring {queue.ring!r} wait too long:", *(f"  {line}" for line in found[:LISTED])]
-        if len(found) > LISTED:
-            lines.append(f"  and {len(found) - LISTED:,} more: airflow-mq report fairness")
-        lines.append("See why with `airflow-mq explain ORIGIN`; a larger share, a guarantee, or larger blocks help.")
-        return "\n".join(lines)
+        return _listing(
+            f"Queues of ring {queue.ring!r} wait too long:",
+            found,
+            "airflow-mq report fairness",
+            "See why with `airflow-mq explain ORIGIN`; a larger share, a guarantee, or larger blocks help.",
+        )
 
     def _old(self, queue: MessageQueue) -> list[QueueState]:
         if self.oldest is None:
@@ -171,19 +169,12 @@ class BudgetNotifier(QueueNotifier):
             within = timedelta(seconds=self.within)
             # A balance is refilled to the store's present time.
             found = [one for one in found if one.exhausted_at and one.exhausted_at > one.refilled_to - within]
-        if not found:
-            return None
-        lines = [f"Budgets of ring {queue.ring!r} are used up:"]
-        for one in found[:LISTED]:
-            since = "" if one.exhausted_at is None else f", exhausted at {when(one.exhausted_at)}"
-            until = "" if one.wakes_at is None else f", its queues wait until {when(one.wakes_at)}"
-            lines.append(f"  {visible(one.path)}: {one} is left{since}{until}")
-        if len(found) > LISTED:
-            lines.append(f"  and {len(found) - LISTED:,} more")
-        lines.append(
-            "See why a queue waits with `airflow-mq explain ORIGIN`; only time, or a larger rate or burst, helps."
+        return _listing(
+            f"Budgets of ring {queue.ring!r} are used up:",
+            map(_exhausted, found),
+            "",
+            "See why a queue waits with `airflow-mq explain ORIGIN`; only time, or a larger rate or burst, helps.",
         )
-        return "\n".join(lines)
 
 
 class DayClosedNotifier(QueueNotifier):
@@ -200,6 +191,28 @@ class DayClosedNotifier(QueueNotifier):
         found = queue.inspect.bill_headers()[-self.days :]
         lines = [f"  {one.day}  {one.hash.hex()}" for one in found]
         return "\n".join([f"Headers of the bills of ring {queue.ring!r}:", *lines]) if lines else None
+
+
+def _listing(heading: str, found: Iterable[str], rest: str, advice: str) -> str | None:
+    """Return a text that lists the first lines found, and what helps; None without a line.
+
+    :param rest: the command that lists all, if any
+    """
+    lines = list(found)
+    more = [f"and {len(lines) - LISTED:,} more{rest and ': '}{rest}"] if len(lines) > LISTED else []
+    listed = [f"  {line}" for line in (*lines[:LISTED], *more)]
+    return "\n".join([heading, *listed, advice]) if lines else None
+
+
+def _aside(message: SetAside) -> str:
+    weight = f", weight {message.weight} of {message.limit}" if message.weight else ""
+    return f"{visible(str(message.address))}  {message.size:,} bytes, {message.reason}{weight}"
+
+
+def _exhausted(budget: BudgetState) -> str:
+    since = "" if budget.exhausted_at is None else f", exhausted at {when(budget.exhausted_at)}"
+    until = "" if budget.wakes_at is None else f", its queues wait until {when(budget.wakes_at)}"
+    return f"{visible(budget.path)}: {budget} is left{since}{until}"
 
 
 def _waiting(depth: QueueState) -> str:

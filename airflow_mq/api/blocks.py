@@ -159,9 +159,8 @@ def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forec
     with opened(conn_id, ring) as queue:
         # The very next block is exact; of others, it matters when they come.
         every = 0 if body.blocks == 1 else None
-        found = queue.inspect.forecast(
-            body.blocks, limit=limit, shares=body.shares, order=body.order, seed=seed, every=every
-        )
+        changes = {} if body.order is None else {"order": body.order}
+        found = queue.inspect.forecast(body.blocks, limit=limit, shares=body.shares, seed=seed, every=every, **changes)
     return Forecast(blocks=[_forecast_block(block) for block in found])
 
 

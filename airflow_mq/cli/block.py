@@ -203,15 +203,8 @@ _SERVED = ("served", _serviced)
 def _conditions(queue: MessageQueue, args: Namespace) -> dict[str, Any]:
     settings = dict(args.set or ())
     config = RingConfig.from_json({**queue.config.to_json(), **settings})
-    changes = {name: getattr(config, name) for name in settings if name != "order"}
-    order = settings.get("order")
-    return {
-        "limit": args.service_weight,
-        "shares": dict(args.share or ()),
-        "order": order,
-        "seed": args.seed,
-        **changes,
-    }
+    changes = {name: getattr(config, name) for name in settings}
+    return {"limit": args.service_weight, "shares": dict(args.share or ()), "seed": args.seed, **changes}
 
 
 def _forecast_fields(block: ForecastBlock) -> dict[str, object]:

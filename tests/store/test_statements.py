@@ -184,7 +184,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "put_off_from": {"origin": "o00100", "mark": b"x"},
     "insert_charge": {"id": LATE, "block": None, "server": "", "at": 1, "data": b"x"},
     "charges": {"after": 77, "limit": 100},
-    "charge_times": {"after": 77, "limit": 100},
     "expire_charge": {"after": 0, "before": 5, "limit": 1_000},
     "usage_days": {"first": 5, "stop": 10},
     "save_usage": {"day": 77, "last": 1, "data": b"x"},

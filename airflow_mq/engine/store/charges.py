@@ -72,24 +72,21 @@ class Charges(Repository):
 
     def roll_up(self, ring: int, today: int) -> bool:
         """Add the next rows of days before today to the sums of their days; return whether more may follow."""
-        last = self.rolled_up(ring)
-        if not self._closed(ring, last, today):
+        if not self._over(ring, today, 1):
             return False
         # Another process may roll up the same rows.
         self.unit.rows("hold_config", ring=ring)
-        last = self.rolled_up(ring)
-        count = self._closed(ring, last, today)
+        rows = self._over(ring, today, ROWS)
         days: dict[int, Sums] = {}
-        for row in self.after(ring, last, count) if count else ():
+        for row in rows:
             add_charges(days.setdefault(row.at // DAY, {}), row.sums)
-            last = row.id
         for day, fresh in days.items():
             sums = dict(self.days(ring, day, day + 1)).get(day, {})
             add_charges(sums, fresh)
-            self.unit.put("save_usage", ring=ring, day=day, last=last, data=codec.pack_charges(sums))
-        return count == ROWS
+            self.unit.put("save_usage", ring=ring, day=day, last=rows[-1].id, data=codec.pack_charges(sums))
+        return len(rows) == ROWS
 
-    def _closed(self, ring: int, after: int, today: int) -> int:
-        """Return how many of the next rows are of days before today, at most `ROWS`."""
-        times = self.unit.rows("charge_times", ring=ring, after=after, limit=ROWS)
-        return len([*takewhile(lambda row: row[0] // DAY < today, times)])
+    def _over(self, ring: int, today: int, limit: int) -> list[ChargeRow]:
+        """Return the next rows that are in no sums yet, of days before today."""
+        rows = self.after(ring, self.rolled_up(ring), limit)
+        return [*takewhile(lambda row: row.at // DAY < today, rows)]

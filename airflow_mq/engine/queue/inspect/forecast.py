@@ -160,18 +160,6 @@ class Conditions:
             self, limit=server.limit, server=server.name, patterns=server.patterns, server_title=server.title
         )
 
-    @classmethod
-    def of_ring(
-        cls,
-        limit: Weight | None,
-        shares: Mapping[str, int] | None,
-        order: str | None,
-        seed: bytes | None,
-        changes: Mapping[str, object],
-    ) -> Conditions:
-        """Return the conditions of a forecast of the whole ring."""
-        return cls(limit, dict(shares or {}), seed, changes if order is None else {**changes, "order": order})
-
     def settings(self) -> dict[str, dict[str, object]]:
         """Return the settings of origins as they would be stored."""
         settings: dict[str, dict[str, object]] = {origin: {"share": share} for origin, share in self.shares.items()}
@@ -232,7 +220,7 @@ class Foresight:
         first, every = pace
         self.pass_time(first)
         while self.number < most:
-            block = self._plan()
+            block = self.next_block()
             if not any(claim.runs for claim in block.claims) and not self._goes_on((most - self.number) * every):
                 return
             yield replace(block, at=moment(self.overlay.now)) if every else block
@@ -262,10 +250,7 @@ class Foresight:
             self.overlay.end_blocks({row.id for row in live})
 
     def next_block(self) -> ForecastBlock:
-        """Return the next block, also if it is empty."""
-        return self._plan()
-
-    def _plan(self) -> ForecastBlock:
+        """Plan the next block, also if it is empty."""
         self.number += 1
         working_set = self.working_set(planning=True)
         given = self.conditions

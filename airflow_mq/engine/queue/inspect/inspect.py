@@ -380,7 +380,6 @@ class Inspect:
         limit: Weight | None = None,
         *,
         shares: Mapping[str, int] | None = None,
-        order: str | None = None,
         seed: bytes | None = None,
         **changes: object,
     ) -> ForecastBlock:
@@ -389,11 +388,10 @@ class Inspect:
         :param limit: limit of the block; by default, that of the DAG or program that planned the latest block
             (`ForecastBlock.server`), or the ring's service weight
         :param shares: shares of some origins, instead of theirs
-        :param order: `deficit`, `rotation` or `shuffle`, instead of the ring's
         :param seed: the seed of the order, required in a ring that shuffles
-        :param changes: other settings of the ring, instead of its own
+        :param changes: settings of the ring instead of its own, such as `order`
         """
-        with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
+        with foresight(self._session, Conditions(limit, shares or {}, seed, changes)) as future:
             return future.next_block()
 
     def forecast(
@@ -402,7 +400,6 @@ class Inspect:
         *,
         limit: Weight | None = None,
         shares: Mapping[str, int] | None = None,
-        order: str | None = None,
         seed: bytes | None = None,
         every: float | timedelta | str | None = None,
         **changes: object,
@@ -415,7 +412,7 @@ class Inspect:
             program that planned the latest block. Blocks in progress end before the second one. `0` lets all come now
         """
         check_number(blocks, "a number of blocks")
-        with foresight(self._session, Conditions.of_ring(limit, shares, order, seed, changes)) as future:
+        with foresight(self._session, Conditions(limit, shares or {}, seed, changes)) as future:
             return list(future.blocks(blocks, future.pace(every)))
 
     def quote(

@@ -11,10 +11,6 @@ INSERT INTO {s}charge (ring, block, server, at, data) VALUES (:ring, :block, :se
 -- Return charges after an id, in order.
 SELECT c.id, c.block, c.server, c.at, c.data FROM {s}charge c WHERE c.ring = :ring AND c.id > :after ORDER BY c.id LIMIT :limit
 
--- name: charge_times
--- Return the times of charges after an id, in order.
-SELECT c.at FROM {s}charge c WHERE c.ring = :ring AND c.id > :after ORDER BY c.id LIMIT :limit
-
 -- name: expire_charge
 -- Delete the oldest charges that are in the sums of their days, and in bills if the ring has any.
 DELETE FROM {s}charge WHERE id IN (
