@@ -88,10 +88,6 @@ class Origins(Repository):
         """Return the quotas of those of these queues and groups that have one."""
         return dict(self.unit.rows("quotas", {"origin": paths}, ring=ring))
 
-    def with_quota(self, ring: int) -> list[str]:
-        """Return the queues and groups with a quota."""
-        return [path for (path,) in self.unit.rows("all_quotas", ring=ring)]
-
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
         return self.unit.rows("settings", {"origin": origins}, ring=ring)

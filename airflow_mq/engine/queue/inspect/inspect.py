@@ -28,7 +28,7 @@ from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
-from ...store.rows import LATEST, Fullness
+from ...store.rows import LATEST, Fullness, settings_of
 from ..bills import days_of, read_bill
 from ..blocks import measures
 from ..blocks.block import Block
@@ -168,7 +168,11 @@ class Inspect:
         """Return how full queues and groups with a quota are: those of these origins; by default, all."""
         with self._session.store.reading() as unit:
             config = self._session.remember_config(unit.rings.named(self._session.ring).config)
-            names = unit.origins.with_quota(self._ring_id) if origins is None else map(check_origin, origins)
+            if origins is None:
+                stored = sorted(unit.origins.all_settings(self._ring_id))
+                names = [name for name, value in stored if settings_of(value).quota is not None]
+            else:
+                names = [*map(check_origin, origins)]
             sizes = dict.fromkeys(names, 0)
             return self._session.store.fullness(unit, self._ring_id, sizes, has_paths=config.paths) if sizes else []
 

@@ -60,10 +60,6 @@ ON CONFLICT (ring, origin) DO UPDATE SET {set excluded settings, guaranteed, quo
 SELECT t.origin, t.quota FROM {each origin text[]}
 JOIN {s}setting t ON t.ring = :ring AND t.origin = w.origin AND t.quota IS NOT NULL
 
--- name: all_quotas
--- Return the queues and groups with a quota.
-SELECT t.origin FROM {s}setting t WHERE t.ring = :ring AND t.quota IS NOT NULL ORDER BY t.origin
-
 -- name: fullness (postgres)
 -- Return how full the queues and groups with a quota are to which messages of these books and sizes go.
 SELECT f.path, f.quota, f.stored, f.coming, f.uncut FROM {s}fullness(:ring, :names::text[], :sizes::int8[]) f
