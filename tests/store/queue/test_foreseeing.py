@@ -406,14 +406,14 @@ def test_explain_reports_turn_and_position(small: MessageQueue) -> None:
 def test_explain_bounds_its_forecasts(small: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     small.enqueue_messages((f"tenant-{at:03}", b"x") for at in range(200))
     visits = []
-    plan = Foresight._plan
+    plan = Foresight.next_block
 
     def counted(self: Foresight, *args: Any) -> ForecastBlock:
         block = plan(self, *args)
         visits.append(block.visits)
         return block
 
-    monkeypatch.setattr(Foresight, "_plan", counted)
+    monkeypatch.setattr(Foresight, "next_block", counted)
     monkeypatch.setattr(explain, "MOST_VISITS", 100)
     monkeypatch.setattr(explain, "MOST_REMEDY_VISITS", 60)
     explanation = small.inspect.explain("tenant-199")
