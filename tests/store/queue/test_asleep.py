@@ -204,3 +204,16 @@ def test_no_queue_sleeps_for_good(make_queue: Maker, clock: Clock, monkeypatch: 
         serve(queue)
     assert sum(footprint.count for _, footprint in queue.footprints()) == 0
     assert sum(1 for event in queue.inspect.events() if event.name == "Processed") == sent
+
+
+def test_a_high_queue_that_wakes_may_be_the_first_of_the_next_block(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(10, 1 << 20), weigher=UNIT, rounds_per_block=1)
+    queue.admin.set_origin("acme", rate="1ms/second", burst=20)
+    queue.enqueue_messages("acme", [b"x"] * 3, weight=Weight(9, 0), priority="high")
+    queue.enqueue_messages("other", [b"x"] * 50)
+    taken = [run(queue).get("acme", 0)]
+    for _ in range(6):
+        clock.advance(5)
+        taken.append(run(queue).get("acme", 0))
+        queue.enqueue_messages("other", [b"x"] * 10)
+    assert sum(taken) == 3

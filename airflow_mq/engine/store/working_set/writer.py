@@ -178,7 +178,7 @@ class Collector:
         """Return a ticket below which no high book has one: the walk begins with the smallest."""
         stored = {origin: book.ticket for origin, book in self.stored.items() if book.ticket is not None}
         fresh = {**stored, **self.changes.tickets, **fresh}
-        return min(ticket for origin, ticket in fresh.items() if is_high(origin) and ticket < ASLEEP)
+        return min((ticket for origin, ticket in fresh.items() if is_high(origin) and ticket < ASLEEP), default=0)
 
     def _book_rows(self, origins: Iterable[str], tickets: Mapping[str, int]) -> list[BookRow]:
         rows = []
