@@ -205,7 +205,8 @@ def check_shown_ends(world: World, ends: Sequence[EndRow]) -> None:
                 world.met["ends applied in part"] += 1
             for claim, verdict in zip(claims, terms.expected(claims)):
                 counts = dict(zip(FATES, verdict))
-                _check_claim(working_set, claim, None if is_spoiled(end) else counts, row.number)
+                # An end that was right again and not yet tried again is still set apart.
+                _check_claim(working_set, claim, None if end.error or is_spoiled(end) else counts, row.number)
 
 
 def _check_claim(working_set: StoredSet, claim: Claim, verdict: dict[str, int] | None, block: int) -> None:
