@@ -379,3 +379,19 @@ def test_a_sum_waits_for_open_transactions(make_queue: Any, store_uri: str) -> N
         add_up()
     (one,) = fullness(queue, "a")
     assert one.stored == 10 and one.uncut < 7
+
+
+def test_a_check_compares_sums_with_what_is_stored(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota, "STEP", 4)
+    monkeypatch.setattr(quota, "MOST_UNCHECKED", 2)
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("a", quota="1GiB")
+    for _ in range(30):
+        queue.enqueue_message("a", b"xyz")
+    assert queue.check() == []
+    change = f"UPDATE {queue.store.prefix}inbox_sum SET total = total {{}} 5 WHERE total > 0"
+    for sign in ("+", "-"):
+        with queue.store.writing() as unit:
+            unit.connection.execute(change.format(sign))  # type: ignore[attr-defined]
+        expected = [] if sign == "-" else ["quota of 'a': it counts 95 bytes: expected 90"]
+        assert list(map(str, queue.check())) == expected

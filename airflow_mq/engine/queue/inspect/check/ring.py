@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ....rules.claims import Claim
 from ....rules.config import BLOCK_PARTS
+from ....rules.groups import paths_of
 from ....rules.invariants import Violation, check_asides, check_book, check_groups, check_slices
 from ....rules.message import Address
 from ....rules.priority import is_high, origin_of, told
 from ....store import codec
-from ....store.rows import ASLEEP, LATEST, PLANNED, InboxRow
+from ....store.rows import ASLEEP, LATEST, PLANNED, InboxRow, settings_of
 from ....store.unit import Unit
 from ....store.working_set import Source, StoredSet
 from ...blocks.settling import Terms
@@ -25,6 +26,7 @@ from .payloads import check_blobs, confirm_missing
 def check_ring(session: RingSession, progress: Callable[[int, int], object] | None = None) -> list[Violation]:
     """See `MessageQueue.check`."""
     missing: dict[str, str] = {}
+    sizes: Counter[str] = Counter()
     with session.snapshot(stored=True) as (unit, working_set):
         names = list(all_origins(unit, session.ring_id))
         bounds = inbox_bounds(unit, session.ring_id)
@@ -33,7 +35,8 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
         for done, name in enumerate(names):
             if progress is not None and done % 50 == 0:
                 progress(done, len(names))
-            found += _check_origin(session, unit, name, bounds)
+            found += _check_origin(session, unit, name, bounds, sizes)
+        found += _check_quotas(session, unit, sizes)
         found += _check_groups(working_set, names)
         found += _check_claims(unit, session.ring_id)
         found += check_charges(unit, session.ring_id, session.config, unit.now())
@@ -64,7 +67,10 @@ def _check_state(unit: Unit, source: Source) -> Iterator[Violation]:
         yield Violation("ring", f"high messages owe {state.debt} parts of a block: expected 0 to {BLOCK_PARTS}")
 
 
-def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBounds) -> list[Violation]:
+def _check_origin(
+    session: RingSession, unit: Unit, origin: str, bounds: InboxBounds, sizes: Counter[str]
+) -> list[Violation]:
+    """Check a book; count the bytes that it stores, without delayed ones."""
     working_set = session.stored_working_set(unit)
     book, known = working_set.book(origin), working_set.stored[origin]
     pages = dict(working_set.loader.pages.read_all(origin))
@@ -74,6 +80,7 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBo
     inbox_rows = [InboxRow(*row) for row in unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)]
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
+    sizes[origin] += book.size + sum(row.size for row in inbox_rows if row.id in uncut)
     found += check_inbox(origin, known, uncut, bounds)
     found += _check_wake(unit, working_set, origin)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
@@ -81,6 +88,18 @@ def _check_origin(session: RingSession, unit: Unit, origin: str, bounds: InboxBo
     rows = unit.set_aside.after(session.ring_id, Address(origin, 0, -1), origin)
     found += check_asides(origin, pages, {(row.page, row.item) for row in rows})
     return found + list(check_slices(origin, pages, lengths, uncut))
+
+
+def _check_quotas(session: RingSession, unit: Unit, sizes: Counter[str]) -> Iterator[Violation]:
+    """Check that what quotas count, from sums of inbox rows, is what their queues store."""
+    for _, row in unit.inbox.delayed(session.ring_id, -LATEST, 0, LATEST):
+        sizes[row.origin] += row.size
+    paths, settings = session.config.paths, unit.origins.all_settings(session.ring_id)
+    limited = {name: 0 for name, stored in settings if settings_of(stored).quota is not None}
+    for state in session.store.fullness(unit, session.ring_id, limited, has_paths=paths) if limited else ():
+        stored = sum(size for name, size in sizes.items() if state.path in paths_of(name, paths))
+        if state.stored != stored:
+            yield Violation(f"quota of {state.path!r}", f"it counts {state.stored:,} bytes: expected {stored:,}")
 
 
 def _check_wake(unit: Unit, working_set: StoredSet, name: str) -> Iterator[Violation]:
