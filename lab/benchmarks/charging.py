@@ -28,7 +28,7 @@ from airflow_mq.engine.store import parse, upgrade
 #: Queues and messages of each, by the name of a load.
 LOADS = {"claims of one message": (300, 1), "claims of 5,000 messages": (6, 5_000)}
 #: Blocks of each side of a pair, in turns. The least time counts: other processes of a machine only add to it.
-TURNS = 6
+TURNS = 20
 #: Numbers of exhausted queues, and of blocks that are planned beside them.
 EXHAUSTED, BLOCKS = (0, 10_000, 100_000), 9
 #: Quantile of Student's t for the upper end of an interval of 95 %, by the number of pairs.
