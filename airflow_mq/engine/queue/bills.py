@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import date
-from itertools import takewhile
-from typing import Any
+from itertools import groupby, starmap, takewhile
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from ...bills import EPOCH, SALT_BYTES, Leaf, bill_of, canonical, content_of, leaf_hash, path_of, rows_of
 from ...tariff import Tariff
-from ..rules.charging import DAY, Charge, add_charges
+from ..rules.charging import DAY
 from ..rules.config import RingConfig
 from ..rules.errors import InvalidInput
 from ..rules.events import EventRun, Fate
 from ..rules.groups import head_of
 from ..rules.priority import origin_of, priority_of
 from ..rules.weight import ZERO
+from ..store import codec
 from ..store.bills import BillDay, date_of
 from ..store.charges import ChargeRow
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 
-#: Charges of a tenant by block (0 without one), origin, priority and processor.
-Entries = dict[tuple[int, str, str, str], Charge]
+#: What a tenant was charged for one block (None without one), origin, priority and processor.
+Entry: TypeAlias = "dict[str, Any]"
 
 
 def close_day(unit: Unit, ring: int, name: str, working_set: StoredSet) -> bool:
@@ -43,49 +45,69 @@ def close_day(unit: Unit, ring: int, name: str, working_set: StoredSet) -> bool:
         return False
     before = last.header.hash if last.before else secrets.token_bytes(SALT_BYTES)
     number = unit.bills.days(ring, limit=1)[0].before if last.before else before
-    day, after = last.day + 1, last.last
-    rows = [*takewhile(lambda row: row.at // DAY <= day, unit.charges.each(ring, after))]
-    price = price_of(config, date_of(day))
-    hashed = []
-    for tenant, entries in entries_of(rows, config.paths).items():
-        content = content_of(bytes(number).hex(), name, tenant, date_of(day).isoformat(), price, plain(entries))
+    day, after, price = last.day + 1, last.last, price_of(config, date_of(last.day + 1))
+
+    def rows() -> Iterator[ChargeRow]:
+        nonlocal after
+        for row in takewhile(lambda row: row.at // DAY <= day, unit.charges.each(ring, after)):
+            after = row.id
+            yield row
+
+    def leaf(tenant: str, entries: Sequence[Entry]) -> tuple[bytes, str, bytes, bytes]:
+        content = content_of(bytes(number).hex(), name, tenant, date_of(day).isoformat(), price, entries)
         salt, data = secrets.token_bytes(SALT_BYTES), canonical(content)
-        hashed.append((leaf_hash(salt, data), tenant, salt, data))
-    # The order of hashes shows nothing of the other tenants.
-    hashed.sort()
-    tree = rows_of([one[0] for one in hashed])
-    leaves = [
-        (tenant, Leaf(place, salt, path_of(tree, place), data)) for place, (_, tenant, salt, data) in enumerate(hashed)
-    ]
-    closed = BillDay(day, rows[-1].id if rows else after, before, tree[-1][0], len(leaves))
-    unit.bills.close(ring, closed, leaves)
+        return leaf_hash(salt, data), tenant, salt, data
+
+    with closing(sqlite3.connect("")) as file:
+        file.execute("CREATE TABLE leaf (hash, tenant, salt, data)")
+        leaves = starmap(leaf, entries_of(rows(), config.paths))
+        file.executemany("INSERT INTO leaf VALUES (?, ?, ?, ?)", leaves)
+        # The order of hashes shows nothing of the other tenants.
+        hashes = [one for (one,) in file.execute("SELECT hash FROM leaf ORDER BY hash")]
+        tree = rows_of(hashes)
+        closed = BillDay(day, after, before, tree[-1][0], len(hashes))
+        stored = enumerate(file.execute("SELECT tenant, salt, data FROM leaf ORDER BY hash"))
+        unit.bills.close(
+            ring, closed, ((tenant, Leaf(at, salt, path_of(tree, at), data)) for at, (tenant, salt, data) in stored)
+        )
     header = closed.header
     text = f"{header.day}, {header.leaves} leaves, header {header.hash.hex()}"
     unit.events.save(ring, [EventRun(Fate.DAY_CLOSED, "", 0, 0, [header.hash], [], text)], working_set.now)
     return True
 
 
-def entries_of(rows: Iterable[ChargeRow], paths: bool) -> Mapping[str, Entries]:
-    """Return charges by tenant: the first part of an origin that is a path, otherwise the origin."""
-    found: defaultdict[str, Entries] = defaultdict(dict)
-    for row in rows:
-        for (book, processor), charge in row.charges.items():
-            origin = origin_of(book)
-            key = row.block or 0, origin, priority_of(book), processor
-            add_charges(found[head_of(origin) if paths else origin], {key: charge})
-    return found
+def entries_of(rows: Iterable[ChargeRow], paths: bool) -> Iterator[tuple[str, list[Entry]]]:
+    """Yield the entries of each tenant: the first part of an origin that is a path, otherwise the origin.
+
+    A day may have more entries than fit in memory: a file of SQLite sorts them.
+    """
+
+    def flat() -> Iterator[tuple[str, int, str, str, str, str]]:
+        for row in rows:
+            for (book, processor), one in row.charges.items():
+                origin = origin_of(book)
+                sums = codec.write_json([*one.planned, *one.charged, *one[2:]]).decode()
+                tenant = head_of(origin) if paths else origin
+                yield tenant, row.block or 0, origin, priority_of(book), processor, sums
+
+    with closing(sqlite3.connect("")) as file:
+        file.execute("CREATE TABLE entry (tenant, block, origin, priority, processor, sums)")
+        file.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", flat())
+        found = file.execute("SELECT * FROM entry ORDER BY tenant, block, origin, priority, processor")
+        for tenant, own in groupby(found, itemgetter(0)):
+            yield tenant, [_entry(key, same) for key, same in groupby(own, itemgetter(1, 2, 3, 4))]
 
 
-def plain(entries: Entries) -> list[dict[str, Any]]:
-    """Return the entries of a leaf, in order."""
-    return [
-        {
-            "block": block or None, "origin": origin, "priority": priority, "processor": processor,
-            "planned": list(one.planned), "charged": list(one.charged), "measured": one.measured,
-            "messages": one.messages, "bytes": one.size, "attempts": one.attempts, "set_aside": one.set_aside,
-        }
-        for (block, origin, priority, processor), one in sorted(entries.items())
-    ]  # fmt: skip
+def _entry(key: tuple[int, str, str, str], rows: Iterable[tuple[Any, ...]]) -> Entry:
+    """Return the entry of a block, an origin, a priority and a processor."""
+    block, origin, priority, processor = key
+    sums = [sum(column) for column in zip(*(codec.read_json(row[-1]) for row in rows))]
+    measured, messages, size, attempts, set_aside = sums[4:]
+    return {
+        "block": block or None, "origin": origin, "priority": priority, "processor": processor, "planned": sums[:2],
+        "charged": sums[2:4], "measured": measured, "messages": messages, "bytes": size, "attempts": attempts,
+        "set_aside": set_aside,
+    }  # fmt: skip
 
 
 def price_of(config: RingConfig, day: date) -> Mapping[str, Any] | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import date, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from ...bills import EPOCH, Header, Leaf
 from ..rules.charging import DAY
 from .primitives import Repository, columns
 from .rows import LATEST
+
+#: Leaves that one statement writes.
+LEAVES = 16
 
 
 class BillDay(NamedTuple):
@@ -32,12 +36,13 @@ class Bills(Repository):
 
     __slots__ = ()
 
-    def close(self, ring: int, closed: BillDay, leaves: Sequence[tuple[str, Leaf]]) -> None:
+    def close(self, ring: int, closed: BillDay, leaves: Iterable[tuple[str, Leaf]]) -> None:
         """Write a closed day, with the leaf of each tenant; requires the ring lock."""
-        rows = [(tenant, one.place, one.salt, b"".join(one.path), one.data) for tenant, one in leaves]
         self.unit.put("close_bill_day", ring=ring, **closed._asdict())
-        named = columns(("tenant", "place", "salt", "path", "data"), rows)
-        self.unit.put("insert_bill_leaves", named, ring=ring, day=closed.day)
+        rows = ((tenant, one.place, one.salt, b"".join(one.path), one.data) for tenant, one in leaves)
+        while some := list(islice(rows, LEAVES)):
+            named = columns(("tenant", "place", "salt", "path", "data"), some)
+            self.unit.run("insert_bill_leaves", named, ring=ring, day=closed.day)
 
     def last(self, ring: int) -> BillDay | None:
         """Return the last closed day."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from datetime import date
 from threading import Thread
@@ -12,7 +13,8 @@ import pytest
 
 from airflow_mq import Done, LinearWeigher, MessageQueue, RingConfig, Weight
 from airflow_mq.bills import EPOCH, WrongBill, verify
-from airflow_mq.engine.rules.charging import DAY
+from airflow_mq.engine.queue.bills import close_day
+from airflow_mq.engine.rules.charging import DAY, Charge
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput
 from tests.proofs.model.clock import Clock, stopped_clock
 from tests.store.queue.conftest import Maker
@@ -264,3 +266,28 @@ def test_a_tariff_is_checked_when_it_is_set(make_queue: Maker) -> None:
     with pytest.raises(ConfigRefused, match="invalid tariff"):
         queue.admin.create_ring("other", RingConfig(tariff={"currency": "EUR", "prices": []}))
     assert queue.admin.change_ring(tariff=TARIFF).tariff == TARIFF
+
+
+@pytest.mark.slow
+def test_closing_a_day_of_many_charges_takes_little_memory(make_queue: Maker) -> None:
+    """10,000 entries, of which a tenant has 100: as objects, they would take more than six megabytes."""
+    queue = make_queue()
+    ring, one = queue.session.ring_id, Charge(Weight(5, 100), Weight(5, 100), 7, 1, 100, 1)
+    with queue.session.hold.transaction() as (unit, working_set):
+        charges = {(f"tenant-{number:03}", "mail"): one for number in range(100)}
+        for block in range(100):
+            unit.charges.insert(ring, charges, working_set.now - 2 * DAY, block + 1, "dag")
+    with queue.session.hold.transaction() as (unit, working_set):
+        tracemalloc.start()
+        try:
+            assert close_day(unit, ring, queue.session.ring, working_set)
+            assert tracemalloc.get_traced_memory()[1] < 3_000_000
+        finally:
+            tracemalloc.stop()
+        (closed,) = unit.bills.days(ring)
+        leaves = unit.bills.leaves_of(ring, closed.day)
+        assert closed.leaves == len(leaves) == 100 and all(one.leads_to(closed.header) for one in leaves)
+        assert [len(json.loads(one.data)["entries"]) for one in leaves] == [100] * 100
+        unit.connection.execute(f"DELETE FROM {queue.store.prefix}charge")  # type: ignore[attr-defined]
+        unit.connection.execute(f"DELETE FROM {queue.store.prefix}bill_leaf")  # type: ignore[attr-defined]
+        unit.connection.execute(f"DELETE FROM {queue.store.prefix}bill_day")  # type: ignore[attr-defined]

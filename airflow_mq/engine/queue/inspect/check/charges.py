@@ -21,7 +21,7 @@ from ....store.bills import BillDay
 from ....store.charges import ChargeRow, Sums
 from ....store.rows import LATEST, PLANNED, BlockRow
 from ....store.unit import Unit
-from ...bills import entries_of, plain
+from ...bills import entries_of
 from ...servers import ledger_pages
 from ...session import kept_charges
 from ..events import runs_of
@@ -85,7 +85,7 @@ def _check_bills(unit: Unit, ring: int, config: RingConfig, since: int) -> Itera
             rows = takewhile(partial(_up_to, closed.last), unit.charges.each(ring, after))
             # A tenant is the first part of an origin, or the whole one under an earlier setting of `paths`.
             billed = [entry for one in leaves for entry in json.loads(one.data)["entries"]]
-            charged = [entry for entries in entries_of(rows, config.paths).values() for entry in plain(entries)]
+            charged = [entry for _, entries in entries_of(rows, config.paths) for entry in entries]
             if sorted(map(canonical, billed)) != sorted(map(canonical, charged)):
                 yield Violation(where, "they are not its charges")
         before = closed
