@@ -63,7 +63,6 @@ CHARGES: Sequence[Mutation] = (
     ),
     bug(
         "first charge of each sum left out", "engine/store/charges.py",
-        "for row in self.after(ring, last, count) if count else ():",
-        "for row in self.after(ring, last, count)[1:] if count else ():",
+        "        for row in rows:\n            add_charges(days", "        for row in rows[1:]:\n            add_charges(days",
     ),
 )  # fmt: skip

@@ -222,8 +222,8 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "requests that were not sent stay behind an error", "engine/store/pipelined.py",
-        '        """Drop the statements that were requested and not sent."""\n        self._unsent = []',
-        '        """Drop the statements that were requested and not sent."""',
+        "        self._unsent = []\n        if self.pgconn.transaction_status != TransactionStatus.IDLE:\n",
+        "        if self.pgconn.transaction_status != TransactionStatus.IDLE:\n",
         test="tests/proofs/concurrency/test_settings.py::test_a_failed_read_leaves_no_request_behind",
     ),
     bug(
