@@ -29,7 +29,7 @@ from ..rules.patterns import OPEN
 from ..rules.weight import Weight
 from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep
-from ..store.rows import LATEST, Locked, RingRow
+from ..store.rows import LATEST, Locked, RingRow, StateRow
 from ..store.unit import Unit
 from ..store.working_set import LoadOptions, Overlay, Source, StoredSet
 from .blocks.settlement import BlockSettler
@@ -53,6 +53,8 @@ FORGET_EVERY = 60.0
 MOST_FORGOTTEN = 5_000
 #: A call looks again for what the calls of so many microseconds before should have deleted: some may have failed.
 AGAIN = 600_000_000
+#: State of a ring for readers that do not lock it.
+UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "", budgeted=True)
 #: Reads of a snapshot.
 _READING = LoadOptions(skip_in_flight=False, with_due=True)
 
@@ -200,7 +202,7 @@ class RingSession:
         """Return a working set of what is stored, without recorded ends."""
         ring = unit.rings.named(self.ring) if ring is None else ring
         unit.last_id = 0
-        source = Source(self.store, unit, self.ring_id, unit.rings.state(self.ring_id), 0)
+        source = Source(self.store, unit, self.ring_id, UNKNOWN, 0)
         return StoredSet(self.remember_config(ring.config), ring.now, source, _READING)
 
     def rows_not_looked_at(self, unit: Unit, most: int) -> list[str]:

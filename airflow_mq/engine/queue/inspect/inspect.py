@@ -34,7 +34,7 @@ from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
 from ..servers import ledger_pages
-from ..session import RingSession, limit_of
+from ..session import UNKNOWN, RingSession, limit_of
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
 from .explain import AHEAD, Explainer
@@ -212,6 +212,9 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
+            if working_set.reading.state is UNKNOWN:
+                # A look begins where that of a plan does, not at the first row.
+                working_set.reading.state = unit.rings.state(self._ring_id)
             # Of many skipped queues only the names are read.
             working_set.keeps_places = True
             books = map(working_set.book, ready_books(working_set))
