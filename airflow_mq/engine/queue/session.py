@@ -29,9 +29,9 @@ from ..rules.patterns import OPEN
 from ..rules.weight import Weight
 from ..store import Store, StoreAddress, codec, open_store
 from ..store.blobs import sweep
-from ..store.rows import LATEST, Locked, RingRow, StateRow
+from ..store.rows import LATEST, Locked, RingRow
 from ..store.unit import Unit
-from ..store.working_set import LoadOptions, Overlay, Source, StoredSet
+from ..store.working_set import UNKNOWN, LoadOptions, Overlay, Source, StoredSet
 from .blocks.settlement import BlockSettler
 from .context import is_inside, outside, place_of
 from .holding import Hold
@@ -53,8 +53,6 @@ FORGET_EVERY = 60.0
 MOST_FORGOTTEN = 5_000
 #: A call looks again for what the calls of so many microseconds before should have deleted: some may have failed.
 AGAIN = 600_000_000
-#: State of a ring for readers that do not lock it.
-UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "", budgeted=True)
 #: Reads of a snapshot.
 _READING = LoadOptions(skip_in_flight=False, with_due=True)
 

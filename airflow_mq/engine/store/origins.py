@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .primitives import Repository, as_json, columns
+from .rows import settings_of
 
 
 class PauseRow(NamedTuple):
@@ -91,6 +92,10 @@ class Origins(Repository):
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
         return self.unit.rows("settings", {"origin": origins}, ring=ring)
+
+    def with_quota(self, ring: int) -> list[str]:
+        """Return the queues and groups with a quota."""
+        return sorted(name for name, stored in self.all_settings(ring) if settings_of(stored).quota is not None)
 
     def all_settings(self, ring: int) -> list[tuple[str, Any]]:
         """Return the settings of all origins and groups."""

@@ -28,13 +28,13 @@ from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
-from ...store.rows import LATEST, Fullness, settings_of
+from ...store.rows import LATEST, Fullness
 from ..bills import days_of, read_bill
 from ..blocks import measures
 from ..blocks.block import Block
 from ..blocks.blocks import Blocks
 from ..servers import ledger_pages
-from ..session import UNKNOWN, RingSession, limit_of
+from ..session import RingSession, limit_of
 from ..values import Batch, LedgerBlock, Peeked, Pulse, moment
 from .events import events_after, latest_events
 from .explain import AHEAD, Explainer
@@ -168,11 +168,7 @@ class Inspect:
         """Return how full queues and groups with a quota are: those of these origins; by default, all."""
         with self._session.store.reading() as unit:
             config = self._session.remember_config(unit.rings.named(self._session.ring).config)
-            if origins is None:
-                stored = sorted(unit.origins.all_settings(self._ring_id))
-                names = [name for name, value in stored if settings_of(value).quota is not None]
-            else:
-                names = [*map(check_origin, origins)]
+            names = unit.origins.with_quota(self._ring_id) if origins is None else map(check_origin, origins)
             sizes = dict.fromkeys(names, 0)
             return self._session.store.fullness(unit, self._ring_id, sizes, has_paths=config.paths) if sizes else []
 
@@ -212,9 +208,6 @@ class Inspect:
             newest, set_aside, due = unit.inbox.pulse(self._ring_id)
             asides = working_set.reading.shown_asides().values()
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
-            if working_set.reading.state is UNKNOWN:
-                # A look begins where that of a plan does, not at the first row.
-                working_set.reading.state = unit.rings.state(self._ring_id)
             # Of many skipped queues only the names are read.
             working_set.keeps_places = True
             books = map(working_set.book, ready_books(working_set))

@@ -21,7 +21,7 @@ from ..unit import Unit
 from .loader import StoreLoader
 from .overlay import Overlay
 from .ring import MEET_IN_ALL
-from .source import LoadOptions, Source
+from .source import UNKNOWN, LoadOptions, Source
 from .writer import ChangedRows, Collector, Existing, Writer
 
 
@@ -126,6 +126,7 @@ class StoredSet(WorkingSet):
 
 __all__ = [
     "MEET_IN_ALL",
+    "UNKNOWN",
     "LoadOptions",
     "Overlay",
     "Source",

@@ -67,9 +67,10 @@ class BucketLoader:
     def wake_at(self, name: str) -> int:
         """Return until when the bucket of its origin keeps a loaded book waiting; 0 if it does not."""
         origin = origin_of(name)
-        waits = origin in self.working_set.books[name].budgets
-        bucket = self.working_set.buckets[origin] if waits else None
-        return bucket.wake_at if bucket is not None and bucket.wake_at > self.working_set.now else 0
+        if origin not in self.working_set.books[name].budgets:
+            return 0
+        wake_at = self.working_set.buckets[origin].wake_at
+        return wake_at if wake_at > self.working_set.now else 0
 
 
 def balance_of(row: BucketRow) -> Balance:

@@ -16,7 +16,7 @@ from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import LineRow, LoadOptions, Source
+from .source import UNKNOWN, LineRow, LoadOptions, Source
 
 #: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
 #: origins have rows instead: few origins may have all of them.
@@ -57,6 +57,8 @@ class RingLoader:
         self.source = source
         self.books, self.pages = books, pages
         self.inboxes = inboxes
+        if source.state is UNKNOWN:
+            source.state = source.unit.rings.state(source.ring_id)
         state = source.state
         self.look_cursor = state.look_floor
         #: Rows below this id were visible at the first look. The horizon moves on with each save, and a sender may

@@ -13,10 +13,13 @@ from ..blocks import ClaimRow
 from ..inbox import RowIds
 from ..origins import BucketRow, GroupRow
 from ..primitives import columns, listed
-from ..rows import ASLEEP, BookRow, PageRow, PlainRow, StateRow
+from ..rows import ASLEEP, LATEST, BookRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
+
+#: State of a ring for readers that do not lock it, until they load its order.
+UNKNOWN = StateRow(0, -LATEST, 0, [], None, 0, "")
 
 
 @dataclass(frozen=True)

@@ -155,9 +155,9 @@ class Collector:
 
     def _sleepers(self) -> list[str]:
         """Return the books that wait for budgets which changed: their places depend on these."""
-        names = self.loader.books.buckets.may_wake() if self.changes.buckets else []
+        names = self.loader.books.buckets.may_wake()
         self.loader.books.load(names)
-        return [name for name in names if self._is_asleep(self.stored[name].ticket)]
+        return [name for name in names if (self.stored[name].ticket or 0) >= ASLEEP]
 
     def _moved(self) -> list[str]:
         """Return the ready books that took a new place at the end of their ring, in that order."""
@@ -197,10 +197,7 @@ class Collector:
     def _ticket(self, origin: str, ticket: int | None) -> int | None:
         """Return the ticket of a ready book; one that waits for the budget of its origin stands behind all others."""
         wake_at = self.loader.books.buckets.wake_at(origin)
-        return ASLEEP + wake_at if wake_at or self._is_asleep(ticket) else ticket
-
-    def _is_asleep(self, ticket: int | None) -> bool:
-        return ticket is not None and ticket >= ASLEEP
+        return ASLEEP + wake_at if wake_at or (ticket or 0) >= ASLEEP else ticket
 
     def _state(self) -> StateRow:
         state, ring = self.loader.source.state, self.loader.ring

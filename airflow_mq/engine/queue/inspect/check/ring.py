@@ -12,7 +12,7 @@ from ....rules.invariants import Violation, check_asides, check_book, check_grou
 from ....rules.message import Address
 from ....rules.priority import is_high, origin_of, told
 from ....store import codec
-from ....store.rows import ASLEEP, LATEST, PLANNED, InboxRow, settings_of
+from ....store.rows import ASLEEP, LATEST, PLANNED, InboxRow
 from ....store.unit import Unit
 from ....store.working_set import Source, StoredSet
 from ...blocks.settling import Terms
@@ -94,8 +94,7 @@ def _check_quotas(session: RingSession, unit: Unit, sizes: Counter[str]) -> Iter
     """Check that what quotas count, from sums of inbox rows, is what their queues store."""
     for _, row in unit.inbox.delayed(session.ring_id, -LATEST, 0, LATEST):
         sizes[row.origin] += row.size
-    paths, settings = session.config.paths, unit.origins.all_settings(session.ring_id)
-    limited = {name: 0 for name, stored in settings if settings_of(stored).quota is not None}
+    paths, limited = session.config.paths, dict.fromkeys(unit.origins.with_quota(session.ring_id), 0)
     for state in session.store.fullness(unit, session.ring_id, limited, has_paths=paths) if limited else ():
         stored = sum(size for name, size in sizes.items() if state.path in paths_of(name, paths))
         if state.stored != stored:
