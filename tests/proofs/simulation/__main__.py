@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _replay(stores, options.store, script_of(options.replay))
         if options.shrink is not None:
             return _shrink(stores, options.store, script_of(options.shrink))
-        return _search(stores, options)
+        return _search(stores, options, script_of)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,9 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _search(stores: Stores, options: argparse.Namespace) -> int:
+def _search(stores: Stores, options: argparse.Namespace, script_of: Callable[[int], Script]) -> int:
     store, first, seeds = options.store, options.first, options.seeds
-    script_of = budgeted if options.budgets else draw
     total, failures, began = Figures(), 0, time.monotonic()
     progress = Progress(sys.stderr, seeds)
     for seed in range(first, first + seeds):
