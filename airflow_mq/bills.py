@@ -275,7 +275,7 @@ def _parsed(text: str | bytes) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_float=_refused, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        raise WrongBill(f"the bill cannot be read: {error}") from None
+        raise InvalidInput(f"the bill cannot be read: {error}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

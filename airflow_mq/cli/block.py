@@ -120,15 +120,21 @@ def dry_run(session: Session, args: Namespace) -> None:
     """
     with session.queue() as queue:
         block = queue.inspect.dry_run(**_conditions(queue, args))
+        empty = f"the next block would find nothing: {_nothing(queue)}"
     if session.out.as_json:
         session.out.value(_forecast_fields(block))
-    elif session.out.items(block.queues, _QUEUES, f"the next block would find nothing: {HOW_TO_BEGIN}"):
+    elif session.out.items(block.queues, _QUEUES, empty):
         steps = f" and {block.overhead} for servicing steps" if block.overhead != ZERO else ""
         session.out.remark(
             f"total: {many(block.messages, 'message')}, {block.planned}{steps}, of the limit {block.limit}; "
             "nothing was claimed"
         )
         _report_stuck(session, block)
+
+
+def _nothing(queue: MessageQueue) -> str:
+    is_any = queue.inspect.ring(1).queues
+    return "all ready queues are being skipped; see `airflow-mq queue list`" if is_any else HOW_TO_BEGIN
 
 
 def _named(one: ForecastQueue) -> str:
@@ -173,10 +179,9 @@ def forecast(session: Session, args: Namespace) -> None:
     """
     with session.queue() as queue:
         found = queue.inspect.forecast(args.blocks, every=args.every, **_conditions(queue, args))
-        ready = bool(found) or any(queue.inspect.ring_order(1, one) for one in PRIORITIES)
-    why = "all ready queues are being skipped; see `airflow-mq block dry-run`" if ready else HOW_TO_BEGIN
+        empty = f"the next blocks would find nothing: {_nothing(queue)}"
     columns = (*_BLOCKS, "at", _SERVED) if found and found[0].at else (*_BLOCKS, _SERVED)
-    if session.out.items(found, columns, f"the next blocks would find nothing: {why}", map(_forecast_fields, found)):
+    if session.out.items(found, columns, empty, map(_forecast_fields, found)):
         if found[0].at is None and args.every is None:
             session.out.remark("it is not known how often blocks come; --every assumes a time between two")
         if len(found) < args.blocks:

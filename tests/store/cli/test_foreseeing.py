@@ -30,6 +30,15 @@ def test_an_empty_ring(mq: Terminal) -> None:
     assert mq("explain", "acme").out == "acme has no messages.\n"
 
 
+def test_queues_that_wait_for_budgets_are_no_empty_ring(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.set_origin("acme", rate="1ms/day")
+    queue.enqueue_messages("acme", [b"x"] * 9)
+    assert queue.service_queues(lambda delivery: None).processed == 1
+    for words in (["block", "dry-run"], ["block", "forecast"]):
+        printed = mq(*words).out
+        assert "all ready queues are being skipped; see `airflow-mq queue list`" in printed and "enqueue" not in printed
+
+
 def test_a_sentence_begins_with_a_capital(mq: Terminal, queue: MessageQueue) -> None:
     """Except if it begins with the name of a queue."""
     queue.admin.change_ring(service_weight=Weight(1_000, 1_000))

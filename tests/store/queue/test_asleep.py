@@ -61,6 +61,17 @@ def test_exhausted_queues_cost_a_plan_nothing(sqlite_uri: str, clock: Clock) -> 
     assert steps[1] <= 1.1 * steps[0] + 1
 
 
+def test_a_queue_that_woke_is_listed_once(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", service_weight=WHOLE, weigher=UNIT)
+    for origin in ("acme", "bolt", "cobalt"):
+        queue.admin.set_origin(origin, rate="10ms/hour", burst=5)
+        queue.enqueue_messages(origin, [b"x"] * 9)
+    assert sum(run(queue).values()) == 15 and len(asleep(queue)) == 3
+    clock.advance(86_400)
+    for most in (2, 5):
+        assert [state.origin for state in queue.inspect.ring(most).queues] == ["acme", "bolt", "cobalt"][:most]
+
+
 @pytest.mark.parametrize("change", ["raised", "unset"])
 def test_a_changed_budget_wakes_its_queue_at_once(make_queue: Maker, clock: Clock, change: str) -> None:
     queue = make_queue(order="deficit", service_weight=WHOLE, weigher=UNIT)

@@ -180,9 +180,9 @@ class Inspect:
         with self._session.snapshot() as (unit, working_set):
             version = unit.rings.state(self._ring_id).version
             in_flight = sum(block.messages for block in live_blocks(unit, self._ring_id))
-            names = list(islice(ready_books(working_set), most))
-            names += asleep_books(working_set, most - len(names))
-            states = queue_states(unit, working_set, names, recent=RECENT)
+            # Those that woke since the last block are in both.
+            names = dict.fromkeys(chain(islice(ready_books(working_set), most), asleep_books(working_set, most)))
+            states = queue_states(unit, working_set, list(islice(names, most)), recent=RECENT)
             shown = [state for state in states if state.in_ring]
             return RingState(moment(working_set.now), version, shown, in_flight)
 
