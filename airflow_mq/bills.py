@@ -80,7 +80,8 @@ class Verified(NamedTuple):
 def canonical(value: object) -> bytes:
     """Return the one JSON text of a value: sorted names, no spaces, UTF-8, whole numbers only."""
     _refuse_other(value)
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode()
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _refuse_other(value: object) -> None:
@@ -199,6 +200,10 @@ def verify(text: str | bytes, published: Iterable[bytes] = ()) -> Verified:
     :param published: hashes of headers that were published. The bill is proven if its last header is one of them,
         because that depends on all others.
     """
+    wanted = set(published)
+    for root in wanted:
+        if len(root) != len(NOTHING):
+            raise InvalidInput(f"invalid header {root.hex()!r:.80}: expected 64 hexadecimal digits")
     bill = _object(_parsed(text), BILL, "the bill")
     if bill["format"] != FORMAT:
         raise WrongBill(f"unknown format {bill['format']!r:.80}: expected {FORMAT!r}")
@@ -216,7 +221,7 @@ def verify(text: str | bytes, published: Iterable[bytes] = ()) -> Verified:
         raise WrongBill(f"wrong tariff: {error}") from None
     if canonical(bill["total"]) != canonical(total):
         raise WrongBill(f"wrong total {bill['total']!r:.200}: its entries add up to {total}")
-    last, wanted = list(headers.values())[-1].hash, set(published)
+    last = list(headers.values())[-1].hash
     if unknown := wanted.difference(header.hash for header in headers.values()):
         raise WrongBill(f"the bill does not lead to the published header {min(unknown).hex()}")
     return Verified(bill["tenant"], bill["month"], total, len(days), last in wanted)
@@ -227,12 +232,12 @@ def _headers(bill: Mapping[str, Any]) -> dict[str, Header]:
     found: dict[str, Header] = {}
     last: Header | None = None
     for one in _each(bill["headers"], HEADER, "a header"):
-        header = Header(_day(one["day"]), _hash(one["before"]), _hash(one["root"]), _number(one["leaves"]))
+        header = Header(_day(one["day"]), _hash(one["before"]), _hash(one["root"]), _number(one["leaves"], 1 << 64))
         if last is None:
             follows = header.day == f"{bill['month']}-01" or header.before == _hash(bill["store"])
         else:
-            next_day = date.fromisoformat(last.day) + timedelta(1)
-            follows = header.before == last.hash and header.day == next_day.isoformat()
+            days = date.fromisoformat(header.day) - date.fromisoformat(last.day)
+            follows = header.before == last.hash and days == timedelta(1)
         if not follows or header.day[:7] != bill["month"]:
             raise WrongBill(f"the header of {header.day} does not follow the one before it")
         last = found[header.day] = header
@@ -311,8 +316,8 @@ def _text(value: Any, what: str) -> str:
     return str(value)
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 80:
+def _number(value: Any, above: int = 1 << 80) -> int:
+    if type(value) is not int or not 0 <= value < above:
         _refuse(value, "number", "a whole number")
     return int(value)
 

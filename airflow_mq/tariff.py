@@ -64,7 +64,7 @@ class Tariff:
 
     def rounded(self, cost: Fraction) -> Decimal:
         """Return a cost as it is billed; a half is rounded to the even digit."""
-        return Decimal(round(cost * 10**self.places)).scaleb(-self.places)
+        return Decimal(f"{round(cost * 10**self.places)}e-{self.places}")
 
 
 def _price(row: Mapping[str, object]) -> Price:
@@ -74,7 +74,8 @@ def _price(row: Mapping[str, object]) -> Price:
     if (
         not set(row) <= {"from", "time", "size"}
         or len(read) < 2
-        or not all(one.is_finite() and one >= 0 for one in read)
+        or not all(one.is_finite() and one >= 0 and abs(one.adjusted()) <= 18 for one in read)
+        or date.fromisoformat(since).isoformat() != since
     ):
         raise ValueError(row)
     return Price(date.fromisoformat(since), *read)

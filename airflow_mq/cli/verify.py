@@ -14,7 +14,7 @@ from .session import Session
 @command(
     option("file FILE", "the bill, as `report bill` wrote it"),
     option("--root HEX", "a published header that you kept; may be repeated", hexadecimal, action="append"),
-    example="$ verify bill.json --root 9f86d081",
+    example="$ verify bill.json --root 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 )
 def verify(session: Session, args: Namespace) -> bool:
     """Recompute a bill from its file alone, and prove it by a published header.

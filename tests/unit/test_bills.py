@@ -126,10 +126,15 @@ def test_unknown_fields_repeated_fields_and_two_leaves_of_a_day_are_refused() ->
         (json.dumps(bill).replace('"index": 1', '"index": 1, "index": 1', 1), "given twice"),
         (json.dumps({**bill, "days": [bill["days"][0], *bill["days"]]}), "two leaves of one day"),
         (json.dumps(bill).replace("100000", "100000.0", 1), "expected whole numbers"),
-        ("{", "cannot be read"),
+        (json.dumps({**bill, "tenant": "\ud800"}), "not what was published"),
+        (json.dumps(bill).replace('"leaves": 5', f'"leaves": {1 << 64}', 1), "expected a whole number"),
+        (json.dumps(bill).replace("2026-11-03", "9999-12-31"), "does not follow the one before it"),
     ):
         with pytest.raises(WrongBill, match=why):
             verify(text, [headers[-1].hash])
+    last = {**bill["headers"][0], "day": "9999-12-31", "before": bill["store"]}
+    with pytest.raises(WrongBill, match="does not follow the one before it"):
+        verify(json.dumps({**bill, "month": "9999-12", "headers": [last, last]}))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 8, 9, 31, 32, 33])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import date
@@ -131,5 +132,5 @@ def read_bill(unit: Unit, ring: int, name: str, tenant: str, month: date) -> Map
 
 def days_of(month: date) -> tuple[int, int]:
     """Return the first day of a month and that of the month after it, since 1970."""
-    after = date(month.year + month.month // 12, month.month % 12 + 1, 1)
-    return (month.replace(day=1) - EPOCH).days, (after - EPOCH).days
+    first = (month.replace(day=1) - EPOCH).days
+    return first, first + monthrange(month.year, month.month)[1]

@@ -31,6 +31,12 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(file), "--root", root]) == 3
     assert "not what was published" in capsys.readouterr().err
     assert main(["verify", str(tmp_path / "none"), "--root", root]) == 2
+    file.write_text(json.dumps(bill))
+    assert main(["verify", str(file), "--root", root[:8]]) == 2
+    assert f"invalid header '{root[:8]}': expected 64 hexadecimal digits" in capsys.readouterr().err
+    file.write_text("{")
+    assert main(["verify", str(file), "--root", root]) == 2
+    assert "the bill cannot be read" in capsys.readouterr().err
 
 
 def test_the_steps_of_the_guide(store_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -259,6 +259,13 @@ def test_check_finds_bills_that_differ_from_their_charges(make_queue: Maker, clo
     execute(queue, "UPDATE {s}bill_day SET day = day - 100 WHERE leaves = 0")
 
 
+def test_months_at_the_ends_of_the_calendar(queue: MessageQueue) -> None:
+    for month in (date(1, 1, 1), date(2028, 2, 29), date(9999, 12, 31)):
+        assert queue.inspect.bill_headers(month) == []
+        with pytest.raises(InvalidInput, match="is closed"):
+            queue.inspect.bill("acme", month)
+
+
 def test_a_tariff_is_checked_when_it_is_set(make_queue: Maker) -> None:
     queue = make_queue()
     with pytest.raises(ConfigRefused, match="invalid tariff"):

@@ -193,6 +193,9 @@ def test_a_cost_is_exact_until_it_is_rounded() -> None:
         {**PRICES, "prices": [{"from": "2026-01-01", "time": 0.1}]},
         {**PRICES, "prices": [{"from": "2026-01-01", "time": "-1"}]},
         {**PRICES, "prices": [{"from": "2026-01-01", "time": "NaN"}]},
+        {**PRICES, "prices": [{"from": "2026-01-01", "time": "1e300000"}]},
+        {**PRICES, "prices": [{"from": "2026-01-01", "time": "1e-300000"}]},
+        {**PRICES, "prices": [{"from": "20260101", "time": "1"}]},
         {**PRICES, "prices": [{"from": "2026-01-01", "hour": "1"}]},
         {**PRICES, "prices": [{"from": "2026-01-01"}, {"from": "2026-01-01"}]},
     ],
@@ -200,3 +203,11 @@ def test_a_cost_is_exact_until_it_is_rounded() -> None:
 def test_an_invalid_tariff_is_refused(wrong: object) -> None:
     with pytest.raises(ConfigRefused, match="invalid tariff"):
         Tariff.from_json(wrong)
+
+
+def test_a_large_cost_keeps_all_its_digits() -> None:
+    tariff = Tariff.from_json(
+        {**PRICES, "per": "1ms/1B", "prices": [{"from": "2026-01-01", "time": "1000000000000001"}]}
+    )
+    cost = tariff.rounded(tariff.cost(date(2026, 1, 1), Weight(10**16 + 1, 0)))
+    assert cost == (10**15 + 1) * (10**16 + 1) and str(cost) == "10000000000000011000000000000001.00"
