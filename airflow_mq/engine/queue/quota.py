@@ -16,10 +16,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from ..rules.errors import QueueFull
+from ..rules.groups import paths_of
 from ..rules.message import Posted
 from ..store.rows import LATEST, Fullness, InboxRow
 from ..store.unit import Unit
@@ -59,12 +61,16 @@ def send_within_quotas(
         session.room_until |= {name: until for name in sizes if session.room_until[name] < LATEST}
 
 
-def require_room(session: RingSession, unit: Unit, sizes: Mapping[str, int]) -> list[Fullness]:
+def require_room(
+    session: RingSession, unit: Unit, sizes: Mapping[str, int], unsaved: Mapping[str, int] | None = None
+) -> list[Fullness]:
     """Raise `QueueFull` if a queue or a group has no room for a call; return how full those with a quota are.
 
     :param sizes: bytes that the call sends to each book
+    :param unsaved: bytes by path that count as stored, although they are saved later
     """
     found = session.store.fullness(unit, session.ring_id, sizes, has_paths=session.config.paths)
+    found = [one._replace(stored=one.stored + unsaved.get(one.path, 0)) for one in found] if unsaved else found
     if any(one.uncut > 2 * STEP for one in found):
         session.store.add_up(unit, session.ring_id, sizes, STEP)
     fullest = max(found, key=lambda one: one.lacks, default=None)
@@ -76,12 +82,16 @@ def require_room(session: RingSession, unit: Unit, sizes: Mapping[str, int]) -> 
 class RoomForSent:
     """Refuses messages that the processors of a service send if a queue or a group has no room for them.
 
-    A message counts with those that its delivery sent before. Their bytes are added up once, and the store is read
-    again only for another book, for more bytes than the last check found room for, or after `AGAIN` seconds.
+    A message counts with those that its delivery sent before, and with those of earlier ones that are not saved. Their
+    bytes are added up once, and the store is read again only for another delivery or book, for more bytes than the last
+    check found room for, or after `AGAIN` seconds.
     """
 
-    def __init__(self, session: RingSession) -> None:
-        self.session = session
+    def __init__(self, session: RingSession, unsaved: Callable[[], dict[int, Posted]] = dict) -> None:
+        """:param unsaved: returns what earlier deliveries sent since the last commit, in order."""
+        self.session, self._unsaved = session, unsaved
+        #: What it returned, how many of them are added up, and their bytes by path.
+        self._posted, self._added, self._before = dict[int, Posted](), 0, Counter[str]()
         #: Processors may send from several threads.
         self._lock = threading.Lock()
         #: A delivery, and the bytes of its first messages for each book.
@@ -106,10 +116,20 @@ class RoomForSent:
             is_known = sizes.keys() <= self._checked and time.monotonic() < self._until
             if (is_known and sum(sizes.values()) <= self._room) or not self.session.has_quota(sizes):
                 return
+            self._add_up_unsaved()
             with self.session.store.loose() as unit:
-                found = require_room(self.session, unit, sizes)
+                found = require_room(self.session, unit, sizes, self._before)
             self._room = min((one.quota - one.stored for one in found), default=0)
             self._checked, self._until = set(sizes), time.monotonic() + AGAIN
+
+    def _add_up_unsaved(self) -> None:
+        posted = self._unsaved()
+        if posted is not self._posted:
+            self._posted, self._added, self._before = posted, 0, Counter()
+        for one in islice(reversed(posted.values()), len(posted) - self._added):
+            for path in paths_of(one.origin, self.session.config.paths):
+                self._before[path] += len(one.payload)
+        self._added = len(posted)
 
     @staticmethod
     def _add(sizes: dict[str, int], posted: Posted) -> None:

@@ -99,7 +99,8 @@ class Service:
         self.meter, self.patterns = Meter(limit_of(session.config, limit)), OriginPatterns.of(origins)
         self.server = server_record(server, session.actor, limit, self.patterns)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
-        self.context, self.result = ProcessorContext(session.place, RoomForSent(session)), Serviced()
+        room = RoomForSent(session, lambda: self.working_set.changes.posted)
+        self.context, self.result = ProcessorContext(session.place, room), Serviced()
         #: Queues that earlier parts of the call visited and that are still ready.
         self.left_out: set[str] = set()
         #: The ledger of this part, and the queue that is being serviced.

@@ -330,6 +330,27 @@ def test_a_processor_that_sends_much_counts_what_it_sent_before(make_queue: Any)
     assert not queue.check()
 
 
+@pytest.mark.parametrize("quota_of", ["b", "b/c"])
+def test_messages_that_a_service_has_not_saved_yet_count(make_queue: Any, quota_of: str) -> None:
+    """The processor sends one message of each delivery, and all of them are saved together."""
+    queue: MessageQueue = make_queue(paths=True)
+    queue.admin.set_origin(quota_of, quota=100)
+    queue.enqueue_messages("a", [b"1"] * 30)
+    texts: list[str] = []
+
+    def forward(delivery: Any) -> None:
+        try:
+            delivery.enqueue("b/c", b"x" * 9)
+            queue.enqueue_message("d", b"y" * 1_000)
+        except QueueFull as full:
+            texts.append(str(full))
+
+    queue.service_queues(forward, origins=["a"])
+    assert stored(queue, quota_of) == 99 and len(texts) == 19
+    assert texts[0].startswith(f"queue '{quota_of}' is full: it stores 99 bytes of 100, and 8 must drain")
+    assert not queue.check()
+
+
 def test_senders_that_skip_checks_keep_the_quota(make_queue: Any) -> None:
     """A sender with much room checks once; two of them together store no more than the quota."""
     queue, other = make_queue(heap_size=100), make_queue()
