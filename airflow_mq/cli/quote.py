@@ -95,5 +95,5 @@ def _report(session: Session, found: Quote) -> None:
     out.items(delayed, _ADDED, "no other origin would wait longer")
     out.remark(
         f"assumes a block every {span(found.every)}, and that what the latest 20 blocks processed arrives again"
-        + ("; the quote is partial: --within gives it more time" if found.is_partial else "")
+        + ("; the quote is partial: it ended after --within, or 10,000 blocks" if found.is_partial else "")
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
+from airflow_mq.engine.queue.inspect import quote as quotes
 from airflow_mq.engine.queue.inspect.forecast import Conditions, foresight
 from airflow_mq.engine.queue.inspect.quote import Offer, Quote, Traffic, quote_of
 from airflow_mq.engine.rules.errors import InvalidInput
@@ -295,9 +297,17 @@ def test_messages_in_flight_are_settled_before_the_second_block(make_queue: Make
         ({"messages": [b"x"]}, "how often blocks come"),
         ({"messages": [Message(b"x", priority="high")], "every": 60}, "for one queue"),
         ({"messages": [b""], "every": 60}, "0 bytes"),
+        ({"count": 1_000_001, "weight": Weight(1, 1), "every": 60}, "at most 1,000,000 messages"),
+        ({"count": 10**18, "weight": Weight(1, 1), "every": 60}, "at most 1,000,000 messages"),
         ({"messages": [b"x"], "every": "soon"}, "time between two blocks"),
     ],
 )
 def test_what_a_quote_refuses(make_queue: Maker, given: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         make_queue(service_weight=LIMIT).inspect.quote("acme", **given)
+
+
+def test_a_source_without_an_end_is_refused(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotes, "MOST_MESSAGES", 1_000)
+    with pytest.raises(InvalidInput, match="at most 1,000 messages"):
+        make_queue(service_weight=LIMIT).inspect.quote("acme", repeat(b"x"), every=60)

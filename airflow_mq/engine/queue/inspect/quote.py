@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import count, repeat
+from itertools import count, islice, repeat
 from statistics import median
 from typing import NamedTuple
 
@@ -35,8 +35,8 @@ from .queues import queue_states
 REPLAYED, MOST_ROWS = 20, 5_000
 #: Bytes that are assumed at most for a message of which only the weight is known.
 MOST_ASSUMED = 1_024
-#: Blocks after which a quote ends.
-MOST_BLOCKS = 10_000
+#: Messages of a quote, which are held in memory, and blocks after which it ends.
+MOST_MESSAGES, MOST_BLOCKS = 1_000_000, 10_000
 #: Seconds after which a quote ends by default.
 SECONDS = 60.0
 
@@ -149,11 +149,13 @@ class Offer:
 
     def add(self, messages: Iterable[bytes | Message]) -> None:
         """Add messages. Each is charged its predicted weight, or the declared one if that is more."""
-        self.call.pack((self.origin, self._charged(message)) for message in messages)
+        self.call.pack((self.origin, self._charged(message)) for message in islice(messages, MOST_MESSAGES + 1))
+        check_count(self.call.count)
 
     def add_alike(self, count: int) -> None:
         """Add so many messages of the same weight."""
         weight = self.weight or ZERO
+        check_count(count)
         self.call.pack(repeat((self.origin, assumed(weight, self.config)), count))
         self.charge = total_weight([weight] * count)
 
@@ -164,6 +166,12 @@ class Offer:
         predicted, declared = self.config.weigher.weigh(len(own.payload)), own.weight or self.weight
         self.charge = self.charge.plus(predicted if declared is None else predicted.at_least(Weight.of(declared)))
         return message
+
+
+def check_count(count: int) -> None:
+    """Refuse a quote of too many messages."""
+    if count > MOST_MESSAGES:
+        raise InvalidInput(f"a quote is for at most {MOST_MESSAGES:,} messages: quote a part of them")
 
 
 class Course:
