@@ -207,8 +207,10 @@ def verify(text: str | bytes, published: Iterable[bytes] = ()) -> Verified:
     bill = _object(_parsed(text), BILL, "the bill")
     if bill["format"] != FORMAT:
         raise WrongBill(f"unknown format {bill['format']!r:.80}: expected {FORMAT!r}")
-    for name in ("store", "ring", "tenant", "month"):
+    for name in ("store", "ring", "month"):
         _text(bill[name], name)
+    # The first part of an origin such as `/acme` is empty.
+    _text(bill["tenant"], "tenant", 0)
     headers = _headers(bill)
     days = _each(bill["days"], DAY, "a day")
     for day in days:
@@ -264,8 +266,8 @@ def _check_day(bill: Mapping[str, Any], day: Mapping[str, Any], headers: Mapping
 def _check_entry(entry: Mapping[str, Any]) -> None:
     for name in ("origin", "priority"):
         _text(entry[name], name)
-    if not isinstance(entry["processor"], str):
-        _refuse(entry["processor"], "processor", "text, which is empty for messages that a program serviced in place")
+    # Messages that a program serviced in place have none.
+    _text(entry["processor"], "processor", 0)
     for name in ("planned", "charged"):
         if not isinstance(entry[name], list) or len(entry[name]) != 2:
             raise WrongBill(f"invalid {name} {entry[name]!r:.80}: expected time and size")
@@ -310,8 +312,8 @@ def _refuse(value: object, what: str, expected: str) -> None:
     raise WrongBill(f"invalid {what} {value!r:.80}: expected {expected}")
 
 
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not value:
+def _text(value: Any, what: str, least: int = 1) -> str:
+    if not isinstance(value, str) or len(value) < least:
         _refuse(value, what, "text")
     return str(value)
 

@@ -61,6 +61,10 @@ def test_budget_below_the_least_is_noted(mq: Terminal, queue: MessageQueue) -> N
     )
 
 
+def test_budget_of_the_longest_name(mq: Terminal, queue: MessageQueue) -> None:
+    assert "rate unset → 2h/day" in mq("queue", "set", "x" * 255, "--rate", "2h/day").out
+
+
 def test_name_without_messages_is_noted(mq: Terminal, queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"x")
     assert "acmee has no messages; did you mean acme?" in mq("queue", "set", "acmee", "--rate", "1h/day").out

@@ -259,6 +259,20 @@ def test_check_finds_bills_that_differ_from_their_charges(make_queue: Maker, clo
     execute(queue, "UPDATE {s}bill_day SET day = day - 100 WHERE leaves = 0")
 
 
+def test_a_tenant_without_a_name_gets_its_bill(make_queue: Maker, clock: Clock) -> None:
+    """The first part of each of these paths is empty."""
+    queue = make_queue(paths=True)
+    clock.now = at(1)
+    use(queue, "/acme", "//bolt", "cobalt")
+    clock.now = at(2)
+    queue.admin.housekeep()
+    found = proven(queue, "")
+    assert [entry["origin"] for entry in found["days"][0]["entries"]] == ["//bolt", "/acme"]
+    assert [row.name for row in queue.inspect.usage("path")] == ["", "cobalt"]
+    with pytest.raises(WrongBill, match="invalid tenant 7"):
+        verify(json.dumps({**found, "tenant": 7, "days": []}))
+
+
 def test_months_at_the_ends_of_the_calendar(queue: MessageQueue) -> None:
     for month in (date(1, 1, 1), date(2028, 2, 29), date(9999, 12, 31)):
         assert queue.inspect.bill_headers(month) == []

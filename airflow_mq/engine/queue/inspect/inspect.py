@@ -102,7 +102,8 @@ class Inspect:
         :param among: instead, these queues: pairs of an origin and a priority
         """
         for text in (prefix, after):
-            check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
+            # A prefix may be a whole origin with the separator.
+            check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES + 1)
         check_number(limit, "a limit")
         names = [book_name(origin, check_priority(priority)) for origin, priority in among or ()]
         with self._session.snapshot(names=None if among is None else names) as (unit, working_set):
@@ -528,7 +529,8 @@ class Inspect:
         :param of: the tenant: the first part of its origins in a ring with paths, otherwise an origin
         """
         with self._store.reading() as unit:
-            return read_bill(unit, self._ring_id, self._session.ring, check_origin(of), month)
+            of = check_text(of, "a tenant", MOST_ORIGIN_BYTES)
+            return read_bill(unit, self._ring_id, self._session.ring, of, month)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """Return the weights fitted to measured use, per processor and origin."""
