@@ -97,7 +97,7 @@ class MessageQueue:
         #: `Admin.sweep_queue`: set all messages of an origin aside.
         self.sweep_queue = self.admin.sweep_queue
         #: `batches_footprints(origin, messages, max_ready_pages)` returns what the first 1, 2, 3 … messages would add.
-        #: The queue never rejects a message because it is full; a sender with its own bound checks it by this method.
+        #: A queue without a quota is never full; a sender with its own bound checks it by this method.
         self.batches_footprints = self._sender.batches_footprints
 
     @property

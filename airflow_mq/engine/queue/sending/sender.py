@@ -344,7 +344,7 @@ class Sender:
     def batches_footprints(self, origin: str, messages: Iterable[bytes], max_ready_pages: int) -> BatchesFootprints:
         """Return what enqueuing the first 1, 2, 3 … of these messages would add, within `max_ready_pages`.
 
-        A sender uses this to keep a bound of its own: the queue itself never refuses.
+        A sender uses this to keep a bound of its own, without a quota.
         """
         with self.session.snapshot(names=[check_origin(origin)]) as (_, working_set):
             book, heap = working_set.book(origin), working_set.config.heap_size
