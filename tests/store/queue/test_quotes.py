@@ -265,6 +265,29 @@ def test_a_queue_that_is_paused_never_finishes(make_queue: Maker) -> None:
     assert (quote.blocks, quote.finishes_at, quote.left, quote.stopped) == (None, None, 3, "Paused")
 
 
+@pytest.mark.parametrize("below", [False, True])
+def test_a_pause_that_ends_by_itself_delays_messages(make_queue: Maker, clock: Clock, below: bool) -> None:
+    queue = make_queue(service_weight=LIMIT, paths=True)
+    queue.enqueue_message("acme/orders", b"x")
+    queue.admin.pause("acme" if below else "acme/orders", until=1_800, below=below)
+    for origin in ("acme/orders", "acme/mails" if below else "acme/orders"):
+        found = queue.inspect.quote(origin, [b"x"] * 3, every=600)
+        assert (found.blocks, found.left, found.stopped) == (4, 0, "")
+    assert [block.messages for block in queue.inspect.forecast(9, every=600)] == [0, 0, 0, 1]
+    # A pause without an end counts more than one with an end.
+    queue.admin.pause("acme/orders" if below else "acme", below=not below)
+    assert queue.inspect.quote("acme/orders", [b"x"], every=600).stopped == "Paused"
+    assert queue.inspect.forecast(9, every=600) == []
+
+
+def test_the_first_high_message_of_a_ring(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(10, 1 << 20))
+    queue.enqueue_messages("bolt", [b"x"] * 30)
+    found = queue.inspect.quote("acme", [b"x"], priority="high", every=600)
+    assert (found.blocks, found.left, found.is_partial) == (1, 0, False)
+    assert not queue.config.high
+
+
 def test_messages_that_no_block_carries(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(100, 1 << 20))
     quote = queue.inspect.quote("acme", count=2, weight=Weight(30, 10), limit=Weight(20, 1 << 20), every=60)

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple
 
 from ...rules.book import BUDGET
 from ...rules.claims import Claim, ClaimRun
 from ...rules.config import RingConfig
 from ...rules.errors import Busy, ConfigRefused, InvalidInput
+from ...rules.groups import paths_of
 from ...rules.judging import Decision
 from ...rules.message import Address, check_origin
 from ...rules.orders import Entry, Ledger
@@ -27,7 +29,8 @@ from ...rules.priority import REGULAR, origin_of, priority_of
 from ...rules.settle import Answers
 from ...rules.units import check_seconds
 from ...rules.weight import ZERO, Weight, total_weight
-from ...store.rows import PLANNED, BlockRow
+from ...store.origins import PauseRow
+from ...store.rows import LATEST, PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import MEET_IN_ALL, LoadOptions, Overlay, StoredSet
 from ..admin import checked_share
@@ -279,11 +282,22 @@ class Foresight:
         mine = filter(working_set.takes, asleep)
         for names in (working_set.high, working_set.ring, working_set.skipped[BUDGET], mine):
             for book in map(working_set.book, names):
-                wakes = working_set.wakes_at(book)
+                wakes = self.resumes_at(book.origin) if book.is_withheld else working_set.wakes_at(book)
                 if not book.skipped or (wakes is not None and wakes <= until):
                     return True
         _, due = self.overlay.delayed_of(None, self.overlay.now)
         return due is not None and due <= until
+
+    @cached_property
+    def _pauses(self) -> dict[str, PauseRow]:
+        rows = self.overlay.unit.origins.paused(self.session.ring_id, self.overlay.now)
+        return {row.origin: row for row in rows}
+
+    def resumes_at(self, name: str) -> int:
+        """Return when the pauses of a book end by themselves; `LATEST` if a person ends them."""
+        *above, own = map(self._pauses.get, paths_of(name, has_paths=True))
+        pauses = [row for row in (*above, own) if row is not None and (row.below or row is own)]
+        return max((LATEST if row.until is None else row.until for row in pauses), default=LATEST)
 
     def settle(self, claims: Sequence[Claim]) -> None:
         """Settle the messages of a block as done."""

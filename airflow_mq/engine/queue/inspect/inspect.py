@@ -25,7 +25,7 @@ from ...rules.message import (
 )
 from ...rules.orders import shuffled
 from ...rules.patterns import OriginPatterns
-from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of
+from ...rules.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
 from ...store.rows import LATEST, Fullness
@@ -444,7 +444,9 @@ class Inspect:
         if (messages is None) == (count is None) or (messages is None and weight is None):
             raise InvalidInput("a quote needs messages, or their number and the weight of each")
         name = book_name(check_origin(origin), check_priority(priority))
-        with foresight(self._session, Conditions(limit, seed=bytes(16))) as future:
+        # Without it, a ring that had no high message yet reads none.
+        changes = {"high": True} if priority == HIGH else {}
+        with foresight(self._session, Conditions(limit, seed=bytes(16), changes=changes)) as future:
             pace = future.pace(every)
             if not pace.every:
                 raise InvalidInput("it is not known how often blocks come: pass every, for example 10m (--every 10m)")

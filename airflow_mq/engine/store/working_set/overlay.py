@@ -122,6 +122,9 @@ class Overlay(Source):
         self.arrive(row for _, row in due)
         self.arrive(posted_row(0, one.posted) for one in self._put_off if one.due <= self.now)
         self._put_off = [one for one in self._put_off if one.due > self.now]
+        paused = [name for name, book in self._books.items() if book.paused]
+        for book in super().books(paused, self.now) if paused else ():
+            self._books[book.origin] = self._books[book.origin]._replace(paused=book.paused)
 
     def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
         known = {row[0]: row for row in self.groups()}
