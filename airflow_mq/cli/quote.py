@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import InvalidInput
-from ..words import many, span, when
+from ..words import many, size, span, when
 from .arguments import BLOCK_LIMIT, EVERY, PRIORITY, WEIGHT, duration, positive, words
 from .command import UsageError, command, option
 from .enqueue import opened
@@ -61,7 +61,10 @@ def quote(session: Session, args: Namespace) -> None:
                     found = queue.inspect.quote(args.origin, _of(lines, args.origin), weight=args.weight, **common)
                 except InvalidInput as error:
                     raise UsageError(f"line {lines.number}: {error}") if lines.number else error from None
+        full = queue.inspect.fullness([args.origin])
     _report(session, found)
+    for one in full:
+        session.out.remark(f"{one.path} stores {size(one.stored)} of its quota of {size(one.quota)}, which is checked")
 
 
 def _of(lines: Lines, origin: str) -> Iterator[bytes | Message]:

@@ -6,7 +6,8 @@ import json
 import re
 import sys
 from argparse import ArgumentTypeError, Namespace
-from datetime import datetime, timezone
+from calendar import monthrange
+from datetime import date, datetime, timezone
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -204,6 +205,9 @@ def bill(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found = queue.inspect.bill(args.of, args.month)
     sys.stdout.write(json.dumps(found) + "\n")
+    last = date.fromisoformat(found["headers"][-1]["day"])
+    if last.day < monthrange(last.year, last.month)[1]:
+        session.out.warn(f"the bill ends with {last}: later days of this month are not closed, and not in it")
 
 
 @command(

@@ -27,6 +27,14 @@ def test_commands_show_how_full_a_queue_is(mq: Terminal, queue: MessageQueue) ->
     assert "full" not in mq("queue", "list").out
 
 
+def test_a_quote_shows_how_full_the_queue_is(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.set_origin("acme", quota="1kB")
+    queue.enqueue_message("acme", b"x" * 900)
+    printed = mq("quote", "--as", "acme", "--messages", "3", "--weight", "1ms/1kB", "--every", "10m")
+    assert "acme stores 900 B of its quota of 1.0 kB, which is checked" in printed.out + printed.err
+    assert "quota" not in mq("quote", "--as", "bolt", "--messages", "3", "--weight", "1ms/1kB", "--every", "10m").out
+
+
 def test_mistakes_are_refused(mq: Terminal) -> None:
     for size in ("many", "0B", "-1"):
         assert "expected" in mq("queue", "set", "acme", f"--quota={size}", code=2).err

@@ -39,6 +39,23 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the bill cannot be read" in capsys.readouterr().err
 
 
+def test_a_bill_of_a_month_that_is_not_closed_is_noted(store_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    upgrade(parse(store_uri))
+    command = ["report", "bill", "--of", "acme", "--month", "2026-11", "--store", store_uri]
+    with stopped_clock() as clock, MessageQueue(store_uri) as queue:
+        clock.now = 1_793_923_200_000_000  # 6 November 2026
+        queue.enqueue_message("acme", b"1")
+        queue.service_queues(lambda delivery: None)
+        for days, noted in ((24, True), (1, False)):
+            clock.now += days * 86_400_000_000
+            queue.admin.housekeep()
+            capsys.readouterr()
+            assert main(command) == 0
+            printed = capsys.readouterr()
+            assert json.loads(printed.out)["total"]["messages"] == 1
+            assert ("the bill ends with 2026-11-29: later days" in printed.err) == noted
+
+
 def test_the_steps_of_the_guide(store_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An operator sends a bill, and its tenant verifies it, by the commands of the guide."""
     upgrade(parse(store_uri))
