@@ -174,7 +174,10 @@ def _written(name: str, value: object) -> str:
 
 
 #: What the settings without a value mean, except for limits.
-_WITHOUT = {"set_aside_expires": "never", "blob_path": "in the database", "service_weight": "as each call limits it"}
+_WITHOUT = {
+    "set_aside_expires": "never", "blob_path": "in the database", "service_weight": "as each call limits it",
+    "tariff": "none",
+}  # fmt: skip
 
 
 @command(

@@ -37,6 +37,10 @@ def test_a_ring_is_changed_by_the_named_settings(mq: Terminal) -> None:
     assert mq.json("ring", "show") == changed
 
 
+def test_a_ring_without_a_tariff_has_no_limit_of_it(mq: Terminal) -> None:
+    assert "tariff                 none\n" in mq("ring", "show").out
+
+
 def test_what_was_shown_can_make_another(mq: Terminal, tmp_path: Path) -> None:
     mq("ring", "change", "--backoff", "5")
     path = tmp_path / "ring.json"
