@@ -34,7 +34,7 @@ class Tariff:
     prices: Sequence[Price]
     #: What the prices are for: by default one hour and 1 GiB.
     per: Weight = PER
-    #: Decimal places to which a bill is rounded.
+    #: Decimal places to which a bill is rounded: at most 6, so that no cost is written with an exponent.
     places: int = 2
 
     @classmethod
@@ -50,7 +50,7 @@ class Tariff:
         read = tuple(sorted(map(_price, prices)))
         weight = Weight.of(per)
         days = {price.since for price in read}
-        if not (days and len(days) == len(read) and all(weight) and type(places) is int and 0 <= places <= 9):
+        if not (days and len(days) == len(read) and all(weight) and type(places) is int and 0 <= places <= 6):
             raise ValueError(prices)
         return cls(str(currency), read, weight, places)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -196,6 +197,7 @@ def test_a_cost_is_exact_until_it_is_rounded() -> None:
         {**PRICES, "prices": [{"from": "2026-01-01", "time": "1e300000"}]},
         {**PRICES, "prices": [{"from": "2026-01-01", "time": "1e-300000"}]},
         {**PRICES, "prices": [{"from": "20260101", "time": "1"}]},
+        {**PRICES, "places": 7},
         {**PRICES, "prices": [{"from": "2026-01-01", "hour": "1"}]},
         {**PRICES, "prices": [{"from": "2026-01-01"}, {"from": "2026-01-01"}]},
     ],
@@ -211,3 +213,10 @@ def test_a_large_cost_keeps_all_its_digits() -> None:
     )
     cost = tariff.rounded(tariff.cost(date(2026, 1, 1), Weight(10**16 + 1, 0)))
     assert cost == (10**15 + 1) * (10**16 + 1) and str(cost) == "10000000000000011000000000000001.00"
+
+
+@pytest.mark.parametrize("places", range(7))
+def test_a_small_cost_has_no_exponent(places: int) -> None:
+    tariff = Tariff.from_json({**PRICES, "places": places})
+    for cost in (Fraction(0), Fraction(1, 10**places)):
+        assert re.fullmatch(r"[01](\.0*1?)?", str(tariff.rounded(cost)))
