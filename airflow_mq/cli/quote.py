@@ -24,18 +24,18 @@ _TIMES = {"k": 1_000, "M": 1_000_000}
 
 
 def number(text: str) -> int:
-    """Read a number of messages: `500`, `100k` or `2M`."""
+    """Read a number of messages: `500`, `100k` or `1M`."""
     unit = _TIMES.get(text[-1:], 1)
     try:
         return positive(text if unit == 1 else text[:-1]) * unit
     except ArgumentTypeError:
-        raise ArgumentTypeError(f"invalid number {text[:80]!r}: expected for example 500, 100k or 2M") from None
+        raise ArgumentTypeError(f"invalid number {text[:80]!r}: expected for example 500, 100k or 1M") from None
 
 
 @command(
     option("file FILE", "messages as lines of JSON, as `enqueue --ndjson` reads them; - is stdin", nargs="?"),
     option("--as ORIGIN", "the origin of the messages", words, required=True, dest="origin"),
-    option("--messages N", "instead of a file, a number of messages of --weight each: 500, 100k, 2M", number),
+    option("--messages N", "instead of a file, a number of messages of --weight each: 500, 100k, 1M", number),
     WEIGHT,
     PRIORITY,
     BLOCK_LIMIT,

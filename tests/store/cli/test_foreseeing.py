@@ -155,7 +155,7 @@ def test_a_quote_of_a_file(mq: Terminal, small: MessageQueue, tmp_path: Path) ->
     [
         (["--as", "acme"], "expected a FILE"),
         (["--as", "acme", "--messages", "5"], "--weight TIME/SIZE"),
-        (["--as", "acme", "--messages", "5x", "--weight", "1ms/1B"], "500, 100k or 2M"),
+        (["--as", "acme", "--messages", "5x", "--weight", "1ms/1B"], "500, 100k or 1M"),
         (["--as", "acme", "--messages", "5", "--weight", "1ms/1B"], "--every 10m"),
         (["missing.ndjson", "--as", "acme", "--every", "1m"], "cannot be read"),
     ],
