@@ -133,6 +133,7 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("servers of {}", _servers(queue, states, servicing), ""),
         ("messages of {}", _failing(queue.ring, states), ""),
         ("budgets of {}", _budgets(queue), ""),
+        ("bills of {}", _bills(queue), ""),
         ("hold on {}", _hold(servicing), ""),
         ("quotas of {}", _quotas(queue), ""),
     ):
@@ -221,6 +222,18 @@ def _budgets(queue: MessageQueue) -> Iterator[Finding]:
                 f"if that is too long, unset and set it again, which fills it: airflow-mq queue set "
                 f"{shlex.quote(one.path)}{of_ring(queue.ring)} {' '.join(f'--unset {name}' for name in settings)}",
             )
+
+
+def _bills(queue: MessageQueue) -> Iterator[Finding]:
+    today = store_now(queue).date()
+    headers = queue.inspect.bill_headers(today)
+    if headers and headers[-1].day >= today.isoformat():
+        yield Finding(
+            WRONG,
+            "days are closed that are not over, because the store's clock was ahead: until they are over, no day is "
+            "closed, and all charges go to the bill of the first open day",
+            f"airflow-mq report usage{of_ring(queue.ring)}, which shows charges by the days on which they were made",
+        )
 
 
 def _blocks(queue: MessageQueue) -> Iterator[Finding]:

@@ -28,6 +28,22 @@ def bad(mq: Terminal) -> list[dict[str, Any]]:
     return wrong
 
 
+def test_days_that_a_clock_ahead_closed(mq: Terminal, queue: MessageQueue) -> None:
+    with stopped_clock() as clock:
+        now = clock.now = round(time.time()) * SECOND
+        queue.enqueue_message("acme", b"x")
+        queue.service_queues(lambda delivery: None)
+        for days in (1, 40):
+            clock.now = now + days * 86_400 * SECOND
+            queue.admin.housekeep()
+            clock.now = now + (days == 1) * 86_400 * SECOND
+            checks = [one["check"] for one in mq.json("doctor", code=1)["findings"] if one["level"] == "wrong"]
+            assert ("bills of default" in checks) == (days == 40)
+        assert "no day is closed" in mq("status", code=1).out
+        clock.now = now + 45 * 86_400 * SECOND
+        assert "no day is closed" not in mq("status").out
+
+
 def test_a_store_in_order(mq: Terminal) -> None:
     found = mq.json("doctor")
 

@@ -34,8 +34,8 @@ PART, PART_SIZE = 100_000, 64 << 20
 #: Full blocks that a queue is charged at most.
 MOST_BLOCKS = MOST_DEBT // BLOCK_PARTS
 _ABSURD = (
-    "block %d: the processor of %s reported a use of %s beyond the predicted weight; no more than %d full blocks are "
-    "charged; check the unit of `used`: expected milliseconds and bytes"
+    "block %d: the processor of %s reported a use of %s beyond the predicted weight; its credit is charged no more "
+    "than %d full blocks, its budget and bill all; check the unit of `used`: expected milliseconds and bytes"
 )
 #: Returns the bytes of messages that settling a run of a claim loads.
 SizeOf: TypeAlias = "Callable[[Claim, ClaimRun], int]"
