@@ -12,6 +12,7 @@ from airflow_mq import Block, Done, LinearWeigher, MessageQueue, Weight, Yield
 from airflow_mq.engine.queue.values import Report, moment
 from airflow_mq.engine.rules.budget import GRAINS
 from airflow_mq.engine.rules.errors import ConfigRefused
+from airflow_mq.engine.rules.message import Address
 from airflow_mq.words import when
 from tests.proofs.model.clock import Clock, stopped_clock
 from tests.store.queue.conftest import Maker, serve
@@ -306,6 +307,20 @@ def test_explain_names_the_time(ring: MessageQueue, clock: Clock) -> None:
         f"the budget of acme is used up (0ms of 5ms); acme waits until {when(moment(clock.now + 100_000))}."
     )
     assert found.remedies == ["nothing but time, or a larger rate or burst: airflow-mq queue set acme …"]
+
+
+def test_explain_names_the_budget_that_messages_before_use_up(ring: MessageQueue, clock: Clock) -> None:
+    ring.admin.set_origin("acme", rate="10ms/hour", burst=5)
+    ring.enqueue_messages("acme", [b"x"] * 20)
+    for index, reason in ((4, "next"), (5, "budget"), (19, "budget")):
+        seed = SEED if ring.config.order == "shuffle" else None
+        found = ring.inspect.explain_message(Address("acme", 0, index), seed=seed)
+        assert found.reason == reason
+    assert found.sentence == (
+        "No block has ever serviced this ring. acme:0:19 waits for time to pass: the budget of acme is used up by "
+        "messages before it."
+    )
+    assert found.remedies[-1].startswith("nothing but time, or a larger rate or burst: airflow-mq queue set acme")
 
 
 def test_a_larger_rate_wakes_at_once(ring: MessageQueue, clock: Clock) -> None:

@@ -63,6 +63,7 @@ _DISCARD = "airflow-mq set-aside discard {address} --why …"
 _PROCESSOR = "a processor whose origins match {origin}, in one of these DAGs or in another"
 _TOO_MUCH = "{subject} {why}: {when} sets it aside."
 _CHANGE = "airflow-mq ring change"
+_BUDGET = "nothing but time, or a larger rate or burst: airflow-mq queue set {name} …"
 
 #: Texts of each case: the reason, a sentence, and what would help. Braces hold the names of facts.
 CASES: dict[str, tuple[str, str, list[str]]] = {
@@ -92,9 +93,9 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     PAUSED: ("paused", "{what} is paused{ends} by {actor}{why}.", ["airflow-mq queue resume {name}"]),
     IN_FLIGHT: ("in flight", "{origin} is ordered, and messages before it are in flight, in {holders}.", [_SETTLE]),
     BACKOFF: ("backoff", "a message of {origin} returned; its queue is tried again from {wake_at} on.", _RETRY),
-    BUDGET: (
-        "budget", "the budget of {whose} is used up ({budget}); {origin} waits until {wake_at}.",
-        ["nothing but time, or a larger rate or burst: airflow-mq queue set {name} …"],
+    BUDGET: ("budget", "the budget of {whose} is used up ({budget}); {origin} waits until {wake_at}.", [_BUDGET]),
+    "budget spent": (
+        "budget", "{subject} waits for time to pass: the budget of {whose} is used up by messages before it.", [_BUDGET]
     ),
     # No server can take it.
     "unserved": (
