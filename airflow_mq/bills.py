@@ -79,8 +79,11 @@ class Verified(NamedTuple):
 
 def canonical(value: object) -> bytes:
     """Return the one JSON text of a value: sorted names, no spaces, UTF-8, whole numbers only."""
-    _refuse_other(value)
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    try:
+        _refuse_other(value)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        raise WrongBill("a value is nested too deeply") from None
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq.bills import (
+    FORMAT,
     NOTHING,
     Header,
     Leaf,
@@ -26,6 +27,7 @@ from airflow_mq.bills import (
     rows_of,
     verify,
 )
+from airflow_mq.errors import MessageQueueError
 
 BEFORE = bytes(range(32))
 PLACE = (BEFORE.hex(), "default", "acme")
@@ -135,6 +137,32 @@ def test_unknown_fields_repeated_fields_and_two_leaves_of_a_day_are_refused() ->
     last = {**bill["headers"][0], "day": "9999-12-31", "before": bill["store"]}
     with pytest.raises(WrongBill, match="does not follow the one before it"):
         verify(json.dumps({**bill, "month": "9999-12", "headers": [last, last]}))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("price", ["1e99999999", "1E-99999999", "9" * 4_000, "-1", "NaN", "Infinity", "1_0", "", " 1"])
+def test_prices_of_a_hostile_bill_cost_no_time(price: str) -> None:
+    tariff = {"currency": "EUR", "prices": [{"from": "2026-01-01", "time": price, "size": "0"}]}
+    salt, data = bytes(32), canonical(content_of(*PLACE, "2026-11-01", tariff, [entry(1)]))
+    header = Header("2026-11-01", BEFORE, leaf_hash(salt, data), 1)
+    plain = {"day": "2026-11-01", "salt": salt.hex(), "index": 0, "path": [], "tariff": tariff, "entries": [entry(1)]}
+    named = dict(zip(("store", "ring", "tenant"), PLACE))
+    bill = {"format": FORMAT, **named, "month": "2026-11", "headers": [header.plain()], "days": [plain], "total": {}}
+    with pytest.raises(WrongBill, match="wrong tariff"):
+        verify(json.dumps(bill))
+
+
+def test_values_that_are_nested_too_deeply_are_refused() -> None:
+    nested: list[Any] = []
+    for _ in range(5_000):
+        nested = [nested]
+    with pytest.raises(WrongBill, match="nested too deeply"):
+        canonical(nested)
+    bill, _ = month()
+    bill["days"][0]["tariff"] = "here"
+    text = json.dumps(bill).replace('"here"', "[" * 5_000 + "]" * 5_000)
+    with pytest.raises(MessageQueueError, match=r"nested too deeply|cannot be read"):
+        verify(text)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 8, 9, 31, 32, 33])

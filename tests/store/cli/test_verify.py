@@ -86,7 +86,7 @@ def test_the_steps_of_the_guide(store_uri: str, tmp_path: Path, capsys: pytest.C
     verify = [str(bill) if word == "bill.json" else header if word == check[-1] else word for word in check]
     assert main(verify) == 0
     assert re.fullmatch(
-        r"bill of acme for 2026-11: 2 messages on 1 days, [0-9.]+ EUR; proven\n", capsys.readouterr().out
+        r"bill of acme for 2026-11: 2 messages on 1 day, [0-9.]+ EUR; proven\n", capsys.readouterr().out
     )
     assert main(verify[:2]) == 1 and "not proven" in capsys.readouterr().out
     bill.write_text(bill.read_text().replace('"messages": 2', '"messages": 1'))
