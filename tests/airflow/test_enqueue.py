@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import tracemalloc
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -250,7 +251,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from airflow.providers.common.compat.sdk import BaseHook
 
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE outbox (id INTEGER, tenant TEXT, body TEXT)")
         connection.executemany(
             "INSERT INTO outbox VALUES (?, ?, ?)", [(1, "acme", TEMPLATE), (2, "zebra", "2"), (3, "acme", "3")]

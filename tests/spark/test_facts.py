@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -165,11 +166,11 @@ def test_a_repeated_message_is_upserted_once(make_ring: MakeRing, tmp_path: Path
     queue = make_ring()
     queue.enqueue_messages("a", [b"1", b"2"])
     target = tmp_path / "orders.db"
-    with sqlite3.connect(target) as connection:
+    with closing(sqlite3.connect(target)) as connection, connection:
         connection.execute("CREATE TABLE orders (id BLOB PRIMARY KEY, origin TEXT, payload BLOB, attempt INTEGER)")
 
     def process(payload: bytes, origin: str, message: Delivery) -> None:
-        with sqlite3.connect(target) as connection:
+        with closing(sqlite3.connect(target)) as connection, connection:
             connection.execute(
                 "INSERT INTO orders (id, origin, payload, attempt) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET attempt = excluded.attempt",
@@ -181,6 +182,6 @@ def test_a_repeated_message_is_upserted_once(make_ring: MakeRing, tmp_path: Path
     for _ in range(3):
         queue.service_queues(lambda delivery: process(delivery.payload, delivery.origin, delivery))
 
-    with sqlite3.connect(target) as connection:
+    with closing(sqlite3.connect(target)) as connection, connection:
         assert connection.execute("SELECT payload, attempt FROM orders ORDER BY payload").fetchall() == [
             (b"1", 2), (b"2", 2)]  # fmt: skip
