@@ -1,4 +1,4 @@
-# `make help` lists what can be done. Needs make, git and a Python from 3.10 to 3.13 with venv.
+# `make help` lists what can be done. Needs make, git and a Python from 3.10 to 3.14 with venv.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -143,9 +143,9 @@ clean: ## Remove .venv, caches and build results
 # The first Python that is in range and can make an environment: $(PYTHON) if it fits, else others on the PATH.
 # (A name may be on the PATH and still not run, so each one is asked.)
 define find_python
-in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))'; \
+in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 15))'; \
 found=; lacking=; \
-for candidate in $(PYTHON) python3 python3.12 python3.13 python3.11 python3.10 /usr/bin/python3; do \
+for candidate in $(PYTHON) python3 python3.12 python3.13 python3.11 python3.14 python3.10 /usr/bin/python3; do \
   "$$candidate" -c "$$in_range" 2>/dev/null || continue; \
   if "$$candidate" -c 'import ensurepip, venv' 2>/dev/null; then found=$$candidate; break; fi; \
   lacking="$$lacking $$candidate"; \
@@ -155,7 +155,7 @@ if [ -z "$$found" ]; then \
     echo "Found$$lacking, but without ensurepip, so no environment can be made." >&2; \
     echo "On Debian and Ubuntu: apt install python3-venv. Or name another: make PYTHON=/path/to/python3" >&2; \
   else \
-    echo "No Python from 3.10 to 3.13 found. Name one: make PYTHON=/path/to/python3" >&2; \
+    echo "No Python from 3.10 to 3.14 found. Name one: make PYTHON=/path/to/python3" >&2; \
   fi; \
   exit 1; \
 fi

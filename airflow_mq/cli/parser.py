@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..engine.rules.nearest import nearest, suggestion
 from .admin import ADMIN
@@ -89,8 +89,9 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that raises errors instead of printing usage, without passwords."""
 
-    def __init__(self, prog: str | None = None, *, description: str = "", epilog: str = "") -> None:
-        super().__init__(prog, None, description, epilog, formatter_class=_Layout, allow_abbrev=False)
+    def __init__(self, prog: str | None = None, *, description: str = "", epilog: str = "", **others: Any) -> None:
+        # Newer versions of Python pass more on to the parsers of commands, such as `color`.
+        super().__init__(prog, None, description, epilog, formatter_class=_Layout, allow_abbrev=False, **others)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
