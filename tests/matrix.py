@@ -3,7 +3,8 @@
 A cell gets its own environment with the wheel instead of this tree. It imports each module that it should support. Then
 it runs the quick tests of the queue on SQLite, or of the operators if it has an Airflow. A live cell starts that
 Airflow and checks the page in a browser, and the traces that arrive. A cell of a PostgreSQL runs the queue on it, from
-the programs in npm's package for Linux on x86_64.
+the programs in npm's package for Linux on x86_64. The cell of constraints installs what Airflow publishes for users of its
+version and Python: `--constraints` names the file.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ class Cell:
     live: bool = False
     spark: str = ""
     postgres: str = ""
+    constrained: bool = False
 
     @property
     def name(self) -> str:
         parts = [f"py{self.python}", f"airflow{self.airflow}" if self.airflow else "queue"]
         parts += [f"{what}{version}" for what in ("spark", "postgres") if (version := getattr(self, what))]
-        return "-".join([*parts, *["lowest"] * self.lowest, *["live"] * self.live])
+        return "-".join([*parts, *["lowest"] * self.lowest, *["constraints"] * self.constrained, *["live"] * self.live])
 
     @property
     def tests(self) -> list[str]:
@@ -98,18 +100,19 @@ class Cell:
 
     @property
     def dependencies(self) -> str:
-        which = "lowest direct" if self.lowest else "newest"
+        which = "lowest direct" if self.lowest else "Airflow's constraints" if self.constrained else "newest"
         more = {"live": self.live, f"PySpark {self.spark}": self.spark, f"PostgreSQL {self.postgres}": self.postgres}
         return ", ".join([which, *(name for name, wanted in more.items() if wanted)])
 
 
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CELLS = [
     *(Cell(python) for python in PYTHONS),
     *(Cell("3.11", airflow) for airflow in ("3.1", "3.2", "3.3")),
     *(Cell(python, "3.3") for python in PYTHONS if python != "3.11"),
     Cell("3.10", lowest=True),
     Cell("3.10", "3.1", lowest=True),
+    Cell("3.13", "3.3", constrained=True),
     *(Cell("3.11", postgres=postgres) for postgres in ("15", "16", "17", "18")),
     # No release of pyspark-client 4.3 exists, which the Spark provider asks for; pyspark contains the same modules.
     Cell("3.11", "3.3", spark="4.3"),
@@ -175,18 +178,20 @@ def build(work: Path) -> Path:
     return wheel
 
 
-def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
-    """Make the cell's environment, import the modules, and run the tests."""
+def try_cell(cell: Cell, wheel: Path, logs: Path, constraints: Path | None) -> Result:
+    """Make the cell's environment, import the modules, and run the tests; a cell that cannot run takes no time."""
     started = time.monotonic()
     python_path = find_python(cell.python)
     if python_path is None:
         return Result(cell, False, "", "", f"no Python {cell.python} here", 0)
+    if cell.constrained and constraints is None:
+        return Result(cell, False, "", "", "--constraints has to name Airflow's file", 0)
     work = Path(tempfile.mkdtemp(prefix=f"matrix-{cell.name}-"))
     log = logs / f"{cell.name}.log"
     log.unlink(missing_ok=True)
     try:
         shutil.copytree(wheel.parent / "tree", work / "tree")
-        _install(cell, python_path, wheel, work, log)
+        _install(cell, python_path, wheel, work, log, constraints if cell.constrained else None)
         python = str(work / "venv/bin/python")
         modules = ", ".join(WITH_AIRFLOW if cell.airflow else WITHOUT_AIRFLOW)
         run([python, "-W", "error::SyntaxWarning", "-c", f"import {modules}"], log, work)
@@ -206,7 +211,9 @@ def try_cell(cell: Cell, wheel: Path, logs: Path) -> Result:
     return Result(cell, passed, *versions, summary=summary, seconds=time.monotonic() - started)
 
 
-def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -> None:
+def _install(
+    cell: Cell, python_path: str, wheel: Path, work: Path, log: Path, constraints: Path | None
+) -> None:  # fmt: skip
     uv = find_uv()
     run([uv, "venv", "-q", "--python", python_path, str(work / "venv")], log, work)
     wanted = [f"apache-airflow=={cell.airflow}.*", *HELD_BACK.get(cell.airflow, ())] if cell.airflow else []
@@ -215,6 +222,7 @@ def _install(cell: Cell, python_path: str, wheel: Path, work: Path, log: Path) -
     extras = ["--extra=airflow", "--extra=openlineage", *["--extra=spark", "--extra=java"] * bool(cell.spark)]
     extras = extras if cell.airflow else []
     options = [*extras, *(["--resolution", "lowest-direct"] * cell.lowest)]
+    options += ["-c", str(constraints.resolve())] if constraints else []
     sources = [str(ROOT / "pyproject.toml"), "wanted.in"]
     run([uv, "pip", "compile", "-q", *options, "--python", python_path, *sources, "-o", "pinned.txt"], log, work)
     where = ["--python", str(work / "venv/bin/python")]
@@ -288,6 +296,9 @@ def main() -> int:
     parser.add_argument("cells", nargs="*", metavar="CELL", help="cells to run; all, if none is named")
     parser.add_argument("--list", action="store_true", help="print the names of the cells and stop")
     parser.add_argument("--jobs", type=int, default=1, help="how many cells run at once (1)")
+    parser.add_argument(
+        "--constraints", type=Path, metavar="FILE", help="constraints that Airflow publishes, for its cell"
+    )
     parser.add_argument("--write", action="store_true", help=f"put the results into {PAGE.relative_to(ROOT)}")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "matrix", help="folder of the logs (%(default)s)")
     arguments = parser.parse_args()
@@ -304,11 +315,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="matrix-") as work, ThreadPoolExecutor(arguments.jobs) as pool:
         wheel = build(Path(work))
         chosen = [cells_by_name[name] for name in arguments.cells] or CELLS
-        for result in pool.map(lambda cell: try_cell(cell, wheel, logs), chosen):
+        for result in pool.map(lambda cell: try_cell(cell, wheel, logs, arguments.constraints), chosen):
             results.append(result)
-            outcome = "passed" if result.passed else "FAILED"
+            outcome = "passed" if result.passed else "FAILED" if result.seconds else "NOT RUN"
             print(f"{result.cell.name:28} {outcome:7} {result.seconds:5.0f} s  {result.summary}", flush=True)
-            if arguments.write:
+            if arguments.write and result.seconds:
                 write([result], day)
     print("", table(results, day), sep="\n")
     return 0 if all(result.passed for result in results) else 1
