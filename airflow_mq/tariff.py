@@ -15,7 +15,7 @@ from .engine.rules.weight import Weight
 
 _EXPECTED = 'expected {"currency": "EUR", "prices": [{"from": "2026-01-01", "time": "0.12", "size": "0.02"}]}'
 #: Digits without an exponent: a short text with one is a number of millions of digits.
-_AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
+_AMOUNT = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 #: The weight whose parts the prices are for, unless a tariff gives another one.
 PER = Weight(3_600_000, 1 << 30)
 
@@ -71,9 +71,8 @@ class Tariff:
 
 
 def _price(row: Mapping[str, object]) -> Price:
-    given, since = (row.get("time", "0"), row.get("size", "0")), str(row["from"])
+    since, given = date.fromisoformat(str(row["from"])), (row.get("time", "0"), row.get("size", "0"))
     amounts = [Decimal(text) for text in given if isinstance(text, str) and _AMOUNT.fullmatch(text)]
-    named = set(row) <= {"from", "time", "size"} and date.fromisoformat(since).isoformat() == since
-    if not named or len(amounts) < 2:
+    if not set(row) <= {"from", "time", "size"} or len(amounts) < 2 or since.isoformat() != row["from"]:
         raise ValueError(row)
-    return Price(date.fromisoformat(since), *amounts)
+    return Price(since, *amounts)

@@ -89,9 +89,8 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that raises errors instead of printing usage, without passwords."""
 
-    def __init__(self, prog: str | None = None, *, description: str = "", epilog: str = "", **others: Any) -> None:
-        # Newer versions of Python pass more on to the parsers of commands, such as `color`.
-        super().__init__(prog, None, description, epilog, formatter_class=_Layout, allow_abbrev=False, **others)
+    def __init__(self, prog: str | None = None, *, description: str = "", epilog: str = "", **more: Any) -> None:
+        super().__init__(prog, None, description, epilog, formatter_class=_Layout, allow_abbrev=False, **more)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:

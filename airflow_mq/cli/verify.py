@@ -29,8 +29,7 @@ def verify(session: Session, args: Namespace) -> bool:
         raise UsageError(f"the bill cannot be read: {error.strerror}") from None
     found = verified(text, args.root or ())
     size = f"{many(found.total['messages'], 'message')} on {many(found.days, 'day')}"
-    what = f"bill of {found.tenant} for {found.month}: {size}"
     prices = "".join(f", {cost} {currency}" for currency, cost in sorted(found.total["costs"].items()))
     how = "proven" if found.is_proven else "consistent, not proven: pass the last published header as --root"
-    session.out.answer(found._asdict(), f"{what}{prices}; {how}")
+    session.out.answer(found._asdict(), f"bill of {found.tenant} for {found.month}: {size}{prices}; {how}")
     return found.is_proven
