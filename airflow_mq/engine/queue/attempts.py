@@ -168,6 +168,14 @@ class InPlace(Stretches):
         """Record the book that has its turn."""
         self.service.current = book.origin
 
+    def save(self, ladder: Ladder, untried: Sequence[Weight]) -> None:
+        """Commit the slice. Until then, budgets have back what they paid for these messages: the process may die."""
+        total = total_weight(untried)
+        for bucket in ladder.buckets:
+            bucket.refund(total)
+        self.service.save()
+        ladder.working_set.spend(ladder.buckets, total)
+
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry out a decision."""
         self.service.checkpoint(1)
@@ -209,7 +217,7 @@ class Calling(InPlace):
                     if service.is_full(1, weights[at - first][0]):
                         processed += self._done(working_set, book, page, at, weights, first)
                         charge_time(working_set, book.origin, began)
-                        service.save()
+                        self.save(ladder, weights[at - first :])
                         began, full, until = monotonic(), at + service.room, service.until
                 next_at = at + 1
                 current_delivery.set(delivery)
@@ -235,6 +243,7 @@ class Calling(InPlace):
         except BaseException:
             # Interrupted during an attempt: the successes before it count.
             self._done(working_set, book, page, at, weights, first)
+            ladder.refund(total_weight(weights[at - first :]))
             raise
         finally:
             service.tried += next_at - begun
@@ -282,14 +291,20 @@ class Batching(InPlace):
     ) -> tuple[int, PageStatus | None]:
         """Process the next messages, and record the outcomes."""
         first, count = page.first_index, len(weights)
-        self.service.checkpoint(count, total[0])
+        if self.service.is_full(count, total[0]):
+            self.save(ladder, weights)
+        self.service.tried += count
         working_set = ladder.working_set
         payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
         batch = Batch(
             book.origin, payloads, page.index, first,
             _facts=partial(working_set.loader.facts, book.origin, page, first, first + count),
         )  # fmt: skip
-        answers, sent = self._process(batch, working_set)
+        try:
+            answers, sent = self._process(batch, working_set)
+        except BaseException:
+            ladder.refund(total)
+            raise
         if answers and working_set.traces:
             answers = [going_on(outcome, headers) for outcome, headers in zip(answers, batch.headers)]
         working_set.post_all(sent)

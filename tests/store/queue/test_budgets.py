@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Block, Done, LinearWeigher, MessageQueue, Weight, Yield
+from airflow_mq import Block, Done, LinearWeigher, MessageQueue, Weight, Yield, batch_processor
 from airflow_mq.engine.queue.values import Report, moment
 from airflow_mq.engine.rules.budget import GRAINS
 from airflow_mq.engine.rules.errors import ConfigRefused
@@ -294,6 +294,43 @@ def test_exhaustion_is_one_event(ring: MessageQueue, clock: Clock) -> None:
     clock.advance(0.5)
     run(ring)
     assert len([event for event in ring.inspect.events() if event.name == "BudgetExhausted"]) == 2
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_a_service_that_is_interrupted_pays_for_what_it_tried(
+    ring: MessageQueue, clock: Clock, in_batches: bool
+) -> None:
+    ring.admin.set_origin("acme", rate="1ms/hour", burst=50)
+    ring.enqueue_messages("acme", [b"x"] * 40)
+    calls: list[int] = []
+
+    def process(_: Any) -> None:
+        calls.append(1)
+        if in_batches or len(calls) == 4:
+            raise KeyboardInterrupt
+
+    function = batch_processor(process) if in_batches else process
+    with pytest.raises(KeyboardInterrupt):
+        ring.service_queues(function)
+    (state,) = ring.inspect.budgets("acme")
+    assert ring.footprint("acme").count == (40 if in_batches else 37) and state.left == (50 if in_batches else 47)
+    assert len(serve(ring)) == 40 - (0 if in_batches else 3)
+
+
+def test_a_slice_that_is_committed_pays_for_what_was_tried(ring: MessageQueue, clock: Clock) -> None:
+    """Nothing else is lost if the process dies then."""
+    ring.admin.set_origin("acme", rate="1ms/hour", burst=50)
+    ring.enqueue_messages("acme", [b"x"] * 40)
+    seen: list[int] = []
+
+    def process(_: Any) -> None:
+        with MessageQueue(ring.store.address, ring.ring) as reader:
+            seen.append(next(state.left or 0 for state in reader.inspect.budgets("acme")))
+
+    ring.service_queues(process, slice_messages=10)
+    assert seen == [50] * 10 + [40] * 10 + [30] * 10 + [20] * 10
+    (state,) = ring.inspect.budgets("acme")
+    assert state.left == 10
 
 
 def test_explain_names_the_time(ring: MessageQueue, clock: Clock) -> None:
