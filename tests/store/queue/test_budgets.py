@@ -327,7 +327,7 @@ def test_a_slice_that_is_committed_pays_for_what_was_tried(ring: MessageQueue, c
         with MessageQueue(ring.store.address, ring.ring) as reader:
             seen.append(next(state.left or 0 for state in reader.inspect.budgets("acme")))
 
-    ring.service_queues(process, slice_messages=10)
+    ring.service_queues(process, slice_messages=10, slice_seconds=3_600.0)
     assert seen == [50] * 10 + [40] * 10 + [30] * 10 + [20] * 10
     (state,) = ring.inspect.budgets("acme")
     assert state.left == 10
