@@ -1,4 +1,7 @@
-"""Budgets and charges at random, on all stores, beside plain buckets of exact integers; clocks jump forwards and back."""
+"""Budgets and charges at random, on all stores; clocks jump forwards and back.
+
+They are compared with plain buckets of exact integers, and with a plain account of what each attempt costs.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,24 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_mq import BadFormat, Block, Done, LinearWeigher, Message, MessageQueue, Report, RingConfig, Weight, Yield
+from airflow_mq import (
+    BadFormat,
+    Block,
+    Done,
+    LinearWeigher,
+    Message,
+    MessageQueue,
+    Overweight,
+    Report,
+    RingConfig,
+    Weight,
+    Yield,
+)
 from airflow_mq.engine.rules.groups import is_below
-from airflow_mq.engine.rules.priority import origin_of, priority_of
+from airflow_mq.engine.rules.outcome import BEGUN
 from tests.postgres_server import Server
 
+from .account import Account, Queue, Sums
 from .clock import SECOND, Clock
 from .sides import block_facts
 from .test_model import chosen, hasty, run
@@ -32,7 +48,14 @@ PRIORITIES = ("high", "regular")
 #: Milliseconds and bytes per second, and the largest balances.
 RATES = [(10, None), (100, None), (None, 50), (10, 50)]
 BURSTS = st.tuples(st.sampled_from([5, 20, 60]), st.sampled_from([5, 40]))
-JUMPS = st.sampled_from([0.001, 0.05, 0.1, 1, 3_600, DAY, 400 * DAY])
+JUMPS = st.sampled_from([0.001, 0.05, 0.1, 1, 3_600, DAY, 40 * DAY])
+#: The weigher predicts this of every message, and no block has room for a heavier one than this.
+PREDICTED, MOST = (1, 1), (100, 100)
+#: Outcomes and marks of messages; None: there is no report.
+OUTCOMES = [
+    Done(), Done(), Done(), Done(False), BadFormat(), Yield("later"), Done(used=Weight(2, 9)), Done(used=Weight(0, 0)),
+    Overweight(Weight(40, 2)), Overweight(Weight(200, 1)), BEGUN, None,
+]  # fmt: skip
 Pair = tuple[int, int]
 _names = itertools.count(1)
 
@@ -145,6 +168,8 @@ class Held:
 
     blocks: list[Block]
     books: dict[tuple[str, str], list[int]]
+    #: Whether a message without an outcome or a mark was not tried.
+    reports_begin: bool
 
 
 class Budgets(RuleBasedStateMachine):
@@ -157,11 +182,18 @@ class Budgets(RuleBasedStateMachine):
     @initialize(
         order=st.sampled_from(["deficit", "paths", "rotation", "shuffle"]), ordered=st.booleans(),
         budgets=st.dictionaries(st.sampled_from(PATHS), st.tuples(st.sampled_from(RATES), BURSTS), min_size=1),
+        processors=st.dictionaries(st.sampled_from(ORIGINS), st.sampled_from(["copy", "count"])),
+        trusted=st.sets(st.sampled_from(["copy", "count"])), charges_time=st.booleans(),
+        max_attempts=st.sampled_from([None, None, 1, 2]),
     )  # fmt: skip
-    def begin(self, order: str, ordered: bool, budgets: dict[str, Any]) -> None:
+    def begin(
+        self, order: str, ordered: bool, budgets: dict[str, Any], processors: dict[str, str], trusted: set[str],
+        charges_time: bool, max_attempts: int | None,
+    ) -> None:  # fmt: skip
         config = RingConfig(
             heap_size=256, order="deficit" if order == "paths" else order, paths=order == "paths", ordered=ordered,
-            service_weight=Weight(100, 100), weigher=LinearWeigher(Weight(1, 1), Weight(0, 0)), max_attempts=None,
+            service_weight=Weight(*MOST), weigher=LinearWeigher(Weight(*PREDICTED), Weight(0, 0)), trusted=sorted(trusted),
+            max_attempts=max_attempts, charges_time=charges_time,
         )  # fmt: skip
         self.config, self.queues = config, []
         name = f"budgets-{next(_names)}"
@@ -169,12 +201,13 @@ class Budgets(RuleBasedStateMachine):
             with MessageQueue(uri) as maker:
                 maker.admin.create_ring(name, config)
             self.queues.append(MessageQueue(uri, name))
-        self.weights: dict[int, Pair] = {}
+        self.processors, self.account = processors, Account()
+        #: The weight that is known of a message besides the predicted one: declared by its sender, or reported.
+        self.weights: dict[int, Pair | None] = {}
+        self.attempts: Counter[int] = Counter()
         self.lines: dict[tuple[str, str], list[int]] = defaultdict(list)
         self.held: list[Held] = []
         self.buckets: dict[str, Bucket] = {}
-        #: What each queue was charged, and how many of its attempts count.
-        self.account: dict[tuple[str, str], tuple[Pair, Pair, int]] = {}
         self.numbers = itertools.count()
         for path, ((time, size), bursts) in budgets.items():
             settings: dict[str, Any] = {}
@@ -202,13 +235,17 @@ class Budgets(RuleBasedStateMachine):
 
     @rule(
         origin=st.sampled_from(ORIGINS), priority=st.sampled_from(PRIORITIES),
-        weights=st.lists(st.tuples(st.sampled_from([0, 1, 1, 3, 30]), st.sampled_from([0, 1, 7])), min_size=1, max_size=6),
+        weights=st.lists(
+            st.none() | st.tuples(st.sampled_from([0, 1, 1, 3, 30]), st.sampled_from([0, 1, 7])), min_size=1, max_size=6,
+        ),
     )  # fmt: skip
-    def send(self, origin: str, priority: str, weights: list[Pair]) -> None:
+    def send(self, origin: str, priority: str, weights: list[Pair | None]) -> None:
         numbers = [next(self.numbers) for _ in weights]
         self.weights.update(zip(numbers, weights))
         self.lines[origin, priority] += numbers
-        messages = [Message(b"%d" % number, weight=Weight(*self.weights[number])) for number in numbers]
+        messages = [
+            Message(b"%d" % number, weight=weight and Weight(*weight)) for number, weight in zip(numbers, weights)
+        ]
         self.both(lambda queue: queue.enqueue_messages(origin, messages, priority=priority).count)
 
     @rule(seconds=JUMPS, back=st.sampled_from([False, False, True]), data=st.data())
@@ -226,13 +263,30 @@ class Budgets(RuleBasedStateMachine):
             for priority in PRIORITIES:
                 self.send(origin, priority, [(1, 1), (3, 1)])
 
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """Let the lease of a block end after a report: housekeeping releases the block."""
+        while len(self.held) > 1:
+            self.end_block(self.held[0], self.outcomes(self.held[0], data), False)
+        (held,) = self.held
+        self.end_block(held, self.outcomes(held, data), None)
+        self.met["died"] += 1
+
     @rule()
-    def plan(self) -> None:
+    def housekeep(self) -> None:
+        """Add rows of days that are over to the sums of their days, close these, and delete old rows."""
+        self.both(lambda queue: queue.admin.housekeep())
+
+    @rule(reports_begin=st.booleans())
+    def plan(self, reports_begin: bool) -> None:
         asleep = self.meet()
         blocks: list[Block] = []
 
         def plan(queue: MessageQueue) -> Any:
-            blocks.append(queue.blocks.plan(seed=b"seed", reports_begin=True))
+            blocks.append(queue.blocks.plan(
+                seed=b"seed", reports_begin=reports_begin, processor_of=lambda name: self.processors.get(name, "")
+            ))  # fmt: skip
             return block_facts(blocks[-1])
 
         self.both(plan)
@@ -248,11 +302,11 @@ class Budgets(RuleBasedStateMachine):
             assert not asleep & {id(bucket) for bucket in self.paying(claim.whose)}, "passed the message that waits"
         for bucket in self.buckets.values():
             bucket.take([
-                self.weights[number] for (origin, _), numbers in books.items() for number in numbers
+                self.planned(number) for (origin, _), numbers in books.items() for number in numbers
                 if bucket in self.paying(origin)
             ])  # fmt: skip
             self.met["in debt"] += any(bucket.state.left[part] < 0 for part in bucket.parts)
-        self.held.append(Held(blocks, books))
+        self.held.append(Held(blocks, books, reports_begin))
         self.check_entries(blocks, books)
 
     def found(self) -> dict[str, State]:
@@ -297,48 +351,60 @@ class Budgets(RuleBasedStateMachine):
         held = data.draw(st.sampled_from(self.held))
         self.end_block(held, self.outcomes(held, data), released)
 
-    def outcomes(self, held: Held, data: st.DataObject) -> list[Any]:
-        """Draw an outcome of each message; None: it is not tried."""
+    def outcomes(self, held: Held, data: st.DataObject) -> list[tuple[Any, int]]:
+        """Draw an outcome of each message, and the milliseconds until it of its queue's batch; 0 if unknown."""
         count = sum(map(len, held.books.values()))
-        some = [Done(), Done(), Done(), Done(False), BadFormat(), Yield("later"), Done(used=Weight(2, 9)), None]
-        return data.draw(st.lists(st.sampled_from(some), min_size=count, max_size=count))
+        drawn = st.tuples(st.sampled_from(OUTCOMES), st.sampled_from([0, 0, 3, 50]))
+        return data.draw(st.lists(drawn, min_size=count, max_size=count))
 
-    def end_block(self, held: Held, outcomes: list[Any], released: bool) -> None:
-        """End a block with an outcome of each message, or none, and charge the plain account."""
-        self.meet()
+    def end_block(self, held: Held, drawn: list[tuple[Any, int]], released: bool | None) -> None:
+        """End a block with an outcome of each message, or none; None for `released`: its lease ends first."""
         self.held.remove(held)
-        drawn = iter(outcomes)
-        answers: dict[int, Any] = {}
-        reports: list[Report] = []
         numbers = {book: iter(line) for book, line in held.books.items()}
-        stopped: set[tuple[str, str]] = set()
-        for claim in held.blocks[0].claims:
-            book = claim.whose, claim.priority
-            for part in claim.runs:
-                for item in range(part.first, part.first + part.count):
-                    number, outcome = next(numbers[book]), next(drawn, None)
-                    # A block stops at the first message of an ordered queue that returns.
-                    if outcome is not None and book not in stopped:
-                        answers[number] = outcome
-                        reports.append(Report(claim.whose, part.page, item, item, outcome, priority=claim.priority))
-                    if self.config.ordered and not isinstance(outcome, (Done, BadFormat)):
-                        stopped.add(book)
+        places = [
+            (claim.whose, claim.priority, part.page, item)
+            for claim in held.blocks[0].claims for part in claim.runs
+            for item in range(part.first, part.first + part.count)
+        ]  # fmt: skip
+        batches = {book: number for number, book in enumerate(held.books, start=1)}
+        reports: list[Report] = []
+        tried: list[tuple[tuple[str, str], int, Any]] = []
+        times: Counter[tuple[str, str]] = Counter()
+        for (origin, priority, page, item), (outcome, took) in zip(places, drawn, strict=True):
+            book = origin, priority
+            tried.append((book, next(numbers[book]), outcome))
+            if outcome is not None:
+                time = (batches[book], took * 1_000 + 7) if took and outcome is not BEGUN else (0, 0)
+                times[book] = max(times[book], time[1])
+                reports.append(Report(origin, page, item, item, outcome, priority=priority, took=time))
         for queue, block in zip(self.queues, held.blocks):
             queue.blocks.report(block, reports)
-            (queue.blocks.release if released else queue.blocks.settle)(block)
-        paid: dict[tuple[str, str], list[tuple[Pair, Pair]]] = {}
-        for book, numbers_of_book in held.books.items():
-            paid[book] = [
-                (self.weights[number], self.charge(number, answers.get(number))) for number in numbers_of_book
-            ]
-            tried = [number for number in numbers_of_book if number in answers]
-            before = self.account.get(book, ((0, 0), (0, 0), 0))
-            self.account[book] = (
-                add(before[0], *(planned for planned, _ in paid[book])),
-                add(before[1], *(charged for _, charged in paid[book])), before[2] + len(tried),
-            )  # fmt: skip
-            gone = {number for number in tried if not isinstance(answers[number], Yield)}
-            self.lines[book] = [number for number in self.lines[book] if number not in gone]
+        if released is None:
+            self.clock.advance(self.config.lease + 1)
+        self.meet()
+        if released is None:
+            assert self.both(lambda queue: queue.admin.housekeep()) == 1
+        else:
+            for queue, block in zip(self.queues, held.blocks):
+                (queue.blocks.release if released else queue.blocks.settle)(block)
+        sums: defaultdict[Queue, Sums] = defaultdict(Sums)
+        paid: dict[tuple[str, str], list[tuple[Pair, Pair]]] = defaultdict(list)
+        left: set[tuple[str, str]] = set()
+        for book, number, outcome in tried:
+            key = *book, self.processors.get(book[0], "")
+            planned = self.planned(number)
+            one = self.charge(held, book, number, outcome, left)
+            sums[key] = sums[key].plus(**one._replace(planned=planned)._asdict())
+            paid[book].append((planned, one.charged))
+            if one.messages or one.aside:
+                self.lines[book].remove(number)
+        for key, one in sums.items():
+            book, time = key[:2], times[key[:2]]
+            more = max(time // 1_000 - one.charged[0], 0) if self.config.charges_time else 0
+            sums[key] = one.plus(measured=time, charged=(more, 0))
+            paid[book].append(((0, 0), (more, 0)))
+            self.met["charged time"] += bool(more)
+        self.account.end(held.blocks[0].id, self.clock.now, sums)
         for pairs in paid.values():
             self.met["charged more"] += any(charged > planned for planned, charged in pairs)
             self.met["not tried"] += any(charged == (0, 0) != planned for planned, charged in pairs)
@@ -348,12 +414,42 @@ class Budgets(RuleBasedStateMachine):
                 [pair for (origin, _), pairs in paid.items() if bucket in self.paying(origin) for pair in pairs], state
             )
 
-    def charge(self, number: int, outcome: Any) -> Pair:
-        """Return what a message is charged: nothing if it was not tried, else the largest of three weights."""
-        if outcome is None:
-            return 0, 0
-        declared, used = self.weights[number], getattr(outcome, "used", None) or (0, 0)
-        return max(declared[0], used[0], 1), max(declared[1], used[1], 1)
+    def planned(self, number: int) -> Pair:
+        """Return the weight that plans take for a message."""
+        return self.weights[number] or PREDICTED
+
+    def charge(self, held: Held, book: tuple[str, str], number: int, outcome: Any, left: set[tuple[str, str]]) -> Sums:
+        """Return what a message of a block is charged for its outcome, and count its attempt.
+
+        :param left: queues in which a message returned; of an ordered one, messages behind it are not tried
+        """
+        if outcome is None and ((self.config.ordered and book in left) or held.reports_begin):
+            # The first message that was not begun stops its queue, too.
+            left.add(book)
+            return Sums()
+        if isinstance(outcome, Overweight):
+            # The processor only asked for more: no attempt counts.
+            weight = tuple(outcome.weight)
+            if weight[0] > MOST[0] or weight[1] > MOST[1]:
+                self.met["overweight"] += 1
+                return Sums(aside=1)
+            self.weights[number] = weight
+            left.add(book)
+            return Sums()
+        planned, used = self.planned(number), getattr(outcome, "used", None)
+        charged = max(planned[0], PREDICTED[0]), max(planned[1], PREDICTED[1])
+        if used is not None:
+            trusted = self.processors.get(book[0]) in self.config.trusted
+            self.met["trusted"] += trusted and used != charged
+            charged = tuple(used) if trusted else (max(charged[0], used[0]), max(charged[1], used[1]))
+        self.attempts[number] += 1
+        if isinstance(outcome, (Done, BadFormat)):
+            return Sums(charged=charged, messages=1, size=len(b"%d" % number), attempts=1)
+        # It yielded, or it has no outcome.
+        left.add(book)
+        exhausted = self.attempts[number] == self.config.max_attempts
+        self.met["exhausted"] += exhausted
+        return Sums(charged=charged, attempts=1, aside=int(exhausted))
 
     # What is always true.
 
@@ -364,19 +460,10 @@ class Budgets(RuleBasedStateMachine):
 
     @invariant()
     def charges_are_the_plain_account(self) -> None:
-        if not hasattr(self, "account"):
-            return
-        for queue in self.queues:
-            sums: dict[tuple[str, str], tuple[Pair, Pair, int]] = {}
-            with queue.store.reading() as unit:
-                for row in unit.charges.each(queue.session.ring_id):
-                    for (book, _), charge in row.charges.items():
-                        key = origin_of(book), priority_of(book)
-                        planned, charged, attempts = sums.get(key, ((0, 0), (0, 0), 0))
-                        sums[key] = (
-                            add(planned, charge.planned), add(charged, charge.charged), attempts + charge.attempts
-                        )  # fmt: skip
-            assert sums == {book: found for book, found in self.account.items() if found != ((0, 0), (0, 0), 0)}
+        for queue in getattr(self, "queues", ()):
+            deleted, rolled_up = self.account.check(queue, self.clock.now)
+            self.met["deleted"] += deleted
+            self.met["in sums of days"] += rolled_up
             assert queue.check() == []
 
     def teardown(self) -> None:
@@ -390,6 +477,8 @@ def test_random_budgets_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> 
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(60, 30), Budgets)
     assert met["charged more"] > 20 and met["not tried"] > 20
     assert met["asleep"] and met["in debt"] and met["set back"] and met["skipped for its budget"]
+    assert met["died"] and met["trusted"] and met["overweight"] and met["exhausted"] and met["charged time"]
+    assert met["in sums of days"] and met["deleted"]
 
 
 @pytest.mark.slow
