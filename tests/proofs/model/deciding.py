@@ -82,6 +82,8 @@ class Deciding(Ground):
             if whole:
                 plain.emit("ProcessingFailed", origin, page, at)
             raise Refusal("TemporarilyUnprocessable")
+        plain.charge(item, planned=meter.used)
+        plain.charge_attempt(item, plain.weight(item), meter.used, finished=True)
         plain.gone("Processed" if word == "done" else "ProcessingFailed", page, at, item)
         plain.emit("Executed", origin, page, at)
         for whose, payload in sent:
@@ -109,7 +111,7 @@ class Deciding(Ground):
             seconds = self.plain.config.lease if lease is None else lease
             block = Held(len(self.held), limit, self.clock.now + int(seconds * SECOND), seconds, by_hand=True)
             block.runs.append(Run(origin, page, False, [(at, item, "process")]))
-            item.held = block.number
+            item.held, block.weights[item] = block.number, self.plain.weight(item)
             self.held.append(block)
 
         self.both(real, plain)

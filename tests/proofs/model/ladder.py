@@ -194,6 +194,11 @@ def apply(
 ) -> tuple[int, str | None]:
     """Apply an answer to a message that is tried in place."""
     word, weight = answer
+    # It meters itself, and consumes the weight of a message that is done.
+    used: Pair = tuple(Script.read(item.payload).weight) if word == "done" else (0, 0)  # type: ignore[assignment]
+    plain.charge(item, planned=used)
+    if word != "over":
+        plain.charge_attempt(item, plain.weight(item), used, finished=word != "yield")
     if word == "over":
         reasons = plain.reasons(item.origin, weight, limit)
         if not reasons:

@@ -130,6 +130,12 @@ class QueueMachine(Sending, Serving, Ending, Judging, Refusing):
         plain.waited = 0
 
     @invariant()
+    def charges_are_those_of_the_model(self) -> None:
+        if hasattr(self, "plain"):
+            for side in self.sides.all:
+                assert side.charged() == self.plain.charged()
+
+    @invariant()
     def nothing_is_lost_and_nothing_ends_twice(self) -> None:
         if not hasattr(self, "plain"):
             return

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from airflow_mq.engine.rules.groups import is_below
 
+from .account import Sums, added
+
 HEADER = 5
 WAITING, GONE, ASIDE = "waiting", "gone", "set aside"
 Pair = tuple[int, int]
@@ -29,6 +31,10 @@ def exceeds(first: Pair, second: Pair) -> bool:
 
 def lesser(first: Pair, second: Pair) -> Pair:
     return min(first[0], second[0]), min(first[1], second[1])
+
+
+def greater(first: Pair, second: Pair) -> Pair:
+    return max(first[0], second[0]), max(first[1], second[1])
 
 
 @dataclass(eq=False)
@@ -134,6 +140,9 @@ class Plain:
         self.groups: dict[str, int | None] = {}
         self.all: list[Item] = []
         self.sent = 0
+        #: The block that is settled, None in place, and what each block and origin was charged.
+        self.block: int | None = None
+        self.charges: dict[tuple[int | None, str], Sums] = {}
         #: Number of messages that waited aside so far.
         self.waited = 0
         #: Returns whether a window moved past its last page before the next message; only the store knows.
@@ -189,8 +198,10 @@ class Plain:
 
     def weight(self, item: Item) -> Pair:
         """Return the declared weight, or the weigher's."""
-        if item.declared:
-            return item.declared
+        return item.declared or self.predicted(item)
+
+    def predicted(self, item: Item) -> Pair:
+        """Return the weigher's weight."""
         weigher, length = self.config.weigher, len(item.payload)
         return tuple(b - (-p * length // 1000) for b, p in zip(weigher.base, weigher.per_byte))  # type: ignore[return-value]
 
@@ -273,6 +284,24 @@ class Plain:
             self.is_paused(book) or (flying and (in_place or self.is_ordered(book.origin))) or book.wake_at > self.now()
         )
 
+    # Charges.
+
+    def charge(self, item: Item, **more: Any) -> None:
+        """Charge the origin of a message, for the block that is settled."""
+        key = self.block, item.origin
+        self.charges[key] = self.charges.get(key, Sums()).plus(**more)
+
+    def charge_attempt(self, item: Item, planned: Pair, used: Pair = (0, 0), *, finished: bool) -> None:
+        """Charge an attempt that counts: never less than the weigher predicts, also if the sender declared less."""
+        least = greater(planned, self.predicted(item)) if item.declared else planned
+        self.charge(item, charged=greater(least, used), attempts=1)
+        if finished:
+            self.charge(item, messages=1, size=len(item.payload))
+
+    def charged(self) -> dict[tuple[int | None, str], Sums]:
+        """Return what each block and origin was charged."""
+        return added(self.charges.items())
+
     # Ends of messages.
 
     def gone(self, name: str, page: int, index: int, item: Item) -> None:
@@ -283,6 +312,7 @@ class Plain:
         self, name: str, page: int, index: int, item: Item, reasons: dict[str, Any], weighed: Pair | None
     ) -> None:
         self.emit(name, item.origin, page, index)
+        self.charge(item, aside=1)
         item.state, item.reasons, item.weighed = ASIDE, reasons, weighed
 
     def gives_back(self, page: int, index: int, item: Item) -> bool:

@@ -121,7 +121,7 @@ class Planning(Ground):
                     free = next((p, i) for p, i, item in book.window() if item.state == WAITING and item.held is None)
                     assert free == (page, at), "claimed out of order, or twice"
                     item = book.pages[page].items[at]
-                    item.held = block.number
+                    item.held, block.weights[item] = block.number, self.weigh(item, scripted)
                     run.items.append((at, item, decided.get(at, "process")))
                 block.runs.append(run)
         self.held.append(block)

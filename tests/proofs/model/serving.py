@@ -195,8 +195,10 @@ class Serving(Ground):
             for at, outcome in enumerate(answers or [Done()] * len(payloads), start=first):
                 item = page.items[at]
                 assert meter.pay(plain.weight(item)), "the processed messages exceed the limit"
+                plain.charge(item, planned=plain.weight(item))
                 if isinstance(outcome, Yield):
                     if not stopped or plain.puts_off(origin):
+                        plain.charge_attempt(item, plain.weight(item), finished=False)
                         stopped = plain.gives_back(page.index, at, item) or stopped
                 elif isinstance(outcome, Overweight):
                     reasons = plain.reasons(origin, tuple(outcome.weight), limit)
@@ -205,6 +207,7 @@ class Serving(Ground):
                     else:
                         stopped = True
                 else:
+                    plain.charge_attempt(item, plain.weight(item), finished=True)
                     plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", page.index, at, item)
                     send(plain, outcome)
         for book in plain.books.values():

@@ -39,6 +39,8 @@ class Held:
     key: str | None = None
     state: str = "planned"
     answers: dict[tuple[str, int, int], Outcome] = field(default_factory=dict)
+    #: Weights that the plan took for its messages.
+    weights: dict[Item, Pair] = field(default_factory=dict)
     #: Number of other changes since the plan.
     meanwhile: int = 0
 
@@ -85,7 +87,9 @@ def settle(plain: Plain, block: Held, state: str) -> None:
         return
     if block.state != "planned":
         raise Refusal("TokenRefused")
-    block.state = state
+    block.state, plain.block = state, block.number
+    for *_, item in block.handed_out():
+        plain.charge(item, planned=block.weights[item])
     if block.by_hand:
         _by_hand(plain, block)
     else:
@@ -99,6 +103,7 @@ def settle(plain: Plain, block: Held, state: str) -> None:
     for run in block.runs:
         for _, item, _ in run.items:
             item.held, item.reported = None, False
+    plain.block = None
 
 
 def _settle(
@@ -118,6 +123,7 @@ def _settle(
         if outcome is None and (halted or (run.ordered and run.origin in left)):
             return
         left.add(run.origin)
+        plain.charge_attempt(item, block.weights[item], finished=False)
         if plain.gives_back(run.page, at, item):
             stopped.add(run.origin)
     elif isinstance(outcome, Overweight):
@@ -129,8 +135,14 @@ def _settle(
             plain.emit("Returned", run.origin, run.page, at)
             stopped.add(run.origin)
     else:
+        plain.charge_attempt(item, block.weights[item], used_by(outcome), finished=True)
         plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", run.page, at, item)
         send(plain, outcome)
+
+
+def used_by(outcome: Outcome) -> Pair:
+    """Return the weight that an outcome reports."""
+    return tuple(getattr(outcome, "used", None) or (0, 0))  # type: ignore[return-value]
 
 
 def send(plain: Plain, outcome: Outcome) -> None:
@@ -150,6 +162,7 @@ def _by_hand(plain: Plain, block: Held) -> None:
     if isinstance(outcome, StackLimitReached):
         plain.events.append(Event("ProcessingFailed", run.origin, run.page, at))
         return
+    plain.charge_attempt(item, block.weights[item], used_by(outcome), finished=True)
     plain.gone("Processed" if isinstance(outcome, Done) else "ProcessingFailed", run.page, at, item)
     plain.emit("Executed", run.origin, run.page, at)
     plain.take_away(item, run.page)

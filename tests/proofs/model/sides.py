@@ -9,6 +9,7 @@ from airflow_mq import Block, MessageQueue, RingConfig
 from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.testing.conformance import observe
 
+from .account import Sums, added, as_stored
 from .plain import Event
 
 
@@ -39,6 +40,16 @@ class Side:
                 int(index): page_facts(page, int(index) < book["begin"]) for index, page in book["pages"].items()
             }
         return books
+
+    def charged(self) -> dict[tuple[int | None, str], Sums]:
+        """Return what each block, by its place in `blocks`, and origin was charged, without measured times."""
+        numbers: dict[int | None, int | None] = {None: None} | {block.id: at for at, block in enumerate(self.blocks)}
+        with self.queue.store.reading() as unit:
+            rows = list(unit.charges.each(self.queue.session.ring_id))
+        return added(
+            ((numbers[row.block], origin), one._replace(measured=0))
+            for row in rows for (origin, *_), one in as_stored(row.charges).items()
+        )  # fmt: skip
 
     def deficits(self, origins: Sequence[str]) -> dict[str, int]:
         with self.queue.session.snapshot() as (_, working_set):
