@@ -22,7 +22,7 @@ Queue = tuple[str, str, str]
 
 
 class Sums(NamedTuple):
-    """What a queue was charged for messages of a processor."""
+    """Charges of a queue for messages of a processor."""
 
     planned: Pair = (0, 0)
     charged: Pair = (0, 0)
