@@ -193,7 +193,7 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "bill_days": {"first": 5, "stop": 10, "limit": 1_000},
     "bill_leaves": {"tenant": "t5", "first": 5, "stop": 10},
-    "bill_leaves_of": {"day": 5},
+    "bill_leaves_of": {"day": 5, "tenant": "t5", "limit": 16},
     "insert_event": {"block": None, "at": 1, "events": ONES, "data": BYTES},
     "insert_ledger": {"at": 1, "block": [LATE], "id": [LATE], "data": [b"x"]},
     "insert_inbox_row": {

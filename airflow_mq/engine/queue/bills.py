@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from calendar import monthrange
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import date
 from itertools import groupby, starmap, takewhile
@@ -54,9 +54,11 @@ def close_day(unit: Unit, ring: int, name: str, working_set: StoredSet) -> bool:
             after = row.id
             yield row
 
-    def leaf(tenant: str, entries: Sequence[Entry]) -> tuple[bytes, str, bytes, bytes]:
-        content = content_of(bytes(number).hex(), name, tenant, date_of(day).isoformat(), price, entries)
-        salt, data = secrets.token_bytes(SALT_BYTES), canonical(content)
+    def leaf(tenant: str, entries: Iterable[Entry]) -> tuple[bytes, str, bytes, bytes]:
+        content = canonical(content_of(bytes(number).hex(), name, tenant, date_of(day).isoformat(), price, []))
+        # The first list is the one of entries. As objects, those of a day take much memory.
+        data = content.replace(b"[]", b"[%b]" % b",".join(map(canonical, entries)), 1)
+        salt = secrets.token_bytes(SALT_BYTES)
         return leaf_hash(salt, data), tenant, salt, data
 
     with closing(sqlite3.connect("")) as file:
@@ -77,7 +79,7 @@ def close_day(unit: Unit, ring: int, name: str, working_set: StoredSet) -> bool:
     return True
 
 
-def entries_of(rows: Iterable[ChargeRow], paths: bool) -> Iterator[tuple[str, list[Entry]]]:
+def entries_of(rows: Iterable[ChargeRow], paths: bool) -> Iterator[tuple[str, Iterator[Entry]]]:
     """Yield the entries of each tenant: the first part of an origin that is a path, otherwise the origin.
 
     A day may have more entries than fit in memory: a file of SQLite sorts them.
@@ -96,7 +98,7 @@ def entries_of(rows: Iterable[ChargeRow], paths: bool) -> Iterator[tuple[str, li
         file.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", flat())
         found = file.execute("SELECT * FROM entry ORDER BY tenant, block, origin, priority, processor")
         for tenant, own in groupby(found, itemgetter(0)):
-            yield tenant, [_entry(key, same) for key, same in groupby(own, itemgetter(1, 2, 3, 4))]
+            yield tenant, starmap(_entry, groupby(own, itemgetter(1, 2, 3, 4)))
 
 
 def _entry(key: tuple[int, str, str, str], rows: Iterable[tuple[Any, ...]]) -> Entry:

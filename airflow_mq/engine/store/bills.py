@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...bills import EPOCH, Header, Leaf
 from ..rules.charging import DAY
 from .primitives import Repository, columns
 from .rows import LATEST
 
-#: Leaves that one statement writes.
+#: Leaves that one statement writes, or reads.
 LEAVES = 16
 
 
@@ -57,13 +57,16 @@ class Bills(Repository):
         """Return what bills of a tenant contain, from a day to before another."""
         return [*map(_leaf, self.unit.rows("bill_leaves", ring=ring, tenant=tenant, first=first, stop=stop))]
 
-    def leaves_of(self, ring: int, day: int) -> list[Leaf]:
-        """Return what the bills of a day contain, of all tenants."""
-        return [*map(_leaf, self.unit.rows("bill_leaves_of", ring=ring, day=day))]
+    def leaves_of(self, ring: int, day: int) -> Iterator[Leaf]:
+        """Yield what the bills of a day contain, tenant by tenant."""
+        tenant = ""
+        while rows := self.unit.rows("bill_leaves_of", ring=ring, day=day, tenant=tenant, limit=LEAVES):
+            yield from map(_leaf, rows)
+            tenant = rows[-1][4] + "\x01"  # no tenant has control characters, and one may have no name
 
 
-def _leaf(row: tuple[int, bytes, bytes, bytes]) -> Leaf:
-    place, salt, path, data = row[0], *map(bytes, row[1:])
+def _leaf(row: tuple[Any, ...]) -> Leaf:
+    place, salt, path, data = row[0], *map(bytes, row[1:4])
     return Leaf(place, salt, [path[at : at + 32] for at in range(0, len(path), 32)], data)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from threading import Thread
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from airflow_mq import Done, LinearWeigher, MessageQueue, RingConfig, Weight
 from airflow_mq.bills import EPOCH, WrongBill, verify
 from airflow_mq.engine.queue.bills import close_day
+from airflow_mq.engine.queue.inspect.check.charges import _check_bills
 from airflow_mq.engine.rules.charging import DAY, Charge
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput
 from tests.proofs.model.clock import Clock, stopped_clock
@@ -289,26 +290,37 @@ def test_a_tariff_is_checked_when_it_is_set(make_queue: Maker) -> None:
     assert queue.admin.change_ring(tariff=TARIFF).tariff == TARIFF
 
 
+def most_memory(call: Callable[[], Any]) -> int:
+    """Return the largest number of bytes that a call has allocated."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.slow
-def test_closing_a_day_of_many_charges_takes_little_memory(make_queue: Maker) -> None:
-    """10,000 entries, of which a tenant has 100: as objects, they would take more than six megabytes."""
+@pytest.mark.parametrize(("tenants", "closing", "checking"), [(100, 3_000_000, 3_000_000), (1, 8_000_000, 18_000_000)])
+def test_days_of_many_charges_are_closed_and_checked_in_little_memory(
+    make_queue: Maker, tenants: int, closing: int, checking: int
+) -> None:
+    """10,000 entries: as objects, they would take more than ten megabytes."""
     queue = make_queue()
     ring, one = queue.session.ring_id, Charge(Weight(5, 100), Weight(5, 100), 7, 1, 100, 1)
+    each = 10_000 // tenants
     with queue.session.hold.transaction() as (unit, working_set):
-        charges = {(f"tenant-{number:03}", "mail"): one for number in range(100)}
-        for block in range(100):
+        charges = {(f"tenant-{number:03}", "mail"): one for number in range(tenants)}
+        for block in range(each):
             unit.charges.insert(ring, charges, working_set.now - 2 * DAY, block + 1, "dag")
     with queue.session.hold.transaction() as (unit, working_set):
-        tracemalloc.start()
-        try:
-            assert close_day(unit, ring, queue.session.ring, working_set)
-            assert tracemalloc.get_traced_memory()[1] < 3_000_000
-        finally:
-            tracemalloc.stop()
+        assert most_memory(lambda: close_day(unit, ring, queue.session.ring, working_set)) < closing
+        assert most_memory(lambda: [*_check_bills(unit, ring, queue.config, 0)]) < checking
+        assert [*_check_bills(unit, ring, queue.config, 0)] == []
         (closed,) = unit.bills.days(ring)
-        leaves = unit.bills.leaves_of(ring, closed.day)
-        assert closed.leaves == len(leaves) == 100 and all(one.leads_to(closed.header) for one in leaves)
-        assert [len(json.loads(one.data)["entries"]) for one in leaves] == [100] * 100
+        leaves = [*unit.bills.leaves_of(ring, closed.day)]
+        assert closed.leaves == len(leaves) == tenants and all(leaf.leads_to(closed.header) for leaf in leaves)
+        assert [len(json.loads(leaf.data)["entries"]) for leaf in leaves] == [each] * tenants
         unit.connection.execute(f"DELETE FROM {queue.store.prefix}charge")  # type: ignore[attr-defined]
         unit.connection.execute(f"DELETE FROM {queue.store.prefix}bill_leaf")  # type: ignore[attr-defined]
         unit.connection.execute(f"DELETE FROM {queue.store.prefix}bill_day")  # type: ignore[attr-defined]

@@ -63,5 +63,6 @@ FROM {s}bill_day b JOIN {s}bill_leaf l ON l.ring = b.ring AND l.day = b.day AND 
 WHERE b.ring = :ring AND b.day >= :first AND b.day < :stop ORDER BY b.day
 
 -- name: bill_leaves_of
--- Return what the bills of a day contain, of all tenants.
-SELECT l.place, l.salt, l.path, l.data FROM {s}bill_leaf l WHERE l.ring = :ring AND l.day = :day
+-- Return what the bills of a day contain, of the tenants from one on.
+SELECT l.place, l.salt, l.path, l.data, l.tenant FROM {s}bill_leaf l
+WHERE l.ring = :ring AND l.day = :day AND l.tenant >= :tenant ORDER BY l.tenant LIMIT :limit
