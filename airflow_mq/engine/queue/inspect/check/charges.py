@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from itertools import takewhile
 
@@ -19,7 +18,7 @@ from ....rules.priority import book_name, told
 from ....rules.settle import NO_ROOM
 from ....rules.weight import ZERO, Weight, total_weight
 from ....store.bills import BillDay
-from ....store.charges import ChargeRow, Sums
+from ....store.charges import Sums
 from ....store.rows import LATEST, PLANNED, BlockRow
 from ....store.unit import Unit
 from ...bills import entries_of
@@ -75,20 +74,18 @@ def _check_bills(unit: Unit, ring: int, config: RingConfig, since: int) -> Itera
     """Check the chain of closed days, and their leaves against the charges of days from which none was deleted."""
     before: BillDay | None = None
     for closed in unit.bills.days(ring):
-        header, is_kept = closed.header, closed.day > since // DAY
-        where = f"bills of {header.day}"
+        where = f"bills of {closed.header.day}"
         if before is not None and (closed.before, closed.day) != (before.header.hash, before.day + 1):
             yield Violation(where, "its header does not follow the one of the day before")
         leaves = sound = billed = 0
         for leaf in unit.bills.leaves_of(ring, closed.day):
-            is_sound = leaf.leads_to(header)
+            is_sound = leaf.leads_to(closed.header)
             leaves, sound = leaves + 1, sound + is_sound
-            billed += _digest(json.loads(leaf.data)["entries"]) if is_sound and is_kept else 0
+            billed += _digest(json.loads(leaf.data)["entries"]) if is_sound and closed.day > since // DAY else 0
         if not leaves == sound == closed.leaves:
             yield Violation(where, "its leaves are not those of its root")
-        elif is_kept:
-            after = 0 if before is None else before.last
-            rows = takewhile(partial(_up_to, closed.last), unit.charges.each(ring, after))
+        elif closed.day > since // DAY:
+            rows = takewhile(lambda row: row.id <= closed.last, unit.charges.each(ring, before.last if before else 0))  # noqa: B023
             if billed != sum(_digest(entries) for _, entries in entries_of(rows, config.paths)):
                 yield Violation(where, "they are not its charges")
         before = closed
@@ -97,10 +94,6 @@ def _check_bills(unit: Unit, ring: int, config: RingConfig, since: int) -> Itera
 def _digest(entries: Iterable[object]) -> int:
     """Return a sum of hashes. Tenants may have been others under an earlier setting of `paths`, so no order counts."""
     return sum(int.from_bytes(sha256(canonical(entry)).digest(), "big") for entry in entries)
-
-
-def _up_to(last: int, row: ChargeRow) -> bool:
-    return row.id <= last
 
 
 def _covers(charge: Charge, other: Charge) -> bool:
