@@ -323,8 +323,6 @@ class ClaimSettler:
         working_set, book = self.working_set, self.working_set.book(claim.origin)
         self.ordered, working_set.processor = claim.ordered, claim.processor
         result = Settlement() if result is None else result
-        if took:
-            working_set.charge(claim.origin, Charge(measured=took))
         planned = claim.planned if is_last else ZERO
         for left, run in zip(range(len(claim.runs) - 1, -1, -1), claim.runs):
             page = working_set.page(claim.origin, run.page)
@@ -338,10 +336,10 @@ class ClaimSettler:
             self._turn_pages(book, page, run)
         if not book.is_ready and claim.origin not in working_set.circle(claim.origin).unknitted:
             working_set.unknit(book)
-        if is_last:
-            working_set.charge(claim.origin, Charge(planned))
-            if result.processed or result.failed or result.expired:
-                working_set.note_changed(book)
+        if took or planned != ZERO:
+            working_set.charge(claim.origin, Charge(planned, measured=took))
+        if is_last and (result.processed or result.failed or result.expired):
+            working_set.note_changed(book)
         working_set.processor = None
         return result
 

@@ -17,8 +17,6 @@ CHARGES: Sequence[Mutation] = (
     bug(
         "planned weight charged with each part of an end", "engine/rules/settle.py",
         "planned = claim.planned if is_last else ZERO", "planned = claim.planned",
-        "        if is_last:\n            working_set.charge(claim.origin, Charge(planned))\n",
-        "        working_set.charge(claim.origin, Charge(planned))\n        if is_last:\n",
     ),
     bug(
         "charges of a save written again with the next one", "engine/store/working_set/__init__.py",

@@ -85,7 +85,7 @@ def _check_bills(unit: Unit, ring: int, config: RingConfig, since: int) -> Itera
         if not leaves == sound == closed.leaves:
             yield Violation(where, "its leaves are not those of its root")
         elif closed.day > since // DAY:
-            rows = takewhile(lambda row: row.id <= closed.last, unit.charges.each(ring, before.last if before else 0))  # noqa: B023
+            rows = takewhile(lambda row: row.id <= closed.last, unit.charges.each(ring, before.last if before else 0))  # noqa: B023 (read at once)
             if billed != sum(_digest(entries) for _, entries in entries_of(rows, config.paths)):
                 yield Violation(where, "they are not its charges")
         before = closed
