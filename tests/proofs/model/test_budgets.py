@@ -423,7 +423,8 @@ class Budgets(RuleBasedStateMachine):
 
         :param left: queues in which a message returned; of an ordered one, messages behind it are not tried
         """
-        if outcome is None and ((self.config.ordered and book in left) or held.reports_begin):
+        is_behind = self.config.ordered and book in left and outcome in (None, BEGUN)
+        if is_behind or (outcome is None and held.reports_begin):
             # The first message that was not begun stops its queue, too.
             left.add(book)
             return Sums()
