@@ -132,9 +132,10 @@ class Bucket:
 
     def end(self, ended: Sequence[tuple[Pair, Pair]], found: State) -> None:
         """Correct the balance by planned and charged weights. Which come first counts only where the burst is reached."""
-        if not ended:
-            return
-        self.note()
+        # What was charged as planned need not be written, and so is no end of a window: clocks may be set back then.
+        is_changed = any(planned != charged for planned, charged in ended)
+        if is_changed:
+            self.note()
         for part in self.parts:
             less = sum(max(planned[part] - charged[part], 0) for planned, charged in ended) * UNIT
             more = sum(max(charged[part] - planned[part], 0) for planned, charged in ended) * UNIT
@@ -145,8 +146,9 @@ class Bucket:
             self.charged = add(self.charged, change)
             self.beyond = add(self.beyond, (max(change[0], 0), max(change[1], 0)))
         assert found.refilled_to == self.state.refilled_to
-        self.written = [found] if any(planned != charged for planned, charged in ended) else [*self.written, found]
-        self.note()
+        self.written = [found] if is_changed else [*self.written, found]
+        if is_changed:
+            self.note()
 
     def check(self) -> None:
         """Check that each window was charged at most rate · t + burst + one message, and overruns."""
