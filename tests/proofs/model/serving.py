@@ -196,6 +196,7 @@ class Serving(Ground):
                 item = page.items[at]
                 assert meter.pay(plain.weight(item)), "the processed messages exceed the limit"
                 plain.charge(item, planned=plain.weight(item))
+                self.met["yields behind a stop"] += stopped and isinstance(outcome, Yield)
                 if isinstance(outcome, Yield):
                     if not stopped or plain.puts_off(origin):
                         plain.charge_attempt(item, plain.weight(item), finished=False)
@@ -216,6 +217,8 @@ class Serving(Ground):
 
     def batch_answer(self, payload: bytes, seed: int) -> Any:
         script = Script.read(payload)
+        if seed == 3 and sum(payload) % 2:
+            return Yield("later")
         if isinstance(script.answer, Overweight) and seed == 1:
             return Done()
         return script.answer or Done(script.success)
