@@ -36,7 +36,7 @@ from tests.postgres_server import Server
 from .account import Account, Queue, Sums
 from .clock import SECOND, Clock
 from .sides import block_facts
-from .test_model import chosen, hasty, run
+from .test_model import EXAMPLES, chosen, hasty, run
 
 __all__ = ["hasty"]
 DAY = 86_400
@@ -478,6 +478,8 @@ class Budgets(RuleBasedStateMachine):
 @pytest.mark.timeout(0)
 def test_random_budgets_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
     met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(60, 30), Budgets)
+    if 0 < EXAMPLES < 60:
+        return  # A few random examples need not reach everything.
     assert met["charged more"] > 20 and met["not tried"] > 20
     assert met["asleep"] and met["in debt"] and met["set back"] and met["skipped for its budget"]
     assert met["died"] and met["trusted"] and met["overweight"] and met["exhausted"] and met["charged time"]
