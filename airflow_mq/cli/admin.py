@@ -68,14 +68,14 @@ def remove_page(session: Session, args: Namespace) -> None:
 def service_next(session: Session, args: Namespace) -> bool:
     """Service a queue next.
 
-    Exit code 1 if the queue has nothing ready.
+    Exit code 1 if the queue has nothing ready, or waits for its own budget.
     """
     with session.queue() as queue:
         is_next = bool(queue.admin.force_set_head(args.origin, priority=args.priority))
         near = "" if is_next else meant(queue, args.origin)
     session.out.answer(
         {"origin": args.origin, "is_next": is_next},
-        f"{args.origin} is next" if is_next else f"{args.origin} has nothing ready: it cannot be next{near}",
+        f"{args.origin} is next" if is_next else f"{args.origin} cannot be next: nothing ready, or no budget{near}",
     )
     return is_next
 

@@ -281,7 +281,7 @@ def show(session: Session, args: Namespace) -> None:
     budget = {name: _amount(name, getattr(found, name)) for name in (*RATES, *BURSTS)}
     pairs |= {name.replace("_", " "): value for name, value in budget.items() if value is not None}
     pairs |= {f"budget of {one.path}": one for one in budgets}
-    pairs |= {"quota": f"{size(full.quota)}, {percent(full.part)} full"} if full else {}
+    pairs |= {"quota": f"{size(full.quota)}, {percent(full.part)} full, delayed messages included"} if full else {}
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
     value |= {"budgets": budgets} | ({"stored": full.stored} if full else {})
     session.out.fields(pairs, value)

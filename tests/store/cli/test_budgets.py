@@ -41,6 +41,13 @@ def test_mistakes_are_refused(mq: Terminal, mistake: str) -> None:
     assert mq.json("queue", "show", "acme")["budgets"] == []
 
 
+def test_queue_that_waits_for_its_budget_cannot_be_next(mq: Terminal, queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"x", b"y"], weight=Weight(60_000, 1))
+    mq("queue", "set", "acme", "--rate", "1m/day", "--burst", "1m")
+    assert queue.service_queues(lambda delivery: None).processed == 1
+    assert "nothing ready, or no budget" in mq("admin", "service-next", "acme", code=1).out
+
+
 def test_burst_below_the_heaviest_message_is_noted(mq: Terminal, queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"x", weight=Weight(60_000, 1))
     printed = mq("queue", "set", "acme", "--rate", "2h/day", "--burst", "30s").out

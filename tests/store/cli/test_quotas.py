@@ -35,6 +35,13 @@ def test_a_quote_shows_how_full_the_queue_is(mq: Terminal, queue: MessageQueue) 
     assert "quota" not in mq("quote", "--as", "bolt", "--messages", "3", "--weight", "1ms/1kB", "--every", "10m").out
 
 
+def test_a_quota_that_delayed_messages_fill_does_not_look_empty(mq: Terminal) -> None:
+    mq("queue", "set", "acme", "--quota", "1KiB")
+    mq("enqueue", "acme", "x" * 1024, "--delay", "1h")
+    shown = mq("queue", "show", "acme").out
+    assert "0 messages, 0 bytes" in shown and "100.0% full, delayed messages included" in shown
+
+
 def test_mistakes_are_refused(mq: Terminal) -> None:
     for size in ("many", "0B", "-1"):
         assert "expected" in mq("queue", "set", "acme", f"--quota={size}", code=2).err

@@ -278,10 +278,12 @@ def test_a_full_queue_refuses_sends_by_sql(make_queue: Any, store_uri: str) -> N
             ) as full:
                 connection.execute(send, ("acme/b", b"x" * 41, later))
             assert full.value.sqlstate == "MQ107" and "quota=100, stored=60" in str(full.value)
+            assert full.value.diag.message_hint == "Retry later, or raise the quota."
         connection.execute(send, ("acme/b", b"x" * 20, None))
         connection.execute(send, ("acme/b", b"x" * 20, "2100-01-01"))
-        with pytest.raises(psycopg.Error, match="call of 101 bytes too large for the quota of 'acme'"):
+        with pytest.raises(psycopg.Error, match="call of 101 bytes too large for the quota of 'acme'") as large:
             connection.execute(send, ("acme", b"x" * 101, None))
+        assert large.value.diag.message_hint == "Send less, or raise the quota."
     assert stored(queue, "acme") == 100
 
 

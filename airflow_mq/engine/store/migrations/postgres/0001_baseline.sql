@@ -790,7 +790,7 @@ BEGIN
             ELSE format('queue %L is full: %s bytes must drain before this call of %s bytes', f.path,
                         f.stored + f.coming - f.quota, f.coming)
                  || CASE WHEN is_reader THEN format(' (quota=%s, stored=%s)', f.quota, f.stored) ELSE '' END END,
-            HINT = 'Send it again when the queue has drained, or raise the quota. Nothing of this call was stored.';
+            HINT = CASE WHEN f.coming > f.quota THEN 'Send less' ELSE 'Retry later' END || ', or raise the quota.';
     END IF;
 END
 $$;
