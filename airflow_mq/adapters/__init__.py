@@ -110,8 +110,7 @@ class Received:
     repeated: int = 0
     #: Number of messages that can never be enqueued and were put aside.
     refused: int = 0
-    #: Number of messages that a full queue left at the source, for a later run. A source that is read in order stops
-    #: at the first one.
+    #: Number of messages that a full queue left at the source; one that is read in order stops at the first.
     left: int = 0
 
     def __add__(self, other: Received) -> Received:
@@ -150,8 +149,7 @@ def receive(
             raise InvalidInput(f"invalid {what} {number!r}: expected a whole number of at least 1")
     # Check before any message is put aside at the source because of the priority.
     queue.session.permit.check_priority(check_priority(priority))
-    checked = None if weight is None else Weight.of(weight)
-    enqueue = partial(queue.enqueue_messages, weight=checked, priority=priority)
+    enqueue = partial(queue.enqueue_messages, weight=weight and Weight.of(weight), priority=priority)
     total, full = Received(), set[str]()
     while most is None or total.count + total.repeated < most:
         arrived = adapter.fetch(batch if most is None else min(batch, most - total.count - total.repeated))
@@ -176,7 +174,9 @@ def _take(
     with ExitStack() as held:
         for item in arrived:
             why = _unfit(queue, item)
-            if why is None:
+            if why is None and item.origin in full:
+                total += _leave(adapter, item, "a queue is full")
+            elif why is None:
                 try:
                     ready.append((item, _message(queue, item, held)))
                 except Changed:
@@ -232,8 +232,7 @@ def _enqueue_refused(
     """Enqueue a message that the queue refused under a key of its content, or put it aside."""
     if isinstance(error, QueueFull):
         full.add(item.origin)
-        _leave(adapter, item, str(error))
-        return Received(left=1)
+        return _leave(adapter, item, str(error))
     if isinstance(error, TooManyOrigins):
         if not isinstance(adapter, Skips):
             raise error
@@ -246,10 +245,11 @@ def _enqueue_refused(
     return _refuse(adapter, item, str(error))
 
 
-def _leave(adapter: Adapter, item: Arrived, why: str) -> None:
+def _leave(adapter: Adapter, item: Arrived, why: str) -> Received:
     log.warning("%s is left for a later run: %s", ascii(item.place), why)
     if isinstance(adapter, Skips):
         adapter.skip(item, why)
+    return Received(left=1)
 
 
 def _unfit(queue: MessageQueue, item: Arrived) -> str | None:

@@ -81,3 +81,18 @@ def test_a_folder_leaves_the_files_of_a_full_queue(queue: MessageQueue, tmp_path
         assert done.left == left and not done.refused
         seen += [len(data) for origin, data in drained(queue) if origin == "a"]
     assert seen == [6, 6, 2]
+
+
+def test_a_folder_uploads_little_for_a_full_queue(
+    queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.admin.set_origin("a", quota=10)
+    (tmp_path / "a").mkdir()
+    for number in range(12):
+        (tmp_path / "a" / str(number)).write_bytes(bytes([number]) * 100_000)
+    uploaded, put = [], queue.payloads.put
+    monkeypatch.setattr(queue.payloads, "put", lambda *args: (uploaded.append(args), put(*args))[1])
+    with_source = LandingFolder(tmp_path, "{origin}/*", settle=0)
+    assert receive(queue, with_source, batch=2).left == 12
+    assert len(uploaded) == 2
+    with_source.close()
