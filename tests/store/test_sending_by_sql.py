@@ -115,6 +115,25 @@ def test_the_statements_of_the_documentation_run(connection: psycopg.Connection[
     assert counts == [[(1,)], [(1,)], [(2,)]]
 
 
+def test_settings_of_a_client_change_nothing(connection: psycopg.Connection[Any], pg_uri: str) -> None:
+    for name, value in (
+        ("standard_conforming_strings", "off"),
+        ("TimeZone", "Asia/Kolkata"),
+        ("DateStyle", "SQL, DMY"),
+        ("search_path", "nowhere"),
+        ("bytea_output", "escape"),
+    ):
+        connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
+    for text in ("one", "two"):
+        send = "SELECT airflow_mq.send('default', 'acme', %s, key => %s, headers => '{\"day\": \"1\"}')"
+        assert connection.execute(send, (text.encode(), text)).fetchone() == (1,)
+    with pytest.raises(psycopg.Error, match="origin") as refused:
+        connection.execute("SELECT airflow_mq.send('default', E'a\u200b', 'x'::bytea)")
+    assert refused.value.sqlstate == "MQ100"
+    with MessageQueue(pg_uri) as queue:
+        assert [peeked.payload for peeked in queue.inspect.peek("acme")] == [b"one", b"two"]
+
+
 def test_the_documentation_lists_every_error() -> None:
     listed = re.findall(r"^\| `(MQ\d+)` \| `(\w+)`", PAGE.read_text("utf-8"), re.MULTILINE)
     assert dict(listed) == {state: error.__name__ for state, error in STATES.items()}

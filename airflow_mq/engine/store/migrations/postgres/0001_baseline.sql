@@ -518,12 +518,12 @@ BEGIN
     IF origin IS NULL OR octet_length(origin) NOT BETWEEN 1 AND 255 THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ100', MESSAGE = format(
             'invalid origin %L (%s bytes): expected 1 to 255 bytes', left(origin, 40), octet_length(origin));
-    ELSIF origin ~ '[\u0001-\u001F\u007F-\u009F\u2028\u2029]' THEN
+    ELSIF origin ~ E'[\\u0001-\\u001F\\u007F-\\u009F\\u2028\\u2029]' THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ100',
             MESSAGE = 'invalid origin: expected text without control characters';
-    ELSIF NOT invisible AND origin ~ ('[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180B-\u180F\u200B-\u200F'
-            '\u202A-\u202E\u2060-\u206F\u2800\u3164\uFE00-\uFE0F\uFEFF\uFFA0\uFFF9-\uFFFB\U0001D173-\U0001D17A'
-            '\U000E0000-\U000E0FFF]') THEN
+    ELSIF NOT invisible AND origin ~ (E'[\\u00AD\\u034F\\u061C\\u115F\\u1160\\u17B4\\u17B5\\u180B-\\u180F'
+            '\\u200B-\\u200F\\u202A-\\u202E\\u2060-\\u206F\\u2800\\u3164\\uFE00-\\uFE0F\\uFEFF\\uFFA0\\uFFF9-\\uFFFB'
+            '\\U0001D173-\\U0001D17A\\U000E0000-\\U000E0FFF]') THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ100',
             MESSAGE = 'invalid origin: a character is invisible or changes the direction of text, so the origin may '
                       'look like another one; expected an origin without such characters',
@@ -800,7 +800,7 @@ CREATE FUNCTION {s}packed_lengths(lengths integer[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN cardinality(lengths) = 1 THEN ''::bytea ELSE
         'I'::bytea || substr(n, 4, 1) || substr(n, 3, 1) || substr(n, 2, 1) || substr(n, 1, 1)
-        || '\x0000000000000000'::bytea
+        || E'\\x0000000000000000'::bytea
         || (SELECT string_agg(substr(b, 4, 1) || substr(b, 3, 1) || substr(b, 2, 1) || substr(b, 1, 1), ''::bytea
                               ORDER BY place)
             FROM (SELECT int4send(length) AS b, place FROM unnest(lengths) WITH ORDINALITY u(length, place)) w)
@@ -952,7 +952,7 @@ BEGIN
     moment := trunc(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     FOR given IN
         SELECT k.key, k.origin, k.place,
-               sha256(convert_to(k.origin, 'UTF8') || '\x00'::bytea || k.payload) AS digest
+               sha256(convert_to(k.origin, 'UTF8') || E'\\x00'::bytea || k.payload) AS digest
         FROM unnest(origins, payloads, keys) WITH ORDINALITY k(origin, payload, key, place)
         WHERE k.key IS NOT NULL
         ORDER BY k.key COLLATE "C", k.origin COLLATE "C", k.place
