@@ -134,6 +134,16 @@ def test_settings_of_a_client_change_nothing(connection: psycopg.Connection[Any]
         assert [peeked.payload for peeked in queue.inspect.peek("acme")] == [b"one", b"two"]
 
 
+def test_a_replica_that_cannot_send_gets_an_error(connection: psycopg.Connection[Any]) -> None:
+    """PostgreSQL runs no trigger of a view in sessions that apply changes of a publication."""
+    send = "SELECT airflow_mq.send('default', 'acme', 'x'::bytea)"
+    connection.execute("SET session_replication_role = replica")
+    with pytest.raises(psycopg.Error, match="nothing was stored: session_replication_role is not origin"):
+        connection.execute(send)
+    connection.execute("SET session_replication_role = origin")
+    assert connection.execute(send).fetchone() == (1,)
+
+
 def test_the_documentation_lists_every_error() -> None:
     listed = re.findall(r"^\| `(MQ\d+)` \| `(\w+)`", PAGE.read_text("utf-8"), re.MULTILINE)
     assert dict(listed) == {state: error.__name__ for state, error in STATES.items()}

@@ -1055,6 +1055,11 @@ BEGIN
     INSERT INTO {s}outbox AS o (ring, origins, payloads, keys, headers, weight, not_before, expires, priority)
     VALUES (ring, origins, payloads, keys, headers, weight, not_before, expires, priority)
     RETURNING o.stored INTO count;
+    -- No trigger of a view runs as a replica, for example in a trigger on a table that a subscription writes.
+    IF count IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'nothing was stored: session_replication_role is not origin',
+            HINT = 'Set it to origin, for example with ALTER FUNCTION of the trigger that sends.';
+    END IF;
     RETURN count;
 END
 $$;
