@@ -336,7 +336,7 @@ CREATE TABLE {s}bill_day (
 CREATE TABLE {s}bill_leaf (
     ring smallint NOT NULL,
     day integer NOT NULL,
-    tenant text NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
     place integer NOT NULL,
     salt bytea NOT NULL,
     path bytea NOT NULL,
