@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from ..engine.rules.outcome import (
     Yield,
 )
 from ..engine.rules.priority import HIGH, book_name, check_priority
-from ..engine.rules.weight import Weight
+from ..engine.rules.weight import LARGEST, Weight
 from .items import GROUP_MESSAGES, Place
 
 #: Bytes of payload after which a record batch is full: larger ones take fresh memory each time.
@@ -130,18 +129,14 @@ def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:
         yield (book, page, item), read_outcome(name, reason, time, size)
 
 
-def _whole(value: object, column: str) -> int:
-    """Return a part of a weight. A DataFrame makes floats of whole numbers beside nulls."""
-    if value is not None and not (isinstance(value, (int, float)) and isfinite(value)):
-        raise InvalidInput(f"invalid {column} of an outcome ({type(value).__name__}): expected a number or null")
-    return int(value or 0)
-
-
 def read_outcome(
-    name: str | None, reason: str | None = None, time: int | None = None, size: int | None = None
+    name: str | None, reason: str | None = None, time: float | None = None, size: float | None = None
 ) -> Outcome:
-    """Return the outcome in a row of a table."""
-    weight = None if time is None and size is None else Weight.of((_whole(time, "time"), _whole(size, "size")))
+    """Return the outcome in a row of a table. A DataFrame makes floats of whole numbers beside nulls."""
+    parts: list[object] = [time or 0, size or 0]
+    if not all(isinstance(part, (int, float)) and 0 <= part <= LARGEST for part in parts):
+        return Yield("invalid time or size of an outcome: expected integers or doubles from 0, or null")
+    weight = None if time is None and size is None else Weight(int(time or 0), int(size or 0))
     if name == "yield":
         return Yield(reason or "")
     if name == "overweight":

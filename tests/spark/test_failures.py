@@ -15,7 +15,7 @@ from airflow_mq import Batch, MessageQueue, Part, Processor, Processors, batch_p
 from airflow_mq.errors import ProcessorError
 from airflow_mq.failures import VARIABLE
 from airflow_mq.spark.exchange import FolderChannel, hand_over
-from airflow_mq.spark.frames import run_frames
+from airflow_mq.spark.frames import Shares, run_frames
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
 
@@ -144,3 +144,31 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
 
     assert CANARY not in caplog.text + str(told.value)
     assert "in leaky_frame" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("time", "name"), [(float("nan"), "done"), (-1.0, "done"), (1e30, "failed"), (-5.0, "overweight")]
+)
+def test_a_row_with_an_invalid_weight_costs_its_message_alone(make_ring: MakeRing, time: float, name: str) -> None:
+    """A weight may be computed from a payload: other tenants' messages must not fail with it."""
+    import pyarrow as pa
+
+    queue = make_ring()
+    queue.enqueue_messages([("a", b"odd"), ("b", b"fine")])
+    routes, part = routes_of("leaky_frame", "dataframe")
+    block = queue.blocks.plan(reports_begin=True)
+    terms, side = terms_of(queue, block), partial(StoreSide, queue, block.token)
+    shares = [task.share for task in tasks_of(block, terms, routes, part, 1)]
+    channel: Any = SimpleNamespace(open=lambda share, epoch: nullcontext(side(share, epoch)), epoch=lambda shares: 0)
+    rows = [
+        {"origin": origin, "priority": "regular", "page": 0, "item": 0, "outcome": outcome, "time": given}
+        for origin, outcome, given in [("a", name, time), ("b", "done", 7.0)]
+    ]
+
+    outcomes = Shares(channel, shares, terms)
+    outcomes.begin()
+    list(outcomes.report_outcomes([pa.RecordBatch.from_pylist(rows)]))
+    settled = queue.blocks.settle(block)
+
+    assert (settled.processed, settled.returned) == (1, 1)
+    assert reasons(queue) == ["invalid time or size of an outcome: expected integers or doubles from 0, or null"]
