@@ -17,6 +17,7 @@ from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.processors import Processor, Processors
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill, in_place, processed
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.airflow
 
@@ -329,10 +330,24 @@ def test_a_block_that_was_released_fails_what_comes_too_late(queue: MessageQueue
     run.plan()
     queue.blocks.release(run.xcoms["plan", "block"]["token"])
 
-    with pytest.raises(AirflowFailException, match="lease ran out"):
+    with pytest.raises(AirflowFailException, match="takes no more outcomes: it was released; messages") as raised:
         run.process(0)
+    assert "its lease" not in str(raised.value)
     with pytest.raises(AirflowFailException, match="back in their queues"):
         run.settle()
+
+
+def test_a_block_whose_lease_ran_out_names_the_time(queue: MessageQueue, run: Run) -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    fill(queue, {"a": [b"x"]})
+    run.plan(lease=0.01)
+    deadline = queue.blocks.get(run.xcoms["plan", "block"]["token"]).deadline
+
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match=f"its lease ran out at {deadline:%H:%M:%S} UTC; .*longer lease"):
+            run.process(0)
+        eventually(lambda: queue.admin.housekeep() or queue.blocks.list("planned") == [])
 
 
 @pytest.mark.parametrize(
@@ -503,7 +518,7 @@ def test_settling_after_a_pause_is_green_where_every_message_was_reported(
     summary = run.settle()
 
     assert (summary["processed"], summary["returned"]) == (2, 0)
-    assert "its lease ran out. Every outcome was reported" in capsys.readouterr().out
+    assert "by a person or because its lease ran out. Every outcome was" in capsys.readouterr().out
 
 
 def test_a_plan_whose_answer_was_lost_is_settled_by_its_key(queue: MessageQueue, run: Run) -> None:

@@ -141,8 +141,8 @@ class SettleBlockOperator(QueueOperator):
             return None
         summary = summary_of(planned, result)
         self.log.warning(
-            "Block %d was released before this task ran: its lease ran out. Every outcome was reported before and is "
-            "settled. Give blocks a longer lease if this happens often.",
+            "Block %d was released before this task ran, by a person or because its lease ran out. Every outcome was "
+            "reported before and is settled. If its lease ran out and this happens often, give blocks a longer one.",
             summary["block"],
         )
         self.log.info("%s", readable(summary))

@@ -113,9 +113,11 @@ def refuse_ended(queue: MessageQueue, token: str) -> None:
             f"block {block.id} was settled before: messages without an outcome are back in their queues; a later block "
             "takes them, or clear the task that plans"
         )
-    if block.state == "released" or block.deadline < datetime.now(timezone.utc):
+    late = (block.ended_at or datetime.now(timezone.utc)) >= block.deadline
+    if block.state == "released" or late:
+        ended = f"its lease ran out at {block.deadline:%H:%M:%S} UTC" if late else "it was released"
+        advice = ". Give blocks a longer lease, or the task more slots" if late else ""
         raise AirflowFailException(
-            f"block {block.id} takes no more outcomes: its lease ran out at {block.deadline:%H:%M:%S} UTC; messages "
-            "without an outcome are back in their queues, and a later block takes them. Give blocks a longer lease, or "
-            "the task more slots"
+            f"block {block.id} takes no more outcomes: {ended}; messages without an outcome are back in their queues, "
+            f"and a later block takes them{advice}"
         )
