@@ -196,7 +196,6 @@ class Serving(Ground):
                 item = page.items[at]
                 assert meter.pay(plain.weight(item)), "the processed messages exceed the limit"
                 plain.charge(item, planned=plain.weight(item))
-                self.met["yields behind a stop"] += stopped and isinstance(outcome, Yield)
                 if isinstance(outcome, Yield):
                     if not stopped or plain.puts_off(origin):
                         plain.charge_attempt(item, plain.weight(item), finished=False)

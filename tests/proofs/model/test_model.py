@@ -63,7 +63,7 @@ def test_sqlite_matches_the_model(tmp_path: Path, clock: Clock, hasty: None) -> 
     for reason in ("overweight", "most", "fraction", "size", "attempts", "swept"):
         assert met[f"set aside: {reason}"], f"never met: {reason}"
     assert met["processed, ordered alone"] and met["waiting aside"] and met["a backoff was ended"]
-    assert met["Requeued"] and met["Executed"] and met["held by two blocks"] and met["yields behind a stop"]
+    assert met["Requeued"] and met["Executed"] and met["held by two blocks"]
 
 
 @pytest.mark.slow
