@@ -57,6 +57,7 @@ from ..engine.queue.sending.sender import Sender, Terms
 from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..engine.rules.message import Message, read_number
 from ..engine.rules.priority import REGULAR, check_priority
+from ..engine.rules.units import check_seconds
 from .arguments import BLOCK, STORE
 from .lease import BlockLease
 from .reports import patiently
@@ -101,7 +102,8 @@ class Options:
         self.priority = check_priority(given.get("priority") or REGULAR)
         self.limit = self._number(given, "limit", 100_000)
         self.partitions = self._number(given, "partitions", 8)
-        self.lease = float(given["lease"]) if given.get("lease") else None
+        lease = given.get("lease")
+        self.lease = check_seconds(lease, "option lease", bare=True) if lease else None
 
     def _number(self, given: Mapping[str, str], name: str, default: int) -> int:
         text = str(given.get(name) or default)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue, Weight
+from airflow_mq.engine.rules.errors import InvalidInput
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -162,3 +163,12 @@ def test_a_stream_serves_the_queue(
     assert len(seen) == 101
     assert all(footprint.count == 0 for _, footprint in queue.footprints())
     assert [b.state for b in queue.blocks.list() if b.messages].count("settled") == len([n for n in batches if n])
+
+
+def test_a_lease_is_a_duration_as_everywhere() -> None:
+    from airflow_mq.spark.source import Options
+
+    assert [Options({"lease": text}).lease for text in ("15m", "900", "0.5", "")] == [900, 900, 0.5, None]
+    for text in ("soon", "nan", "-1"):
+        with pytest.raises(InvalidInput, match=f"invalid option lease '{text}': expected seconds from 0 to 1e9, or a"):
+            Options({"lease": text})
