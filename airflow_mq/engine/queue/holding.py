@@ -235,8 +235,8 @@ class RingLease:
             self.ring = None
             unit.rings.drop_lease(self.ring_id, self.token)
 
-    def has_messages(self) -> bool:
-        """Return whether inbox rows wait or delayed ones are due; give back a lease that another process needs."""
+    def newest(self) -> int:
+        """Return the newest inbox row, or when a delayed one was due; give back a lease that another process needs."""
         with self.hold.store.loose() as unit:
             leased = None if self.ring is None else unit.leased(self.ring_id)
             newest, _, due = unit.inbox.pulse(self.ring_id)
@@ -245,7 +245,7 @@ class RingLease:
         if self.ring is not None and (is_due or not self._may_keep(self.ring)):
             # Due rows join their queues when the ring is locked.
             self.release()
-        return bool(newest) or is_due
+        return due if due is not None and is_due else newest or 0
 
     def release(self) -> None:
         """Give the lease back. If the store cannot be reached, other processes wait until it expires."""

@@ -334,18 +334,23 @@ def service_forever(
     :param stop: ends the loop after the call under way
     """
     total, pause, active_at = Serviced(weight=ZERO), FIRST_PAUSE, time.monotonic()
+    # What the last call left there, and when it is tried again: a message that fails is still the newest one.
+    left, retry, retry_at = 0, FIRST_PAUSE, 0.0
     with closing(session.store.sleeper(session.ring_id)) as sleeper, service_lease(session, keeps=True) as lease:
         # Listen first: then no message falls between the first read and the first sleep.
         sleeper.sleep(0)
         while not stop.is_set():
             try:
                 # The newest inbox row and the next delayed one; after a long pause, the ready queues too.
-                if bool(pulse()) if pause >= LONGEST_PAUSE else lease.has_messages():
+                newest = lease.newest() or (pause >= LONGEST_PAUSE and bool(pulse()))
+                if newest and (newest != left or time.monotonic() >= retry_at):
                     done = call(lease).run()
                     total = total.plus(done)
                     if done.moved:
-                        active_at = time.monotonic()
+                        active_at, left, retry = time.monotonic(), 0, FIRST_PAUSE
                         continue
+                    left, retry = newest, min(2 * retry, LONGEST_PAUSE)
+                    retry_at = time.monotonic() + retry
             except (Busy, StoreBusy, TokenRefused, CommitInDoubt, StoreUnreachable, StoreReadOnly) as error:
                 # After a failover, a name may lead to a standby for a moment; before any success, it is wrong.
                 if isinstance(error, StoreReadOnly) and not total.processed:
@@ -358,7 +363,7 @@ def service_forever(
                     stop.wait(LONGEST_PAUSE)
                     continue
             if sleeper.sleep(pause):
-                active_at = time.monotonic()
+                active_at, left = time.monotonic(), 0
             is_active = time.monotonic() - active_at < ACTIVE
             pause = FIRST_PAUSE if is_active else min(pause * 2, LONGEST_PAUSE)
             if not is_active:

@@ -87,6 +87,17 @@ def test_a_message_that_returned_is_tried_again(queue: MessageQueue) -> None:
     assert worker.total.returned == 2
 
 
+def test_a_message_that_always_fails_is_tried_less_and_less(queue: MessageQueue) -> None:
+    """It stays the newest one, so it once was tried as often as the store was read: 20 times a second and more."""
+    queue.enqueue_message("acme", b"bad")
+    with running(queue, fails=10**6) as worker:
+        time.sleep(3)
+        tried = 10**6 - worker.fails
+        worker.fails = 0
+        worker.wait(1)
+    assert 1 < tried < 40
+
+
 def test_a_delayed_message_is_processed_when_it_is_due(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"delayed", not_before=0.5)
     with running(queue) as worker:
@@ -257,14 +268,14 @@ def test_a_burst_is_longer_than_one_look(queue: MessageQueue) -> None:
     with service_lease(queue.session, keeps=True) as lease:
 
         def service() -> None:
-            assert lease.has_messages()
+            assert lease.newest()
             Service(queue.session, lambda each: seen.append(each.origin), None, lease).run()
 
         queue.enqueue_message("first", b"1")
         service()
         queue.enqueue_messages((f"origin-{number}", b"1") for number in range(count))
         service()
-        assert not lease.has_messages()
+        assert not lease.newest()
     assert len(seen) == len(set(seen)) == count + 1
 
 
@@ -292,14 +303,14 @@ def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
 ) -> None:
     """Another process may have serviced the ring meanwhile: the next service takes a lease of its own."""
     monkeypatch.setattr("airflow_mq.engine.queue.service.ACTIVE", 30.0)
-    taken, failures, has_messages = taken_leases(monkeypatch), list[Exception](), RingLease.has_messages
+    taken, failures, newest = taken_leases(monkeypatch), list[Exception](), RingLease.newest
 
-    def failing(lease: RingLease) -> bool:
+    def failing(lease: RingLease) -> int:
         if failures and lease.ring is not None:
             raise failures.pop()
-        return has_messages(lease)
+        return newest(lease)
 
-    monkeypatch.setattr(RingLease, "has_messages", failing)
+    monkeypatch.setattr(RingLease, "newest", failing)
     with running(queue) as worker:
         send_until(queue, worker, lambda: holder_of(queue) is not None)
         eventually(lambda: len(queue) == 0)

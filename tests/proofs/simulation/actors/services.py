@@ -54,7 +54,7 @@ def work(world: World, process: Process, random: Random) -> object:
     queue, done = world.queue(process), 0
     with service_lease(queue.session, keeps=True) as lease:
         for _ in range(random.randint(2, 5)):
-            if lease.has_messages():
+            if lease.newest():
                 world.met["kept leases"] += lease.ring is not None
                 slice_messages = random.choice((1, 2, 5, 50))
                 service = Service(queue.session, processor, None, lease, slice_messages=slice_messages)
