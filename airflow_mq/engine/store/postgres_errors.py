@@ -114,7 +114,7 @@ _STATES = {
 }  # fmt: skip
 #: By words of a failed connection, the most specific first. Names in quotation marks are removed before.
 _WORDS = (
-    (METHOD, ("authentication method requirement", "auth method")),
+    (METHOD, ("authentication method requirement", "auth method", "SASL authentication mechanisms")),
     (NO_RULE, ("no pg_hba.conf entry", "pg_hba.conf rejects")),
     (NO_PASSWORD, ("no password supplied",)),
     (NO_LOGIN, ("is not permitted to log in",)),
