@@ -7,6 +7,7 @@ import json
 import threading
 from collections import Counter
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -343,6 +344,7 @@ def test_a_block_whose_lease_ran_out_names_the_time(queue: MessageQueue, run: Ru
     fill(queue, {"a": [b"x"]})
     run.plan(lease=0.01)
     deadline = queue.blocks.get(run.xcoms["plan", "block"]["token"]).deadline
+    eventually(lambda: datetime.now(timezone.utc) > deadline)
 
     for _ in range(2):
         with pytest.raises(AirflowFailException, match=f"its lease ran out at {deadline:%H:%M:%S} UTC; .*longer lease"):
