@@ -178,7 +178,7 @@ class InPlace(Stretches):
 
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry out a decision."""
-        self.service.checkpoint(1)
+        self.service.checkpoint()
         item = page.first_index
         page.first_index += 1
         return int(carry_out(ladder.working_set, book, page, item, decision))

@@ -215,7 +215,7 @@ class Service:
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         """Call a processor that meters itself for one message."""
         self.current = book.origin
-        self.checkpoint(1)
+        self.checkpoint()
         payload = self.working_set.payloads(book.origin, page, item + 1)[item]
         opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
         return deliver(self._process, Delivery(opened, payload, item), self.working_set)
@@ -251,11 +251,11 @@ class Service:
         """When the next commit is due, on the monotonic clock."""
         return self._slice_began + self.slice_seconds
 
-    def checkpoint(self, more: int, milliseconds: int = 0) -> None:
-        """Commit the outcomes if the slice is full; `more` messages follow, which are expected to take so long."""
-        if self.is_full(more, milliseconds):
+    def checkpoint(self) -> None:
+        """Commit the outcomes if the slice is full, before one more message."""
+        if self.is_full(1):
             self.save()
-        self.tried += more
+        self.tried += 1
 
     def save(self, last: bool = False) -> Locked:
         """Commit the slice, in one short transaction; return the ring that it locked."""
