@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +13,7 @@ from airflow_mq.engine.queue.blocks.block import Block
 from airflow_mq.engine.queue.values import Delivery
 from airflow_mq.engine.store import parse, upgrade
 from tests.holding import drop_lease, take_lease
+from tests.peak import peak_of
 
 pytestmark = pytest.mark.concurrency
 
@@ -42,16 +41,6 @@ def apply_in_a_service(queue: MessageQueue, other: MessageQueue, block: Block) -
                 threads.submit(other.blocks.release, block).result()
 
         return peak_of(lambda: queue.service_queues(processor, slice_messages=1, origins=["served"]))
-
-
-def peak_of(work: Callable[[], object]) -> int:
-    gc.collect()
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.slow

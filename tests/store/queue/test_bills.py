@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 from threading import Thread
 from typing import Any
@@ -17,6 +16,7 @@ from airflow_mq.engine.queue.bills import close_day
 from airflow_mq.engine.queue.inspect.check.charges import _check_bills
 from airflow_mq.engine.rules.charging import DAY, Charge
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput
+from tests.peak import peak_of
 from tests.proofs.model.clock import Clock, stopped_clock
 from tests.store.queue.conftest import Maker
 from tests.store.queue.test_usage import execute
@@ -290,16 +290,6 @@ def test_a_tariff_is_checked_when_it_is_set(make_queue: Maker) -> None:
     assert queue.admin.change_ring(tariff=TARIFF).tariff == TARIFF
 
 
-def most_memory(call: Callable[[], Any]) -> int:
-    """Return the largest number of bytes that a call has allocated."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("tenants", "closing", "checking"), [(100, 3_000_000, 3_000_000), (1, 8_000_000, 18_000_000)])
 def test_days_of_many_charges_are_closed_and_checked_in_little_memory(
@@ -314,8 +304,8 @@ def test_days_of_many_charges_are_closed_and_checked_in_little_memory(
         for block in range(each):
             unit.charges.insert(ring, charges, working_set.now - 2 * DAY, block + 1, "dag")
     with queue.session.hold.transaction() as (unit, working_set):
-        assert most_memory(lambda: close_day(unit, ring, queue.session.ring, working_set)) < closing
-        assert most_memory(lambda: [*_check_bills(unit, ring, queue.config, 0)]) < checking
+        assert peak_of(lambda: close_day(unit, ring, queue.session.ring, working_set)) < closing
+        assert peak_of(lambda: [*_check_bills(unit, ring, queue.config, 0)]) < checking
         assert [*_check_bills(unit, ring, queue.config, 0)] == []
         (closed,) = unit.bills.days(ring)
         leaves = [*unit.bills.leaves_of(ring, closed.day)]
