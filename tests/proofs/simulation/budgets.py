@@ -1,17 +1,18 @@
-"""Budgets over time of a run, and the invariant that bounds what they are charged, without a look at their balances."""
+"""Budgets over time of a run, and two invariants: what they are charged is bounded, and no balance loses anything."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_mq.engine.queue.inspect.queues import budget_states
-from airflow_mq.engine.rules.budget import GRAINS, Budget, burst_of, rate_of
+from airflow_mq.engine.rules.budget import GRAINS, Balance, Budget, burst_of, rate_of
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.groups import is_below
 from airflow_mq.engine.rules.priority import origin_of
 from airflow_mq.engine.store import codec
+from airflow_mq.engine.store.working_set.buckets import balance_of
 
 from .messages import Violation
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 #: Bytes of headers that count in the size of a message.
 HEADERS = 64
+
+
+class Saved(NamedTuple):
+    """A stored balance, and what its budget had been charged."""
+
+    balance: Balance
+    used: Sequence[int]
+    held: Sequence[int]
 
 
 @dataclass
@@ -39,6 +48,10 @@ class Budgets:
     latest: dict[str, int] = field(default_factory=dict)
     #: The least of all checks: what was charged, without what could not be refused and what the rate gave.
     least: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: Stored balances at the last check, with what was charged until then.
+    saved: dict[str, Saved] = field(default_factory=dict)
+    #: What was taken since then, also if it was given back.
+    taken: dict[str, list[int]] = field(default_factory=dict)
     #: The heaviest message: actors send some of 25 milliseconds, and views take heavier ones than blocks.
     heaviest: list[int] = field(default_factory=lambda: [25, 100])
 
@@ -67,6 +80,10 @@ def check_budgets(world: World) -> None:
         ).fetchall()
         claims = unit.blocks.in_flight(world.observer.session.ring_id)
         states = budget_states(unit, world.observer.session.stored_working_set(unit), None)
+        balances = {
+            row.path: balance_of(row)
+            for row in unit.origins.buckets(world.observer.session.ring_id, list(budgets.settings))
+        }
     for id_, data in rows:
         budgets.charge = id_
         for (book, _), charge in codec.unpack_charges(bytes(data)).items():
@@ -79,6 +96,7 @@ def check_budgets(world: World) -> None:
             for path in _paths(budgets, world, book):
                 _add(budgets.ended, path, charge.charged)
                 _add(budgets.beyond, path, over)
+                _add(budgets.taken, path, list(map(max, charge.planned, charge.charged)))
     for event in world.observer.inspect.events(after=budgets.event):
         budgets.event = event.seq
         if event.fate is Fate.EXECUTED and event.weight is not None:
@@ -88,16 +106,19 @@ def check_budgets(world: World) -> None:
     longest = max((len(sent.payload) for sent in world.messages.by_id.values()), default=0)
     budgets.heaviest[1] = max(budgets.heaviest[1], longest + HEADERS)
     held: dict[str, list[int]] = {}
+    by_hand: dict[str, list[int]] = {}
     for row in claims:
         if sum(run.count for run in row.claim.runs) == 1:
             budgets.heaviest = list(map(max, budgets.heaviest, row.claim.planned))
-        if not row.by_hand:
-            for path in _paths(budgets, world, row.origin):
-                _add(held, path, row.claim.planned)
+        for path in _paths(budgets, world, row.origin):
+            _add(by_hand if row.by_hand else held, path, row.claim.planned)
     world.met["exhausted budgets"] += sum(state.wakes_at is not None for state in states)
     # An end that is applied in parts charges messages whose claim is still there.
     for path in () if any(row.is_ending for row in claims) else budgets.settings:
         _check(world, path, held.get(path, [0, 0]))
+        if path in balances:
+            _add(by_hand, path, held.get(path, [0, 0]))
+            _check_balance(budgets, path, balances[path], by_hand[path])
     for state in states:
         for left, burst in ((state.left, state.burst), (state.left_bytes, state.burst_bytes)):
             if left is not None and burst is not None and left > burst:
@@ -120,6 +141,25 @@ def _check(world: World, path: str, held: Sequence[int]) -> None:
             more = (now - least - allowed) / GRAINS
             raise Violation("budget", f"{path} was charged {more:,.3f} more than its rate, burst and one message allow")
         budgets.least[path, part] = min(least, now)
+
+
+def _check_balance(budgets: Budgets, path: str, balance: Balance, held: Sequence[int]) -> None:
+    """Check that a balance has lost nothing since the last check but what was charged, and what its burst cut off."""
+    used, budget = budgets.ended.get(path, [0, 0]), budgets.budget(path)
+    full = Balance((None, None), balance.refilled_to)
+    before = budgets.saved.get(path, Saved(full, [0, 0], [0, 0]))
+    taken = budgets.taken.pop(path, [0, 0])
+    budgets.saved[path] = Saved(balance, used, held)
+    for at, (part, left, had) in enumerate(zip(budget, balance.left, before.balance.left)):
+        if part is None or left is None:
+            continue
+        had = part.burst if had is None else had
+        refill = part.rate * (balance.refilled_to - before.balance.refilled_to)
+        net = used[at] + held[at] - before.used[at] - before.held[at]
+        gross = taken[at] + max(held[at] - before.held[at], 0)
+        least = min(part.burst - gross * GRAINS, had + refill - net * GRAINS)
+        if left < least:
+            raise Violation("budget", f"{path} has {left / GRAINS:,.3f}, and had to keep {least / GRAINS:,.3f}")
 
 
 def _paths(budgets: Budgets, world: World, book: str) -> list[str]:

@@ -22,6 +22,17 @@ BUDGETS = (
         runs="budgets",
     ),
     bug(
+        "end that pays a budget nothing back", "engine/rules/working_set.py",
+        "bucket.refund(charge.planned, charge.charged)", "bucket.refund(charge.charged, charge.charged)",
+        runs="budgets",
+    ),
+    bug(
+        "slice that charges what it has not tried", "engine/queue/attempts.py",
+        "            bucket.refund(total)\n        self.service.save()\n        ladder.working_set.spend(ladder.buckets, total)",
+        "            pass\n        self.service.save()",
+        runs="budgets",
+    ),
+    bug(
         "clock that is set back fills a budget twice", "engine/rules/budget.py",
         "        self.refilled_to += elapsed\n", "        self.refilled_to = now\n",
         test="tests/unit/rules/test_budget.py::test_charge_of_any_window_is_bounded",
