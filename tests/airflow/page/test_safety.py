@@ -108,7 +108,7 @@ def teams(page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     """An Airflow with two teams, of which `sales` owns the connection mq_sales; makes the headers of a member."""
     from airflow.models import Connection
 
-    if not hasattr(Connection, "get_team_name"):
+    if not hasattr(Connection, "team_name"):
         pytest.skip("the connections of this Airflow have no teams")
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
