@@ -19,7 +19,8 @@ reads the token from `AIRFLOW_MQ_BLOCK`.
 applies to rows without one. Rows are committed task by task, not all at the end: a job that fails has enqueued a part.
 So the store keeps a digest of each row without a key, under the option `job` and the row's partition: repeated rows
 are accepted once. If `job` is left out, each write is a job of its own; if it names the DAG run, a whole write may be
-repeated. A stream is written with `foreachBatch`, and the batch's number in the job's name.
+repeated with the same rows in the same partitions; rows that may move between partitions need a key. A stream is
+written with `foreachBatch`, and the batch's number in the job's name.
 
 **Streaming** services the queue: each micro-batch is a block of the ring, planned within its weight, fair between
 origins, and settled as done when Spark has committed it. Spark may repeat a micro-batch, so a message is processed at
@@ -27,11 +28,16 @@ least once. The block's lease is kept while the query lives. A query that restar
 micro-batch with the same messages. After the lease, Spark repeats the number of that micro-batch as an empty one, and
 its messages come again under a later number: a sink that skips a number it has written loses none of them. `stream`
 names the query and makes the keys of its blocks; a ring has one stream of a name.
+
+For runs on a schedule, use `trigger(availableNow=True)`: the query services as many messages as waited when it began,
+settles them and ends. A micro-batch is settled when Spark asks for the next one. If a query ends before, as with
+`trigger(once=True)`, it must restart within the lease, or the messages of its last micro-batch come again.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -49,6 +55,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.block import Block
@@ -74,7 +81,9 @@ log = logging.getLogger("airflow_mq.spark")
 OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "lease", "priority", "path")
 #: Rows that are enqueued in one transaction.
 ROWS = 5_000
-_COLUMNS = ("origin", "payload", "key", "headers", "priority")
+#: Columns of a write, with the beginnings of their types; `void` is the type of a column of nulls.
+_TEXT = ("void", "char", "varchar", "string")
+_COLUMNS = {"origin": _TEXT, "payload": (*_TEXT, "binary"), "key": _TEXT, "headers": ("void", "map"), "priority": _TEXT}
 #: The number of a micro-batch, and the name of its block.
 Offset = dict[str, Any]
 
@@ -136,7 +145,7 @@ class MessageQueueSource(DataSource):
         return BlockReader(self.checked, names) if self.checked.block else WaitingReader(self.checked, names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return QueueWriter(self.checked, schema.names, overwrite)
+        return QueueWriter(self.checked, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return BlockStream(self.checked, check_columns(schema))
@@ -233,16 +242,18 @@ class Sent(WriterCommitMessage):
 class QueueWriter(DataSourceArrowWriter):
     """Writer that enqueues each row once, a few thousand to a transaction."""
 
-    def __init__(self, options: Options, names: Sequence[str], overwrite: bool) -> None:
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise InvalidInput('a queue is never overwritten: write with mode("append")')
-        unknown = [name for name in names if name not in _COLUMNS]
-        missing = [name for name in _COLUMNS[:2] if name not in names]
-        if unknown or missing:
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        if not types.keys() <= _COLUMNS.keys() or not types.keys() >= {"origin", "payload"}:
             raise InvalidInput(
-                f"invalid columns {', '.join(names)[:200]}: expected origin and payload, and optionally key, headers "
+                f"invalid columns {', '.join(types)[:200]}: expected origin and payload, and optionally key, headers "
                 "and priority"
             )
+        for name, kind in types.items():
+            if not kind.startswith(_COLUMNS[name]):
+                raise InvalidInput(f"invalid type of column {name} ({kind[:40]}): expected {_COLUMNS[name][-1]}")
         self.channel, self.priority = options.channel(), options.priority
         self.job = options.job or secrets.token_hex(8)
 
@@ -269,7 +280,8 @@ class QueueWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[Sent | None]) -> None:
         """Log the counts: enqueued rows stay, and the same job, written again, enqueues the rest."""
         log.warning(
-            "the write failed after %d messages; written again under the same job (%s), these are not enqueued twice",
+            "the write failed; finished tasks enqueued %d messages, and failed ones maybe more; written again with the "
+            "option job=%s in the same partitions, none is enqueued twice",
             sum(m.count for m in messages if m),
             self.job,
         )
@@ -301,7 +313,7 @@ def _digest(origin: object, payload: bytes | None, headers: bytes = b"[]") -> by
 # -- streaming --
 
 
-class BlockStream(DataSourceStreamReader):
+class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stream that services the queue: each micro-batch is a block, which its offset names.
 
     An offset has the number of its micro-batch and the name of its block. When Spark repeats a micro-batch whose block
@@ -315,6 +327,8 @@ class BlockStream(DataSourceStreamReader):
         self._keeper: BlockLease | None = None
         #: Name of the block whose lease is kept.
         self._kept = ""
+        #: Messages that the query may still plan.
+        self._left = math.inf
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_queue": None, "_keeper": None}
@@ -329,9 +343,15 @@ class BlockStream(DataSourceStreamReader):
     def initialOffset(self) -> Offset:
         return {"batch": 0, "block": None}
 
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Stop planning after as many messages as are stored now; Spark ends the query when it is offered no more."""
+        self._left = len(self.queue)
+
     def latestOffset(self, start: Offset, limit: ReadLimit | None = None) -> Offset:
         """Settle the committed micro-batch, and plan the next if anything is ready."""
         self.commit(start)
+        if self._left <= 0:
+            return start
         number = batch_number(start) + 1
         # A query that ended before Spark had logged its offset left its block.
         if not self.queue.inspect.pulse() and self.queue.blocks.live(self._key(number)) is None:
@@ -341,6 +361,7 @@ class BlockStream(DataSourceStreamReader):
             # The block may still hold messages to set aside, or expired ones.
             self.queue.blocks.settle(block)
             return start
+        self._left -= block.messages
         self._keep(block)
         return {"batch": number, "block": block_name(block.id, block.token)}
 

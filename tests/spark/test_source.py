@@ -87,7 +87,9 @@ def test_writing_enqueues_each_row_once(spark: Any, queue: MessageQueue) -> None
     )
 
 
-def test_a_task_that_is_tried_again_enqueues_nothing_twice(spark: Any, queue: MessageQueue, tmp_path: Path) -> None:
+def test_a_task_that_is_tried_again_enqueues_nothing_twice(
+    spark: Any, queue: MessageQueue, caplog: pytest.LogCaptureFixture
+) -> None:
     from airflow_mq.spark.source import MessageQueueSource
 
     frame = spark.createDataFrame(
@@ -100,6 +102,7 @@ def test_a_task_that_is_tried_again_enqueues_nothing_twice(spark: Any, queue: Me
     told = [writer.write(iter(batch)) for _ in range(2)]
     writer.commit(told)
     writer.abort([None, *told])
+    assert "finished tasks enqueued 10 messages, and failed ones maybe more" in caplog.text
 
     assert [(sent.count, sent.repeated) for sent in told] == [(10, 0), (0, 10)]
     assert queue.footprint("a").count == 10
@@ -114,7 +117,9 @@ def _writer(source: Any, queue: MessageQueue, schema: Any) -> Any:
 @pytest.mark.parametrize(
     ("columns", "mode", "said"),
     [("origin string", "append", "origin and payload"), ("origin string, payload binary, x int", "append", "origin and payload"),
-     ("origin string, payload binary", "overwrite", "never overwritten")],
+     ("origin string, payload binary", "overwrite", "never overwritten"),
+     ("origin string, payload int", "append", r"type of column payload \(int\): expected binary"),
+     ("origin string, payload binary, headers string", "append", r"type of column headers \(string\): expected map")],
 )  # fmt: skip
 def test_what_cannot_be_written(spark: Any, queue: MessageQueue, columns: str, mode: str, said: str) -> None:
     with pytest.raises(Exception, match=said):
@@ -163,6 +168,25 @@ def test_a_stream_serves_the_queue(
     assert len(seen) == 101
     assert all(footprint.count == 0 for _, footprint in queue.footprints())
     assert [b.state for b in queue.blocks.list() if b.messages].count("settled") == len([n for n in batches if n])
+
+
+def test_a_run_on_a_schedule_settles_what_waited_when_it_began(
+    spark: Any, make_ring: Callable[..., MessageQueue], session_store: str, tmp_path: Path
+) -> None:
+    queue = make_ring(session_store, f"ring-{secrets.token_hex(4)}", service_weight=Weight(4, 1 << 20))
+    queue.enqueue_messages("a", [b"%d" % n for n in range(8)])
+    seen: list[int] = []
+
+    def sink(frame: Any, number: int) -> None:
+        seen.extend(int(row.payload) for row in frame.collect())
+        queue.enqueue_messages("a", [b"%d" % (100 + 4 * number + n) for n in range(4)])
+
+    reader = options(queue, spark.readStream, lease="60").load()
+    writer = reader.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "c"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert sorted(seen) == list(range(8))
+    assert not queue.blocks.list("planned")
+    assert queue.footprint("a").count == 8  # of a sender that never pauses
 
 
 def test_a_lease_is_a_duration_as_everywhere() -> None:
