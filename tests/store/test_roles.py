@@ -16,7 +16,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, UnknownRing
+from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, StoreReadOnly, UnknownRing
 from airflow_mq.engine.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
 from airflow_mq.engine.store.roles import like_patterns
 
@@ -215,6 +215,8 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
             "SELECT airflow_mq.send('default', 'acme', 'x')",
             "DELETE FROM airflow_mq.event",
         )
+        # Without the right, PostgreSQL 15 refuses `status` and `top`, and PostgreSQL 18 counts all events as new.
+        assert connection.execute("SELECT pg_sequence_last_value('airflow_mq.id_seq')").fetchone() != (None,)
 
 
 @postgres
@@ -288,6 +290,16 @@ def test_a_revoked_role_has_no_rights(owner: StoreAddress, roles: Roles) -> None
             "SELECT id FROM airflow_mq.inbox",
             "SELECT name FROM airflow_mq.ring",
         )
+
+
+@postgres
+@pytest.mark.parametrize("kind", ["runtime", "reader"])
+def test_only_the_owner_grants(owner: StoreAddress, roles: Roles, kind: Any) -> None:
+    user, other = roles("runtime"), roles("other")
+    grant(owner, "runtime", str(user.user))
+    for call in (lambda: grant(user, kind, str(other.user)), lambda: revoke(user, str(other.user))):
+        with pytest.raises(StoreReadOnly, match="nothing was changed; use the tables' owner|may not read or write"):
+            call()
 
 
 @postgres

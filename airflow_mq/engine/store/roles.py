@@ -9,7 +9,7 @@ from typing import Literal
 from psycopg.sql import SQL, Composable, Composed, Identifier
 from psycopg.sql import Literal as SqlLiteral
 
-from ..rules.errors import AddressRefused, InvalidInput, UnknownRing
+from ..rules.errors import AddressRefused, InvalidInput, StoreReadOnly, UnknownRing
 from ..rules.patterns import Permit
 from . import postgres
 from .address import StoreAddress
@@ -87,8 +87,13 @@ def revoke(address: StoreAddress, role: str) -> list[str]:
 
 def _executed(connection: postgres.Connection, statements: Sequence[Composed]) -> list[str]:
     """Execute statements, and return their texts."""
+    codes: list[str | None] = []
+    connection.add_notice_handler(lambda notice: codes.append(notice.sqlstate))
     for statement in statements:
         connection.execute(statement)
+    # PostgreSQL only warns about rights that this user can neither grant nor revoke.
+    if not {"01006", "01007"}.isdisjoint(codes):
+        raise StoreReadOnly("this user may not grant these rights, so nothing was changed; use the tables' owner")
     return [statement.as_string(connection) for statement in statements]
 
 
@@ -140,6 +145,7 @@ def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: 
     if kind == "reader":
         for table, columns in _readable(connection, schema):
             yield SQL("GRANT SELECT ({}) ON {}.{} TO {}").format(_joined(columns), place, Identifier(table), name)
+        yield SQL("GRANT SELECT ON ALL SEQUENCES IN SCHEMA {} TO {}").format(place, name)
         return
     for function in _FUNCTIONS:
         yield SQL("GRANT EXECUTE ON FUNCTION {}.{} TO {}").format(place, Identifier(function), name)
