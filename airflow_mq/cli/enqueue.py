@@ -104,8 +104,8 @@ def _check(args: Namespace) -> None:
         args.ndjson is not None or args.lines or len([*args.message, *(args.file or ()), *(args.blob or ())]) > 1
     ):
         raise UsageError("--key names one message; give each line of NDJSON its own")
-    if args.lines and args.ndjson is not None:
-        raise UsageError("--lines is for standard input and --file; NDJSON is lines already")
+    if args.lines and (args.ndjson is not None or {*args.message} - {"-"}):
+        raise UsageError("--lines is for standard input (-) and --file PATH; NDJSON is lines already")
     stdin = [*args.message, *(args.file or ()), *(args.blob or ()), args.ndjson].count("-")
     if stdin > 1:
         raise UsageError("standard input can be read once")

@@ -39,6 +39,8 @@ def test_messages_from_files_and_their_lines(mq: Terminal, tmp_path: Path) -> No
 
     assert payloads(mq) == ["a\nb\n", "c", "d"]
     assert "cannot be read" in mq("enqueue", "acme", "--file", str(tmp_path / "none"), code=2).err
+    # Otherwise the message would be the name of the file.
+    assert "--file PATH" in mq("enqueue", "acme", "--lines", str(lines), code=2).err
 
 
 @pytest.mark.slow
