@@ -26,7 +26,7 @@ class ChildFailed(Exception):
 
 
 def in_child(
-    call: Call, messages: Iterable[Delivery], idle: Callable[[], None] | None = None, seconds: float | None = None
+    call: Call, messages: Iterable[Delivery], idle: Callable[[], object] | None = None, seconds: float | None = None
 ) -> Outcomes:
     """Run a call in a child process and yield its outcomes. Raises `ChildDied` if the child ends too early.
 

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -109,27 +110,27 @@ class Reporter:
                 raise
             self._since = time.monotonic()
 
-    def flush_quietly(self) -> None:
-        """Send the chunk from a timer: an error is raised by the next flush of the adding thread."""
-        if self._is_refused:
-            return
+    def flush_quietly(self) -> float:
+        """Send the chunk, and leave an error to the next `flush`. Return the seconds until the next call."""
         try:
-            self.flush()
+            if not self._is_refused:
+                self.flush()
         except (TokenRefused, UnknownBlock) as error:
             self._is_refused = True
             log.warning("the block takes no more outcomes: %s", error)
         except Exception as error:
             log.warning("outcomes could not be reported (%s); trying again", type(error).__name__)
+        return self.seconds
 
 
-def flushed(reporter: Reporter) -> Ticker:
-    """Return a context in which a thread of its own flushes a reporter."""
-
-    def flush() -> float:
-        reporter.flush_quietly()
-        return reporter.seconds
-
-    return Ticker(flush, reporter.seconds, "airflow-mq-reports")
+@contextmanager
+def flushed(reporter: Reporter) -> Iterator[None]:
+    """Flush a reporter by a thread of its own, and at the end, however the task ends."""
+    with Ticker(reporter.flush_quietly, reporter.seconds, "airflow-mq-reports"):
+        try:
+            yield
+        finally:
+            reporter.flush_quietly()
 
 
 def chunked(reports: Iterable[Report]) -> Iterator[list[Report]]:

@@ -380,19 +380,25 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
         run.settle()
 
 
-def test_a_task_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue, run: Run) -> None:
+@pytest.mark.parametrize("max_attempts", [None, 5])
+def test_a_task_that_is_terminated_ends_in_the_middle(
+    sqlite_queue: MessageQueue, run: Run, max_attempts: int | None
+) -> None:
     from airflow_mq.operators.base import TaskStopped
     from airflow_mq.operators.blocks.process import ProcessMessagesOperator
     from tests.airflow import functions
 
     fill(sqlite_queue, {"a": [b"1", b"2", b"3"]})
+    # An attempt that begins is reported, and those before with it.
+    sqlite_queue.admin.change_ring(max_attempts=max_attempts)
     run.plan()
     operator = ProcessMessagesOperator(
         task_id="process", part=run.xcoms["plan", "return_value"][0], processors=in_place(), mq_conn_id=CONN_ID
     )
 
     def stop(payload: bytes, origin: str) -> None:
-        operator.on_kill()  # as the handler of SIGTERM calls it, in the middle of whatever runs
+        if payload == b"2":
+            operator.on_kill()  # as the handler of SIGTERM calls it, in the middle of whatever runs
 
     functions.stop = stop  # type: ignore[attr-defined]
     operator.processors = in_place(function="tests.airflow.functions:stop")
@@ -403,7 +409,9 @@ def test_a_task_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQueue
         del functions.stop  # type: ignore[attr-defined]
     with pytest.raises(Exception, match=r"^alpha \(process_0\) failed"):
         run.settle()
-    assert run.xcoms["settle", "settled"]["returned"] == 3
+    assert run.xcoms["settle", "settled"]["processed"] == 1, "a finished message stays finished"
+    assert run.xcoms["settle", "settled"]["returned"] == 2
+    assert [one.attempts for one in sqlite_queue.inspect.peek("a")] == [1, 0]
 
 
 @pytest.mark.parametrize("kind", ["operator", "decorator"])
