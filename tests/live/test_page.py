@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from airflow_mq import Weight
+from airflow_mq import Weight, Yield
 from airflow_mq.engine.rules.weight import total_weight
 from airflow_mq.testing.scratch import assert_sound
 from airflow_mq.words import weight
@@ -278,6 +278,35 @@ def test_a_block_of_long_ago_is_shown_where_a_link_leads_to_it(seen: Seen, world
     expect(shown.get_by_role("table", name="Blocks", exact=True).get_by_role("rowheader")).to_have_count(3)
     shown = seen.open("blocks", "page-long", block="999999")
     expect(shown.get_by_text("Block 999999 is no longer stored.")).to_be_visible()
+
+
+def test_a_long_name_is_no_wider_than_its_place(seen: Seen, world: World) -> None:
+    name = "tenant-" + "x" * 240
+    world.make_ring("page-wide", service_weight=LIMIT)
+    with world.queue("page-wide") as queue:
+        queue.admin.set_origin(name, rate="2h/day", quota="1KiB")
+        queue.enqueue_messages(name, [b"{}"] * 3)
+        queue.service_queues(lambda delivery: delivery.address.index == 0 or Yield("later"))
+    for view in ("queues", "queue", "usage", "events", "fairness", "next"):
+        shown = seen.open(view, "page-wide", origin=name if view == "queue" else "")
+        expect(shown.get_by_role("link", name=name).first).to_be_visible()
+        assert shown.evaluate("one => one.scrollWidth <= one.clientWidth"), f"{view} is wider than its place"
+
+
+def test_a_link_to_a_ring_that_is_gone_says_so(seen: Seen) -> None:
+    shown = seen.open("queues", "page-gone")
+    expect(shown.get_by_text("There is no ring “page-gone” of connection “airflow_mq_default”")).to_be_visible()
+    shown = seen.open("queues", "page-gone", conn="gone")
+    expect(shown.get_by_text("There is no ring “page-gone” of connection “gone”")).to_be_visible()
+    expect(seen.open("queues").get_by_text("There is no ring")).to_have_count(0)
+
+
+def test_the_next_block_counts_more_queues_than_it_lists(seen: Seen, world: World) -> None:
+    world.make_ring("page-many", service_weight=LIMIT)
+    with world.queue("page-many") as queue:
+        queue.enqueue_messages([(f"tenant-{number}", b"{}") for number in range(250)])
+    shown = seen.open("next", "page-many")
+    expect(shown.get_by_text("1 block would take 250 messages of 250 queues.")).to_be_visible()
 
 
 def test_another_limit_is_tried_by_keyboard(seen: Seen) -> None:

@@ -57,12 +57,16 @@ function WithStores({ stores, refresh }: { stores: Store[]; refresh: () => void 
   const route = useRoute();
   const store = stores.find((one) => one.conn_id === route.of.conn) ?? stores.find((one) => !one.error) ?? stores[0]!;
   const ring = route.of.ring && store.rings.includes(route.of.ring) ? route.of.ring : (store.rings.find((one) => one === "default") ?? store.rings[0]);
+  const { conn: asked = store.conn_id, ring: named = ring } = route.of;
   return (
     <>
       <header className="row between">
         <h1>Message queue</h1>
         <Picker stores={stores} store={store} ring={ring} view={route.view} />
       </header>
+      {!store.error && (asked !== store.conn_id || named !== ring) && (
+        <Notice kind="warn">There is no ring “{named}” of connection “{asked}”, or you may not read it. This is another ring.</Notice>
+      )}
       {store.error ? (
         <Notice kind="bad">
           <strong>{store.conn_id}</strong>: <Remedy text={store.error} conn={store.conn_id} />

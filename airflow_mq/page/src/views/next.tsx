@@ -9,7 +9,7 @@ import { Empty, Failure, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
 import { useLast, usePoll, useSettled } from "../poll";
 import type { ForecastBlock, Overview, Weight } from "../types";
-import { count, many, percent, weight } from "../words";
+import { atLeast, count, many, percent, weight } from "../words";
 import { DIMENSIONS, origins } from "./blocks";
 
 const ORDERS = ["deficit", "rotation", "shuffle"];
@@ -158,6 +158,9 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
       </Empty>
     );
   const rows = taken.flatMap((block) => block.by_queue.map((one) => ({ n: block.number, ...one })));
+  const listed = new Set(rows.map((one) => `${one.priority} ${one.origin}`)).size;
+  // A block lists its heaviest queues.
+  const queues = Math.max(listed, ...taken.map((block) => block.queues));
   const columns: Column<(typeof rows)[number]>[] = [
     { name: "Queue", head: true, cell: (one) => <Named origin={one.origin} priority={one.priority} /> },
     { name: "Block", right: true, cell: (one) => count(one.n) },
@@ -175,10 +178,10 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
       <Legend origins={origins(taken)} />
       <p className="muted" role="status">
         {many(taken.length, "block")} would take {many(taken.reduce((sum, one) => sum + one.messages, 0), "message")} of{" "}
-        {many(new Set(rows.map((one) => one.origin)).size, "queue")}.
+        {atLeast(many(queues, "queue"), taken.length > 1 && taken.some((block) => block.queues > block.by_queue.length))}.
       </p>
       <div className="tall" tabIndex={0} role="region" aria-label="What the next blocks take">
-        <Table caption="What the next blocks take" columns={columns} rows={rows} id={(one) => `${one.n} ${one.origin ?? ""}`} />
+        <Table caption="What the next blocks take" columns={columns} rows={rows} id={(one) => `${one.n} ${one.priority} ${one.origin}`} />
       </div>
       <LeftOut block={blocks[0]!} />
     </>
