@@ -308,14 +308,14 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         states = opened_queue.inspect.queues(among=[(origin, priority)])
         pages = opened_queue.inspect.pages(origin, priority)
         settings = opened_queue.inspect.origin_settings(origin)
-        if not states and not pages:
+        budgets = opened_queue.inspect.budgets(origin)
+        quotas = opened_queue.inspect.fullness([origin])
+        if not (states or pages or budgets or quotas):
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
         empty = QueueState(origin, priority, share=settings.share)
         servicing = opened_queue.inspect.servicing(paused_by(user))
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
-        budgets = opened_queue.inspect.budgets(origin)
-        quotas = opened_queue.inspect.fullness([origin])
         found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
     explained = Explained.of(found, sentence=capitalised(found.sentence, origin, *names_above(origin)))
     return QueueDetail.of(row, explain=explained, pages=pages, settings=settings, budgets=budgets, quotas=quotas)

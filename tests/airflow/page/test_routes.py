@@ -376,6 +376,18 @@ def test_queue_shows_pages_and_reason(ask: Ask, ring: MessageQueue) -> None:
     assert ask("viewer", "GET", f"{of(ring)}/queue?origin=missing").status_code == 404
 
 
+def test_limits_of_an_empty_queue_and_of_a_group_are_shown(ask: Ask, ring: MessageQueue) -> None:
+    ring.admin.change_ring(paths=True)
+    ring.admin.set_origin("group", rate="2h/day", quota="1KiB")
+    ring.enqueue_message("group/orders", b"x" * 512)
+
+    group, idle = (ask("viewer", "GET", f"{of(ring)}/queue?origin={one}").json() for one in ("group", "group/idle"))
+
+    assert [one["path"] for one in group["budgets"]] == [one["path"] for one in idle["budgets"]] == ["group"]
+    assert [(one["path"], one["stored"]) for one in group["quotas"]] == [("group", 512)]
+    assert (group["messages"], group["explain"]["sentence"].partition(".")[0]) == (0, "group has no messages")
+
+
 def test_the_page_names_the_dags_and_the_limit_that_blocks_had(ask: Ask, ring: MessageQueue) -> None:
     # The message has to fit the ring: what no block of it carries is set aside, and nothing is stuck then.
     ring.admin.change_ring(service_weight=Weight(600_000, 1 << 20))
