@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_mq.engine.rules.characters import visible
+from airflow_mq.engine.rules.units import check_seconds
 from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.words import span, when
@@ -106,7 +107,7 @@ class StarvingNotifier(QueueNotifier):
 
     Without a bound, `most_late=1` applies: no backlog lasts longer than fair shares and one block allow.
 
-    :param oldest: seconds that the oldest message of a queue may wait
+    :param oldest: time that the oldest message of a queue may wait: seconds, or text such as `1h`
     :param most_wait: blocks in a row that a queue with messages may get nothing
     :param most_late: blocks by which a backlog may last longer than by fair shares
     :param blocks: blocks of the ledger to look back
@@ -116,14 +117,14 @@ class StarvingNotifier(QueueNotifier):
         self,
         to: Callable[[str], object] | None = None,
         *,
-        oldest: float | None = None,
+        oldest: float | str | None = None,
         most_wait: int | None = None,
         most_late: int | None = None,
         blocks: int = 100,
         **kwargs: Any,
     ) -> None:
         super().__init__(to, **kwargs)
-        self.oldest = oldest
+        self.oldest = None if oldest is None else check_seconds(oldest, "oldest", bare=True)
         self.most_wait = most_wait
         self.most_late = 1 if oldest is None and most_wait is None and most_late is None else most_late
         self.blocks = blocks
@@ -153,22 +154,21 @@ class StarvingNotifier(QueueNotifier):
 class BudgetNotifier(QueueNotifier):
     """Notify of exhausted budgets: whose, what is left, and when it covers the message that waits.
 
-    :param within: only budgets that were exhausted within so many seconds, for one text for each exhaustion: the
-        interval of the DAG that notifies. Without it, all that are exhausted
+    :param within: only budgets that were exhausted within this time, such as `1h`, for one text for each exhaustion:
+        the interval of the DAG that notifies. Without it, all that are exhausted
     """
 
     def __init__(
-        self, to: Callable[[str], object] | None = None, *, within: float | None = None, **kwargs: Any
+        self, to: Callable[[str], object] | None = None, *, within: float | str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(to, **kwargs)
-        self.within = within
+        self.within = None if within is None else timedelta(seconds=check_seconds(within, "within", bare=True))
 
     def text_of(self, queue: MessageQueue) -> str | None:
         found = queue.inspect.budgets(exhausted=True)
         if self.within is not None:
-            within = timedelta(seconds=self.within)
             # A balance is refilled to the store's present time.
-            found = [one for one in found if one.exhausted_at and one.exhausted_at > one.refilled_to - within]
+            found = [one for one in found if one.exhausted_at and one.exhausted_at > one.refilled_to - self.within]
         return _listing(
             f"Budgets of ring {queue.ring!r} are used up:",
             map(_exhausted, found),

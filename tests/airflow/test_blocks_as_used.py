@@ -381,7 +381,7 @@ def test_a_notifier_of_budgets(run_dag: RunDag, sqlite_queue: MessageQueue) -> N
 
         def notifiers(ring):
             common = {"to": SEEN.append, "mq_conn_id": "{{ params.conn }}", "ring": ring}
-            return [BudgetNotifier(**common), BudgetNotifier(within=3600, **common)]
+            return [BudgetNotifier(**common), BudgetNotifier(within="1h", **common)]
 
         with DAG("scene", schedule=None, params={"conn": "mq_stage", "ring": "night"}):
             one = gives.override(task_id="template", on_success_callback=notifiers("{{ params.ring }}"))(1)
