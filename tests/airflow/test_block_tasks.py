@@ -443,6 +443,25 @@ def test_a_service_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQu
     assert sqlite_queue.service_queues(lambda delivery: None).processed == 2, "the ring is free at once"
 
 
+def test_a_service_beside_another_one_is_skipped(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule starts the next run while the last one works: that is no failure."""
+    from airflow.providers.common.compat.sdk import AirflowSkipException
+
+    from airflow_mq.engine.queue.service import Service
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    def busy(service: Service) -> Any:
+        raise Busy("ring 'default' is in use (serviced by another task)")
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    monkeypatch.setattr(Service, "run", busy)
+
+    with pytest.raises(AirflowSkipException, match=r"serviced by another task\)\. Nothing was serviced this time"):
+        run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=FUNCTION))
+
+
 def test_the_spark_connection_may_be_a_template(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

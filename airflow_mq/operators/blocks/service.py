@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.queue.session import limit_of
-from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
+from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused
 from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.xcoms import refuse_ended
 from airflow_mq.words import many, outcomes, weight
@@ -61,8 +61,11 @@ class Servicing(Observed):
             observer.touch(delivery.origin)
             return process(delivery)
 
-        with self.processing_here():
-            serviced = queue.service_queues(observed, limit, server=server_name(context))
+        try:
+            with self.processing_here():
+                serviced = queue.service_queues(observed, limit, server=server_name(context))
+        except Busy as error:
+            raise AirflowSkipException(f"{error}. Nothing was serviced this time") from None
         most = limit_of(queue.config, limit)
         observer.serviced(serviced, most)
         self.log.info(
