@@ -293,7 +293,7 @@ def test_a_long_name_is_no_wider_than_its_place(seen: Seen, world: World) -> Non
         assert shown.evaluate("one => one.scrollWidth <= one.clientWidth"), f"{view} is wider than its place"
 
 
-def test_a_link_to_a_ring_that_is_gone_says_so(seen: Seen) -> None:
+def test_a_link_to_a_ring_that_is_gone_leads_to_another_and_names_it(seen: Seen) -> None:
     shown = seen.open("queues", "page-gone")
     expect(shown.get_by_text("There is no ring “page-gone” of connection “airflow_mq_default”")).to_be_visible()
     shown = seen.open("queues", "page-gone", conn="gone")
