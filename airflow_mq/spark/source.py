@@ -20,7 +20,7 @@ applies to rows without one. Rows are committed task by task, not all at the end
 So the store keeps a digest of each row without a key, under the option `job` and the row's partition: repeated rows
 are accepted once. If `job` is left out, each write is a job of its own; if it names the DAG run, a whole write may be
 repeated with the same rows in the same partitions; rows that may move between partitions need a key. A stream is
-written with `foreachBatch`, and the batch's number in the job's name.
+written with `foreachBatch`, and the batch's number in the job's name; a new checkpoint needs a new name.
 
 **Streaming** services the queue: each micro-batch is a block of the ring, planned within its weight, fair between
 origins, and settled as done when Spark has committed it. Spark may repeat a micro-batch, so a message is processed at
