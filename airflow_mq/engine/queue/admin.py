@@ -13,7 +13,7 @@ from ..rules import overweight as rules
 from ..rules.book import DEFAULT_SETTINGS
 from ..rules.budget import BURSTS, RATES, Rate, burst_of, rate_of
 from ..rules.config import RingConfig, difference
-from ..rules.errors import Busy, ConfigRefused, InFlight, RingExists
+from ..rules.errors import Busy, ConfigRefused, InFlight, InvalidInput, RingExists
 from ..rules.events import Fate, decided
 from ..rules.message import Address, check_address, check_origin, check_text
 from ..rules.nearest import suggestion
@@ -66,6 +66,8 @@ class Admin:
                     "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
                 )
             ends = None if until is None else instant(until, lambda: now, least=0)
+            if ends is not None and ends < now:
+                raise InvalidInput(f"until ({until}) is past: expected a later time; nothing was paused")
             actor = self.session.actor
             unit.origins.pause(
                 self.ring_id, check_origin(origin), reason=reason, actor=actor, now=now, until=ends, below=below

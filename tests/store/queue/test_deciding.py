@@ -237,6 +237,9 @@ def test_pause_with_until_ends_by_itself(queue: MessageQueue, clock: Clock) -> N
 def test_second_pause_replaces_the_first(queue: MessageQueue) -> None:
     queue.admin.pause("acme", "one", until=timedelta(days=1))
     queue.admin.pause("acme", "two")
+    # A mistyped year would end the pause.
+    with pytest.raises(InvalidInput, match="is past: expected a later time; nothing was paused"):
+        queue.admin.pause("acme", "three", until=datetime(2000, 1, 1, tzinfo=timezone.utc))
     assert [(pause.reason, pause.until) for pause in queue.admin.paused()] == [("two", None)]
 
 
