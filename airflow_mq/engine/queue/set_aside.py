@@ -468,10 +468,9 @@ def refuse_claimed_page(unit: Unit, ring: int, origin: str, page: int) -> None:
 
 
 def _chosen(addresses: Address | Iterable[Address]) -> list[Address]:
-    chosen = [addresses] if isinstance(addresses, Address) else list(addresses)
-    for address in chosen:
-        check_address(address)
-    return chosen
+    """Return the addresses, each once."""
+    given = [addresses] if isinstance(addresses, Address) else addresses
+    return list(dict.fromkeys(map(check_address, given)))
 
 
 def _check_why(why: str) -> None:

@@ -52,6 +52,15 @@ def heavy(queue: MessageQueue) -> Address:
     return queue.set_aside.list()[0].address
 
 
+def test_an_address_that_is_given_twice_counts_once(queue: MessageQueue, heavy: Address) -> None:
+    assert len(queue.set_aside.requeue([heavy, heavy]).stayed) == 1
+    queue.admin.change_ring(service_weight=Weight(10 * HEAVY.time, 1 << 20))
+    assert len(queue.set_aside.requeue([heavy, heavy]).moved) == 1
+    assert queue.service_queues(lambda delivery: Overweight(Weight(10**9, 1))).set_aside == 1
+    (again,) = queue.set_aside.list()
+    assert queue.set_aside.discard([again.address, again.address], "sent by mistake") == 1
+
+
 def test_set_aside_list_describes_a_message(queue: MessageQueue, heavy: Address) -> None:
     (aside,) = queue.set_aside.list()
     assert (aside.address, aside.size, aside.weight, aside.limit) == (
