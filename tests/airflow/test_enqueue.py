@@ -425,3 +425,21 @@ def test_airflow_passes_the_team_to_a_task() -> None:
 
     # Teams came with Airflow 3.3; before it `of_team` is refused, as for a DAG that has none.
     assert ("team_name" in DagRun.model_fields) == (airflow.__version__ >= "3.3")
+
+
+def test_a_row_without_a_payload_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    from airflow_mq.operators.enqueue import rows
+
+    hook = SimpleNamespace(get_cursor=None, get_conn=lambda: sqlite3.connect(":memory:"))
+    connection = SimpleNamespace(get_hook=lambda: hook)
+    monkeypatch.setattr(rows.BaseHook, "get_connection", lambda name: connection)
+    sql = "SELECT 'one' AS body UNION ALL SELECT NULL"
+    operator = rows.EnqueueSqlOperator(
+        task_id="rows", sql=sql, sql_conn_id="shop", origin="acme", payload_column="body"
+    )
+    source = operator.source()
+    assert next(source).payload == "one"
+    with pytest.raises(AirflowFailException, match="NULL in column 'body'"):
+        next(source)

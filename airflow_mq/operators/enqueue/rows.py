@@ -30,7 +30,7 @@ class EnqueueSqlOperator(EnqueueOperator):
         an XCom or a param belongs here, where it is no SQL (templated)
     :param hook_params: further arguments of the connection's hook, such as `{"schema": "shop"}` (templated)
     :param origin_column: the column that names the origin
-    :param payload_column: the column that is the payload; the whole row as JSON if left out
+    :param payload_column: the column that is the payload, without NULLs; the whole row as JSON if left out
     :param key_column: a column whose value is the row's idempotency key: unique among the messages of the ring, and
         different when the row's content changes (`SELECT 'order-' || id || '@' || updated_at AS key, …`)
     :param origin: origin of all messages, or a function of the row as a mapping (templated, if it is text)
@@ -77,6 +77,8 @@ class EnqueueSqlOperator(EnqueueOperator):
         for place, row in enumerate(rows_of(hook, str(self.sql), self.parameters)):
             own, key = _column(row, self.origin_column), _column(row, self.key_column)
             payload = _column(row, self.payload_column) if self.payload_column else row
+            if payload is None:
+                raise AirflowFailException(f"NULL in column {self.payload_column!r}: leave rows without a payload out")
             origin = self.origin_of(row, None if own is None else str(own))
             yield Sourced(str(place), origin, payload, None if key is None else key_for(str(key)))
 
