@@ -301,6 +301,21 @@ def test_a_link_to_a_ring_that_is_gone_leads_to_another_and_names_it(seen: Seen)
     expect(seen.open("queues").get_by_text("There is no ring")).to_have_count(0)
 
 
+def test_a_used_up_budget_has_no_turn(seen: Seen, world: World) -> None:
+    world.make_ring("page-spent", service_weight=LIMIT, paths=True)
+    with world.queue("page-spent") as queue:
+        queue.admin.set_origin("acme", rate="1s/day", burst="1s")
+        queue.enqueue_messages("acme/orders", [b"{}"] * 2, weight=Weight(1_000, 1))
+        assert queue.service_queues(lambda delivery: None).processed == 1
+    shown = seen.open("queues", "page-spent")
+    expect(seen.row("acme/orders").get_by_text("Its budget is used up until")).to_be_visible()
+    expect(shown.get_by_role("group", name="The ready ring: 1 queue with 1 message. The table")).to_be_visible()
+    expect(seen.open("next", "page-spent").get_by_text("or wait for a budget")).to_be_visible()
+    shown = seen.open("queue", "page-spent", origin="acme")
+    expect(shown.get_by_text("used up until")).to_be_visible()
+    expect(shown.get_by_text("Pages")).to_have_count(0)
+
+
 def test_the_next_block_counts_more_queues_than_it_lists(seen: Seen, world: World) -> None:
     world.make_ring("page-many", service_weight=LIMIT)
     with world.queue("page-many") as queue:

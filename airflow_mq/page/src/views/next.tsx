@@ -153,7 +153,7 @@ function Outcome({ blocks, by }: { blocks: ForecastBlock[]; by: Dimension }) {
   if (taken.length === 0)
     return (
       <Empty title="The next block takes nothing">
-        <p>No message is waiting, or all are in flight, paused or too heavy. Open a queue to see which.</p>
+        <p>No message is waiting, or all are in flight, paused, too heavy, or wait for a budget. Open a queue to see which.</p>
         {blocks[0] && <LeftOut block={blocks[0]} />}
       </Empty>
     );

@@ -69,7 +69,7 @@ function Held({ queue, onDone }: { queue: QueueDetail; onDone: () => void }) {
       <Why queue={queue} />
       <Facts queue={queue} />
       <Limits budgets={queue.budgets} quotas={queue.quotas} />
-      <Pages queue={queue} page={page} onPick={setPage} />
+      {(queue.messages > 0 || queue.pages.length > 0) && <Pages queue={queue} page={page} onPick={setPage} />}
       {page !== null && (
         <Peek
           key={page}

@@ -124,13 +124,14 @@ function useTurns(overview: Overview): Turns | null {
   const key = JSON.stringify([here.conn, here.ring, "turns", asked, overview.last_block?.id, overview.last_block?.state]);
   const load = (signal: AbortSignal) => (asked ? here.post<Forecast>("dry-run", { blocks: BLOCKS_AHEAD }, signal) : Promise.resolve({ blocks: [] }));
   const blocks = useLast(usePoll<Forecast>(key, load, 60).data)?.blocks;
-  return blocks?.length ? turnsOf(blocks, overview.served.several) : null;
+  // No blocks: the next one takes nothing, and it is no queue's turn.
+  return asked && blocks ? turnsOf(blocks, overview.served.several) : null;
 }
 
 function turnsOf(blocks: ForecastBlock[], several: boolean): Turns {
   const of = new Map<string, number>();
   for (const block of [...blocks].reverse()) for (const one of block.by_queue) of.set(keyOf(one), block.number);
-  return { of, complete: !several && blocks.every((one) => one.queues === one.by_queue.length), blocks: blocks.length };
+  return { of, complete: !several && blocks.length > 0 && blocks.every((one) => one.queues === one.by_queue.length), blocks: blocks.length };
 }
 
 /** Badge of each state, and the colour of its meaning: busy, waits for a person or a time, or broken. */
