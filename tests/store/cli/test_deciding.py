@@ -48,7 +48,8 @@ def test_resuming_ends_a_backoff(mq: Terminal, queue: MessageQueue) -> None:
 
 
 def test_a_pause_ends_at_its_time(mq: Terminal) -> None:
-    mq("queue", "pause", "acme", "--until", "2000-01-01T00:00:00Z")
+    assert "is past" in mq("queue", "pause", "acme", "--until", "2000-01-01T00:00:00Z", code=2).err
+    mq("queue", "pause", "acme", "--until", "0s")
 
     assert mq.json("queue", "paused") == []
 
