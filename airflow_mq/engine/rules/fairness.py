@@ -56,8 +56,8 @@ from .weight import Weight
 Takes = Callable[[str], bool] | None
 #: Number of bits by which promises are finer than parts of a block: they are whole numbers, so that sums are exact.
 FINE = 64
-#: A demand counts as promised if at most this much is missing: shares are rounded down.
-NEARLY = 1 << FINE // 2
+#: A demand counts as promised if at most this much is missing, a billionth of a block: weights and shares are rounded.
+NEARLY = 1 << FINE + 10
 #: Demand without a known end.
 ENDLESS = 1 << 192
 

@@ -14,6 +14,9 @@ from airflow_mq.engine.rules.judging import MOST
 from airflow_mq.engine.rules.orders import Entry, lines_of, wanting_in
 from airflow_mq.engine.rules.weight import Weight
 
+#: Parts of a demand that may be missing where it counts as promised: about a billionth of a block.
+MISSING = 1 << 10
+
 
 @dataclass(frozen=True)
 class Round:
@@ -89,8 +92,8 @@ class Backlog:
         self.received += received
         self.given += given
         self.blocks += 1
-        # Sums of parts are inexact in their last digits.
-        if self.done_after is None and self.promised >= self.asked * (1 - 1e-9):
+        # Weights are rounded down to parts, and sums of parts are inexact in their last digits.
+        if self.done_after is None and self.promised >= self.asked - MISSING:
             self.done_after = self.blocks
 
     @property

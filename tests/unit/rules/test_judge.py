@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from airflow_mq.engine.rules.book import SKIPS
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.fairness import Asks, Fairness, Promise, Takes, judge
 from airflow_mq.engine.rules.groups import names_above
@@ -15,7 +14,8 @@ from airflow_mq.engine.rules.orders import Entry
 from airflow_mq.engine.rules.weight import Weight
 from tests.unit.rules import plain_fairness as plain
 
-REASONS = ("limit", "spent", "most", "emptied", "yielded", *SKIPS)
+#: Not `SKIPS`: a further reason would change what all seeds draw.
+REASONS = ("limit", "spent", "most", "emptied", "yielded", "paused", "in flight", "backoff", "budget")
 PATHS = ("a", "b", "c", "a/x", "a/y", "b/z", "a/x/1", "a/x/2", "c/q/w")
 BOUNDS = (5, 50, 200, 500)
 TAKES: tuple[Takes, ...] = (None, None, lambda origin: origin[-1] in "02468xm", lambda origin: origin < "b")
@@ -67,7 +67,7 @@ def same(told: Fairness, plain: Fairness) -> None:
 
 @pytest.mark.parametrize("bounds", (False, True), ids=("shares", "bounds"))
 @pytest.mark.parametrize("paths", (False, True), ids=("flat", "paths"))
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", (*range(400), 529, 775, 1766, 2035))  # in the last ones, a part of a demand is missing
 def test_the_judge_and_the_plain_way(seed: int, *, paths: bool, bounds: bool) -> None:
     random = Random(f"{seed} {paths} {bounds}")
     count = random.choice((1, 2, 5, 12, 30))
