@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 log = logging.getLogger("airflow_mq.ticker")
 
-#: Renewals within the time of a lease, of rings and of blocks: one of them may come late.
+#: Renewals within the time of a lease of a ring, a service's included, or of a block: one of them may come late.
 RENEWALS = 3
 
 

@@ -140,7 +140,7 @@ def source_figures(root: Path) -> dict[str, int]:
 def excesses(figures: Mapping[str, int], budgets: Mapping[str, Budget] = BUDGETS) -> list[str]:
     """Return a sentence for each figure above its budget."""
     return [
-        f"{name}: {figures[name]:,}, and {budget.most:,} are allowed"
+        f"{name}: {figures[name]:,}, and {budget.most:,} are allowed; a commit of its own may raise this, with the reason"
         for name, budget in budgets.items()
         if figures[name] > budget.most
     ]

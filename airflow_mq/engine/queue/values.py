@@ -418,8 +418,8 @@ class LedgerBlock:
     limit: Weight | None = None
     #: Origins that it services; None: all.
     patterns: OriginPatterns | None = None
-    #: Origins that it skipped without a visit, by reason: `paused`, `in flight` or `backoff`. The first few skipped
-    #: origins are visited, and have entries instead.
+    #: Origins that it skipped without a visit, by reason (`rules.book.SKIPS`). The first few skipped origins are
+    #: visited, and have entries instead.
     skipped: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     #: Its place among the ids of inbox rows and events, which come from one counter.
     id: int = field(default=0, repr=False)

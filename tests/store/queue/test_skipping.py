@@ -1,4 +1,4 @@
-"""Skipped queues (paused, in flight, backing off): beyond the first few, they keep their places, and are not loaded."""
+"""Skipped queues, for each reason: beyond the first few, they keep their places, and are not loaded."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class QueueState:
     #: Time at which the first waiting message was sent, and seconds since then.
     oldest: datetime | None = None
     age: float | None = field(default=None, compare=False)
-    #: Reason for which blocks skip it: `paused`, `in flight`, `backoff` or `budget`; when a backoff ends, or when its
-    #: budget covers its first message.
+    #: Reason for which blocks skip it (`rules.book.SKIPS`); when a backoff ends, or when its budget covers its first
+    #: message.
     skipped: str = ""
     wakes_at: datetime | None = None
     share: int = 1
