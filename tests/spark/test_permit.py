@@ -24,16 +24,19 @@ def uri(tmp_path: Path) -> str:
 
 
 def test_rows_are_written_by_whom_the_address_permits(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.types import StructType
+
     from airflow_mq.spark.source import Options, QueueWriter
 
     monkeypatch.setenv("AIRFLOW_MQ_STORE", uri)
-    writer = QueueWriter(Options({"job": "one"}), ["origin", "payload"], overwrite=False)
+    schema = StructType().add("origin", "string").add("payload", "binary")
+    writer = QueueWriter(Options({"job": "one"}), schema, overwrite=False)
     rows = [{"origin": "acme", "payload": b"1"}]
     writer.write(iter([pa.RecordBatch.from_pylist(rows)]))
     with pytest.raises(NotPermitted, match="'birch' does not"):
         writer.write(iter([pa.RecordBatch.from_pylist([*rows, {"origin": "birch", "payload": b"2"}])]))
     with pytest.raises(NotPermitted, match="regular"):
-        urgent = QueueWriter(Options({"job": "two", "priority": "high"}), ["origin", "payload"], overwrite=False)
+        urgent = QueueWriter(Options({"job": "two", "priority": "high"}), schema, overwrite=False)
         urgent.write(iter([pa.RecordBatch.from_pylist(rows)]))
     with MessageQueue(uri) as queue:
         assert [origin for origin, _ in queue.footprints()] == ["acme"]

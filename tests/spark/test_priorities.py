@@ -14,12 +14,15 @@ from airflow_mq.engine.rules.errors import InvalidInput
 def test_rows_are_written_and_read_with_a_priority(
     make_ring: Callable[..., MessageQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from pyspark.sql.types import StructType
+
     from airflow_mq.spark import source
 
     queue = make_ring()
     monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
     rows = {"origin": ["a", "a"], "payload": [b"1", b"2"], "priority": [None, "regular"]}
-    writer = source.QueueWriter(source.Options({"priority": "high", "ring": queue.ring}), list(rows), False)
+    schema = StructType().add("origin", "string").add("payload", "binary").add("priority", "string")
+    writer = source.QueueWriter(source.Options({"priority": "high", "ring": queue.ring}), schema, False)
     (batch,) = pa.Table.from_pydict(rows).to_batches()
 
     assert writer.write(iter([batch])).count == 2  # type: ignore[attr-defined]
