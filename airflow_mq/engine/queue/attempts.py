@@ -163,22 +163,30 @@ class InPlace(Stretches):
     def __init__(self, scales: Scales, service: Service) -> None:
         super().__init__(scales)
         self.service = service
+        if service.is_careful:
+            self.at_once = 1
 
     def begin_visit(self, book: Book) -> None:
         """Record the book that has its turn."""
         self.service.current = book.origin
 
-    def save(self, ladder: Ladder, untried: Sequence[Weight]) -> None:
-        """Commit the slice. Until then, budgets have back what they paid for these messages: the process may die."""
+    def save(self, ladder: Ladder, book: Book, page: Page, at: int, untried: Sequence[Weight]) -> Outcome | None:
+        """Commit the slice. Until then, budgets have back what they paid for these messages: the process may die.
+
+        Return the outcome of the next message if it was tried too often.
+        """
         total = total_weight(untried)
         for bucket in ladder.buckets:
             bucket.refund(total)
-        self.service.save()
+        died = self.service.begin(book, page, at)
         ladder.working_set.spend(ladder.buckets, total)
+        return died
 
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry out a decision."""
-        self.service.checkpoint()
+        if self.service.is_full(1):
+            self.service.save()
+        self.service.tried += 1
         item = page.first_index
         page.first_index += 1
         return int(carry_out(ladder.working_set, book, page, item, decision))
@@ -205,7 +213,7 @@ class Calling(InPlace):
         payloads = working_set.payloads(book.origin, page, stop)[first:stop]
         context = service.context
         opened, outer = OpenPage(book.origin, page, ladder.meter, service.working_set, context), context.outer
-        alike = weights.count(weights[0]) == len(weights)
+        alike, died = weights.count(weights[0]) == len(weights), None
         has_long = service.is_long((weights[0] if alike else max(weights))[0])
         full, until = first + service.room, service.until
         mark, began = current_delivery.set(outer), monotonic()
@@ -217,12 +225,12 @@ class Calling(InPlace):
                     if service.is_full(1, weights[at - first][0]):
                         processed += self._done(working_set, book, page, at, weights, first)
                         charge_time(working_set, book.origin, began)
-                        self.save(ladder, weights[at - first :])
+                        died = self.save(ladder, book, page, at, weights[at - first :])
                         began, full, until = monotonic(), at + service.room, service.until
                 next_at = at + 1
                 current_delivery.set(delivery)
                 try:
-                    answer = processor(delivery)
+                    answer = died or processor(delivery)
                 except Exception as error:
                     answer = failed(delivery, error)
                 except BaseException:
@@ -290,9 +298,9 @@ class Batching(InPlace):
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
         """Process the next messages, and record the outcomes."""
-        first, count = page.first_index, len(weights)
+        first, count, died = page.first_index, len(weights), None
         if self.service.is_full(count, total[0]):
-            self.save(ladder, weights)
+            died = self.save(ladder, book, page, first, weights)
         self.service.tried += count
         working_set = ladder.working_set
         payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
@@ -301,7 +309,7 @@ class Batching(InPlace):
             _facts=partial(working_set.loader.facts, book.origin, page, first, first + count),
         )  # fmt: skip
         try:
-            answers, sent = self._process(batch, working_set)
+            answers, sent = ([died], []) if died else self._process(batch, working_set)
         except BaseException:
             ladder.refund(total)
             raise

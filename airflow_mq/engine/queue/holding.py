@@ -132,7 +132,7 @@ class Hold:
         held_by = locked.state.lease_token
         if held_by not in (None, token):
             # The former holder may still live: it must not write what it loaded before.
-            unit.rings.drop_lease(self.ring_id, held_by)
+            unit.rings.drop_lease(self.ring_id, held_by, locked.state.lease_holder)
         self.store.promote_due(unit, self.ring_id, locked.now)
         unit.last_id = max(unit.last_id, locked.horizon - 1)
 
@@ -172,6 +172,8 @@ class RingLease:
         self.token: bytes | None = None
         #: The leased ring as it was last read.
         self.ring: Locked | None = None
+        #: Whether a holder with the same purpose did not give the ring back: it may have died.
+        self.follows_death = False
         self._shared_until = 0.0
         self._renewal: Renewal | None = None
 
@@ -190,6 +192,7 @@ class RingLease:
                 self.hold.given_up.add(token)
                 raise
             self.token, self.ring = token, locked._replace(state=locked.state._replace(lease_token=token))
+            self.follows_death = locked.state.lease_holder.startswith(self._purpose)
             if self._renewal is None:
                 self._renewal = Renewal(self._renew, RING_LEASE, f"ring {self.session.ring!r}")
                 self._renewal.start()
@@ -228,6 +231,7 @@ class RingLease:
         :param ring: the ring as this transaction leaves it
         :param needed: the caller itself needs the ring before the next service
         """
+        self.follows_death = False
         if self.keeps and not needed and self._may_keep(ring):
             self.ring = ring
             self.extend(unit, ring)

@@ -28,7 +28,7 @@ from ..rules.errors import (
 )
 from ..rules.events import Fate
 from ..rules.orders import Ledger
-from ..rules.outcome import Outcome
+from ..rules.outcome import Outcome, Yield
 from ..rules.page import Page
 from ..rules.patterns import OriginPatterns
 from ..rules.service import Attempt, Ladder
@@ -52,6 +52,8 @@ SLICE = 20_000
 #: Bytes of messages that a service fetches; then it commits its results, however few, and forgets the payloads of other
 #: queues than the current one.
 HELD = 64 << 20
+#: Why a message is set aside that services tried too often, and died.
+DIED = "its process died during an attempt"
 #: The number of a result that counts a fate; any other one counts as failed.
 COUNTED = {
     Fate.PROCESSED: "processed", Fate.DECLINED: "processed", Fate.SET_ASIDE: "set_aside",
@@ -108,6 +110,8 @@ class Service:
         self.current: str | None = None
         #: Whether this part held the ring.
         self.has_begun = False
+        #: Whether each attempt is counted before it begins, because the service before this one died.
+        self.is_careful = False
         #: Whether a processor was interrupted: then all books are consistent.
         self.at_rest = False
         #: Messages that were tried in this slice.
@@ -148,6 +152,8 @@ class Service:
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
         """Lease the ring, and commit the results at the end."""
         locked = self.lease.take(patience)
+        config = self.session.remember_config(locked.config)
+        self.is_careful |= self.lease.follows_death and config.max_attempts is not None
         try:
             with self.lease.reading() as unit:
                 # The next service need not read again what this one has read.
@@ -215,7 +221,9 @@ class Service:
     def _execute(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         """Call a processor that meters itself for one message."""
         self.current = book.origin
-        self.checkpoint()
+        if self.is_full(1) and (died := self.begin(book, page, item)):
+            return died
+        self.tried += 1
         payload = self.working_set.payloads(book.origin, page, item + 1)[item]
         opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
         return deliver(self._process, Delivery(opened, payload, item), self.working_set)
@@ -230,11 +238,14 @@ class Service:
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
         """Return whether to commit before `more` messages, which are expected to take so long."""
-        return self.tried > 0 and (
-            self.tried + more > self.slice_messages
-            or self.is_long(milliseconds)
-            or time.monotonic() > self.until
-            or self.cache.fetched > HELD
+        return self.is_careful or (
+            self.tried > 0
+            and (
+                self.tried + more > self.slice_messages
+                or self.is_long(milliseconds)
+                or time.monotonic() > self.until
+                or self.cache.fetched > HELD
+            )
         )
 
     def is_long(self, milliseconds: int) -> bool:
@@ -244,18 +255,30 @@ class Service:
     @property
     def room(self) -> int:
         """How many messages may be tried before the next commit."""
-        return 0 if self.cache.fetched > HELD else self.slice_messages - self.tried
+        return 0 if self.is_careful or self.cache.fetched > HELD else self.slice_messages - self.tried
 
     @property
     def until(self) -> float:
         """When the next commit is due, on the monotonic clock."""
         return self._slice_began + self.slice_seconds
 
-    def checkpoint(self) -> None:
-        """Commit the outcomes if the slice is full, before one more message."""
-        if self.is_full(1):
+    def begin(self, book: Book, page: Page, item: int) -> Outcome | None:
+        """Commit the slice before a message; return the outcome of one that was tried too often.
+
+        A careful service counts the attempt. If its process lives on, the outcome of the message counts it instead.
+        """
+        note, most = page.note(item), self.working_set.config.max_attempts
+        if not self.is_careful or most is None:
             self.save()
-        self.tried += 1
+        elif note.attempts < most:
+            page.notes[item] = note._replace(attempts=note.attempts + 1)
+            self.working_set.touch(book, page)
+            self.save()
+            page.notes[item] = note
+        else:
+            page.notes[item] = note._replace(attempts=most - 1)
+            return Yield(DIED)
+        return None
 
     def save(self, last: bool = False) -> Locked:
         """Commit the slice, in one short transaction; return the ring that it locked."""

@@ -7,6 +7,7 @@ processed, so that one ladder serves both ways of servicing.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -192,6 +193,8 @@ class Stretches(Attempt):
     """Attempt that weighs a stretch of messages and takes as many as fit at once."""
 
     scales: Scales
+    #: The most messages to take at once.
+    at_once = sys.maxsize
 
     def __init__(self, scales: Scales) -> None:
         super().__init__(scales)
@@ -228,6 +231,7 @@ class Stretches(Attempt):
             most *= 8
         if not count:
             return 0, None
+        count = min(count, self.at_once)
         del weights[count:]
         total = total_weight(weights)
         item = ladder.item_cost

@@ -78,9 +78,9 @@ class Rings(Repository):
         """Extend a lease, also an expired one, unless another process took the ring since."""
         self.unit.put("renew_lease", ring=ring, token=token, until=until)
 
-    def drop_lease(self, ring: int, token: bytes | None) -> None:
-        """End a lease, unless another process took the ring since."""
-        self.unit.put("drop_lease", ring=ring, token=token)
+    def drop_lease(self, ring: int, token: bytes | None, holder: str = "") -> None:
+        """End a lease, unless another process took the ring since; name its holder if that did not end it itself."""
+        self.unit.put("drop_lease", ring=ring, token=token, holder=holder)
 
     def latest_id(self) -> int:
         """Return the last id drawn in the store."""

@@ -150,8 +150,8 @@ UPDATE {s}ring_state SET lease_wanted = true WHERE {part newest} AND {part witho
 UPDATE {s}ring_state SET lease_until = :until WHERE {part newest} AND lease_token = :token
 
 -- name: drop_lease
--- End the lease of a ring, if the process still has it.
-UPDATE {s}ring_state SET lease_token = NULL, lease_until = 0, lease_holder = '' WHERE {part newest} AND lease_token = :token
+-- End the lease of a ring, if the process still has it. A holder that did not end it itself stays named.
+UPDATE {s}ring_state SET lease_token = NULL, lease_until = 0, lease_holder = :holder WHERE {part newest} AND lease_token = :token
 
 -- name: count_ends
 -- Change the number of recorded ends that are to be applied. Requires the ring lock.

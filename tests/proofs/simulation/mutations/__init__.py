@@ -33,7 +33,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "former holder still has its lease", "engine/queue/holding.py",
-        "            unit.rings.drop_lease(self.ring_id, held_by)\n", "            pass\n",
+        "            unit.rings.drop_lease(self.ring_id, held_by, locked.state.lease_holder)\n", "            pass\n",
     ),
     *(_bug(*texts) for texts in ENDS),
     _bug(

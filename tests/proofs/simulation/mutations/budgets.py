@@ -28,8 +28,9 @@ BUDGETS = (
     ),
     bug(
         "slice that charges what it has not tried", "engine/queue/attempts.py",
-        "            bucket.refund(total)\n        self.service.save()\n        ladder.working_set.spend(ladder.buckets, total)",
-        "            pass\n        self.service.save()",
+        "            bucket.refund(total)\n        died = self.service.begin(book, page, at)\n"
+        "        ladder.working_set.spend(ladder.buckets, total)",
+        "            pass\n        died = self.service.begin(book, page, at)",
         runs="budgets",
     ),
     bug(
