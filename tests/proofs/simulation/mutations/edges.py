@@ -237,4 +237,15 @@ EDGES: Sequence[Mutation] = (
         test="tests/store/test_pipelined.py::"
         "test_statements_that_an_error_kept_from_being_prepared_are_prepared_later",
     ),
+    bug(
+        "death of a service that counts for no message", "engine/queue/service.py",
+        "page.notes[item] = note._replace(attempts=note.attempts + 1)\n            self.working_set.touch(book, page)\n",
+        "pass\n",
+        test="tests/proofs/crash/test_killers.py::test_neighbours_of_a_killer_keep_their_attempts[sqlite]",
+    ),
+    bug(
+        "attempt of a careful service that counts twice", "engine/queue/service.py",
+        "            page.notes[item] = note\n", "            pass\n",
+        test="tests/proofs/crash/test_killers.py::test_an_attempt_that_ends_counts_once[sqlite]",
+    ),
 )  # fmt: skip
