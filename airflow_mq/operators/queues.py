@@ -140,6 +140,11 @@ class HousekeepingOperator(QueueOperator):
 
 def _several(given: str | Sequence[str] | None) -> list[str]:
     """Return the origins that an author named; none for empty text or an empty XCom."""
+    if isinstance(given, str) and given.startswith("["):
+        raise AirflowFailException(
+            f"invalid origins {given!r:.80}: Airflow made text of a list; create the DAG with "
+            "render_template_as_native_obj=True, or pass a list"
+        )
     return [given] if isinstance(given, str) and given else list(given or ())
 
 

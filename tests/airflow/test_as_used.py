@@ -208,6 +208,7 @@ def test_queues_are_paused_and_resumed(run_dag: RunDag, sqlite_queue: MessageQue
                 PauseQueueOperator(task_id=f"pause_{number}", origins=origins, **common) >> resume
                 ResumeQueueOperator(task_id=f"resume_{number}", origins=[], **common)
             mapped = PauseQueueOperator.partial(task_id="mapped", **common).expand(origins=["c", ["d"], []])
+            PauseQueueOperator(task_id="as_text", origins="{{ ['a', 'b'] }}", **common)
             PauseQueueOperator(task_id="until", origins="e", reason=missing, until="{{ params.page * 100000 }}", **common)
             # Whether Airflow runs mapped tasks one after the other or not.
             of_template = ResumeQueueOperator(task_id="of_template", origins="{{ params.none or 'd' }}", **common)
@@ -229,7 +230,7 @@ def test_queues_are_paused_and_resumed(run_dag: RunDag, sqlite_queue: MessageQue
 
     found = {name: state for ti in run.get_task_instances() for name, state in [(ti.task_id, str(ti.state))]}
     failed = {name for name, state in found.items() if state != "success"}
-    assert failed == {"reap", "reap_none", "reap_old", "reap_mapped"}, "there are no pages to reap"
+    assert failed == {"as_text", "reap", "reap_none", "reap_old", "reap_mapped"}, "there are no pages to reap"
     assert [one.origin for one in sqlite_queue.admin.paused()] == ["b", "c", "e"]
 
 
