@@ -79,8 +79,8 @@ def serve_metering(world: World, process: Process, random: Random) -> object:
 
 def _still_holds(world: World, process: Process) -> bool:
     """Return whether the process has the ring: one that lost its lease repeats what others do, and commits nothing."""
-    (row,) = world.rows("ring_state", "lease_holder")
-    return process.name in str(row[0])
+    (row,) = world.rows("ring_state", "lease_holder, lease_token")
+    return process.name in str(row[0]) and row[1] is not None
 
 
 def serve_batches(world: World, process: Process, random: Random) -> object:
