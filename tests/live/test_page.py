@@ -317,10 +317,10 @@ def test_a_used_up_budget_has_no_turn(seen: Seen, world: World) -> None:
 
 
 def test_the_next_block_counts_more_queues_than_it_lists(seen: Seen, world: World) -> None:
-    world.make_ring("page-many", service_weight=LIMIT)
-    with world.queue("page-many") as queue:
+    world.make_ring("page-more", service_weight=LIMIT)
+    with world.queue("page-more") as queue:
         queue.enqueue_messages([(f"tenant-{number}", b"{}") for number in range(250)])
-    shown = seen.open("next", "page-many")
+    shown = seen.open("next", "page-more")
     expect(shown.get_by_text("1 block would take 250 messages of 250 queues.")).to_be_visible()
 
 
