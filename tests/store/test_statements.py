@@ -224,7 +224,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "next_block": {"id": LATE},
     "take_lease": {"token": TOKEN, "until": 1, "holder": ""},
     "renew_lease": {"token": TOKEN, "until": 1},
-    "drop_lease": {"token": TOKEN},
+    "drop_lease": {"token": TOKEN, "holder": ""},
     "fresh_ids": {"count": 5},
     "rings": {"name": "default"},
     "insert_ring": {"name": "new", "config": "{}"},

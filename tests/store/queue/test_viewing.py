@@ -286,7 +286,7 @@ def test_view_yields_nothing_while_the_ring_is_locked(make_queue: Maker) -> None
     token.complete()
     assert queue.footprint("a").count == 0, "reported at once, although the ring is locked"
     with queue.store.writing() as unit:
-        unit.run("drop_lease", ring=queue.session.ring_id, token=b"t" * 16)
+        unit.rings.drop_lease(queue.session.ring_id, b"t" * 16)
     assert fetch(view.try_next()) == b"2"
     assert time.monotonic() - began < 60
 
