@@ -52,7 +52,7 @@ SLICE = 20_000
 #: Bytes of messages that a service fetches; then it commits its results, however few, and forgets the payloads of other
 #: queues than the current one.
 HELD = 64 << 20
-#: Why a message is set aside that services tried too often, and died.
+#: Why a message is set aside whose attempts killed services.
 DIED = "its process died during an attempt"
 #: The number of a result that counts a fate; any other one counts as failed.
 COUNTED = {
@@ -152,13 +152,12 @@ class Service:
     def holding_ring(self, patience: float | None = None) -> Iterator[None]:
         """Lease the ring, and commit the results at the end."""
         locked = self.lease.take(patience)
-        config = self.session.remember_config(locked.config)
-        self.is_careful |= self.lease.follows_death and config.max_attempts is not None
         try:
             with self.lease.reading() as unit:
                 # The next service need not read again what this one has read.
                 unit.last_id = locked.horizon - 1
                 self._load(unit, locked)
+                self.is_careful |= self.lease.follows_death and self.working_set.config.max_attempts is not None
                 self.has_begun = True
                 yield
             self.save(last=True)
@@ -238,14 +237,13 @@ class Service:
 
     def is_full(self, more: int, milliseconds: int = 0) -> bool:
         """Return whether to commit before `more` messages, which are expected to take so long."""
-        return self.is_careful or (
-            self.tried > 0
-            and (
-                self.tried + more > self.slice_messages
-                or self.is_long(milliseconds)
-                or time.monotonic() > self.until
-                or self.cache.fetched > HELD
-            )
+        if self.is_careful:
+            return True
+        return self.tried > 0 and (
+            self.tried + more > self.slice_messages
+            or self.is_long(milliseconds)
+            or time.monotonic() > self.until
+            or self.cache.fetched > HELD
         )
 
     def is_long(self, milliseconds: int) -> bool:
