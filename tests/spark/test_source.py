@@ -132,6 +132,12 @@ def test_options_that_are_not_known(spark: Any, queue: MessageQueue) -> None:
             options(queue, spark.read, **said).load().collect()
 
 
+def _stream(spark: Any, queue: MessageQueue, sink: Callable[[Any, int], None], folder: Path) -> Any:
+    """Return the writer of a stream that services a queue into a sink."""
+    reader = options(queue, spark.readStream, stream="s", lease="60").load()
+    return reader.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "c"))
+
+
 def test_a_stream_serves_the_queue(
     spark: Any, make_ring: Callable[..., MessageQueue], session_store: str, tmp_path: Path
 ) -> None:
@@ -146,8 +152,7 @@ def test_a_stream_serves_the_queue(
         seen.extend(bytes(row.payload) for row in rows)
 
     def start() -> Any:
-        reader = options(queue, spark.readStream, stream="s", lease="60").load()
-        return reader.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "c")).start()
+        return _stream(spark, queue, sink, tmp_path).start()
 
     query = start()
     try:
@@ -181,8 +186,7 @@ def test_a_run_on_a_schedule_settles_what_waited_when_it_began(
         seen.extend(int(row.payload) for row in frame.collect())
         queue.enqueue_messages("a", [b"%d" % (100 + 4 * number + n) for n in range(4)])
 
-    reader = options(queue, spark.readStream, lease="60").load()
-    writer = reader.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "c"))
+    writer = _stream(spark, queue, sink, tmp_path)
     assert writer.trigger(availableNow=True).start().awaitTermination(120)
     assert sorted(seen) == list(range(8))
     assert not queue.blocks.list("planned")
