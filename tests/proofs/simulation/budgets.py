@@ -105,20 +105,22 @@ def check_budgets(world: World) -> None:
                 _add(budgets.beyond, path, event.weight)
     longest = max((len(sent.payload) for sent in world.messages.by_id.values()), default=0)
     budgets.heaviest[1] = max(budgets.heaviest[1], longest + HEADERS)
+    #: What live claims took, with those of persons and without.
+    held_in_all: dict[str, list[int]] = {}
     held: dict[str, list[int]] = {}
-    by_hand: dict[str, list[int]] = {}
     for row in claims:
         if sum(run.count for run in row.claim.runs) == 1:
             budgets.heaviest = list(map(max, budgets.heaviest, row.claim.planned))
         for path in _paths(budgets, world, row.origin):
-            _add(by_hand if row.by_hand else held, path, row.claim.planned)
+            _add(held_in_all, path, row.claim.planned)
+            if not row.by_hand:
+                _add(held, path, row.claim.planned)
     world.met["exhausted budgets"] += sum(state.wakes_at is not None for state in states)
     # An end that is applied in parts charges messages whose claim is still there.
     for path in () if any(row.is_ending for row in claims) else budgets.settings:
         _check(world, path, held.get(path, [0, 0]))
         if path in balances:
-            _add(by_hand, path, held.get(path, [0, 0]))
-            _check_balance(budgets, path, balances[path], by_hand[path])
+            _check_balance(budgets, path, balances[path], held_in_all.get(path, [0, 0]))
     for state in states:
         for left, burst in ((state.left, state.burst), (state.left_bytes, state.burst_bytes)):
             if left is not None and burst is not None and left > burst:
