@@ -398,7 +398,7 @@ def test_a_task_that_is_terminated_ends_in_the_middle(
 
     def stop(payload: bytes, origin: str) -> None:
         if payload == b"2":
-            operator.on_kill()  # as the handler of SIGTERM calls it, in the middle of whatever runs
+            operator.on_kill()  # the handler of SIGTERM runs this in the middle of a call
 
     functions.stop = stop  # type: ignore[attr-defined]
     operator.processors = in_place(function="tests.airflow.functions:stop")
@@ -425,7 +425,7 @@ def test_a_service_that_is_terminated_ends_in_the_middle(sqlite_queue: MessageQu
     def stop(payload: bytes, origin: str) -> None:
         if payload == b"2":
             try:
-                operator.on_kill()  # as the handler of SIGTERM calls it, in the middle of whatever runs
+                operator.on_kill()  # the handler of SIGTERM runs this in the middle of a call
             except Exception:
                 raise AssertionError("the author's function caught it") from None
 
