@@ -11,6 +11,7 @@ from datetime import date, datetime, timezone
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from ..engine.rules.characters import quoted
 from ..engine.rules.charging import BY, PER, SHEET
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
@@ -127,12 +128,15 @@ def ledger(session: Session, args: Namespace) -> None:
         for page in found:
             for reason, names in page.skipped.items():
                 session.out.remark(f"block {page.block} skipped {many(len(names), 'more queue')}: {reason}")
+            for reason, groups in page.halted.items():
+                named = ", ".join(map(quoted, groups))
+                session.out.remark(f"block {page.block} skipped {named} and all below it: {reason}")
 
 
 def _page(page: LedgerBlock) -> dict[str, object]:
     entries = [record(entry, "granted", "needs") for entry in page.entries]
     skipped = {reason: len(names) for reason, names in page.skipped.items()}
-    return picked(page, "block at server", entries=entries, skipped=skipped)
+    return picked(page, "block at server halted", entries=entries, skipped=skipped)
 
 
 def _stopped_by(page: LedgerBlock, entry: Entry) -> str:

@@ -161,7 +161,7 @@ def test_outcomes(outcome: Outcome) -> None:
 
 @given(st.lists(st.builds(Entry, ORIGINS, SMALL, WEIGHTS, SMALL, st.integers(-(1 << 50), 1 << 50), st.text(), SMALL)))
 def test_ledgers(entries: list[Entry]) -> None:
-    assert codec.unpack_ledger(codec.pack_ledger(entries)) == (entries, {})
+    assert codec.unpack_ledger(codec.pack_ledger(entries)) == (entries, {}, {})
 
 
 # Wrong bytes.

@@ -133,9 +133,9 @@ def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = 
 
 
 def _page(block: int, at: int, data: bytes, id_: int) -> LedgerBlock:
-    entries, skipped = codec.unpack_ledger(data)
+    entries, skipped, halted = codec.unpack_ledger(data)
     record = codec.unpack_ledger_head(data).get("server")
     if record is None:
-        return LedgerBlock(block, moment(at), entries, skipped=skipped, id=id_)
+        return LedgerBlock(block, moment(at), entries, skipped=skipped, halted=halted, id=id_)
     server = server_of(record, block, at)
-    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, skipped, id_)
+    return LedgerBlock(block, moment(at), entries, server.name, server.limit, server.patterns, skipped, halted, id_)

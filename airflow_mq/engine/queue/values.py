@@ -421,6 +421,8 @@ class LedgerBlock:
     #: Origins that it skipped without a visit, by reason (`rules.book.SKIPS`). The first few skipped origins are
     #: visited, and have entries instead.
     skipped: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    #: Groups that it skipped with everything below them, by reason: paused ones, and those whose budgets are used up.
+    halted: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     #: Its place among the ids of inbox rows and events, which come from one counter.
     id: int = field(default=0, repr=False)
 

@@ -85,6 +85,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: S
     for reason, names in working_set.skipped.items():
         # A visited queue moved to the end of the ring, where the walk met it again.
         ledger.skipped[reason] = [name for name in names if name not in ledger.entries]
+    ledger.halted = {reason: sorted(names) for reason, names in working_set.halted.items()}
     return seed
 
 
@@ -110,7 +111,7 @@ def write_ledger(unit: Unit, ring: int, ledger: Ledger, now: int, block: BlockRo
     :param block: the planned block; without one a round of service, which is numbered as a block is.
     """
     if ledger.entries or any(ledger.skipped.values()):
-        data = codec.pack_ledger(list(ledger.entries.values()), ledger.head, ledger.skipped)
+        data = codec.pack_ledger(list(ledger.entries.values()), ledger.head, ledger.skipped, ledger.halted)
         if block is None:
             unit.ledger.insert_round(ring, data, now)
         else:

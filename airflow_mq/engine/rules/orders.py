@@ -65,6 +65,8 @@ class Ledger:
         self.at_most: set[str] = set()
         #: Names of queues that were skipped without a visit, by reason.
         self.skipped: dict[str, list[str]] = {}
+        #: Names of groups that were skipped with everything below them, by reason.
+        self.halted: dict[str, list[str]] = {}
         #: Record of the block as a whole.
         self.head: dict[str, object] | None = None
 

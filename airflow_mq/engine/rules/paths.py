@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from .book import BUDGET, DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
-from .groups import SEPARATOR, groups_of, head_of, names_above
+from .groups import SEPARATOR, groups_of, head_of
 from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, Parts, covered, parts_of
 from .priority import is_high
 from .service import Credit, Ladder
@@ -276,9 +276,8 @@ class PathRounds(Order):
             if any(member.met or member.used for member in group.members):
                 group.level = self.tree.end_level(group)
                 self._keep_group(group)
-        if self.exhausted:
-            waiting = (origin for origin in self.tree.waiting() if not self.exhausted.isdisjoint(names_above(origin)))
-            self.working_set.skipped[BUDGET] += (origin for origin in waiting if origin not in self.ledger.entries)
+        groups = self.tree.groups
+        self.working_set.halted[BUDGET].update(name for name in self.exhausted if name + SEPARATOR in groups)
         for origin, entry in self.ledger.entries.items():
             queue = self.tree.queues.get(origin)
             if queue is None or queue.parent is None:

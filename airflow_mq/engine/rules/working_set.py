@@ -130,6 +130,8 @@ class WorkingSet:
         #: Whether skipped books keep their places, except the first few; and the names of those that did, by reason.
         self.keeps_places = False
         self.skipped: defaultdict[str, list[str]] = defaultdict(list)
+        #: Names of groups that this walk skips with everything below them, by reason.
+        self.halted: defaultdict[str, set[str]] = defaultdict(set)
         #: Books that this walk does not service, because an earlier walk of the same call did.
         self.left_out: Collection[str] = ()
         self.changes = Changes()

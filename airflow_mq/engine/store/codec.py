@@ -388,18 +388,18 @@ def outcome_of(plain: Sequence[Any]) -> Outcome | Mark:
 def pack_ledger(
     entries: Sequence[Entry],
     head: Mapping[str, object] | None = None,
-    skipped: Mapping[str, Sequence[str]] | None = None,
+    *skipped: Mapping[str, Sequence[str]],
 ) -> bytes:
-    """Pack the entries of a block, after the head, which is about the whole block, and before the skipped queues.
+    """Pack the entries of a block, after the head, which is about the whole block, and before what it skipped.
 
-    :param skipped: names of the queues that were skipped without a visit, by reason
+    :param skipped: names of the queues that were skipped without a visit, by reason, and of groups with all below them
     """
-    lists = {reason: "\n".join(names) for reason, names in (skipped or {}).items() if names}
+    lists = [{reason: "\n".join(names) for reason, names in kind.items() if names} for kind in skipped]
     rows = [
         [e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits, *([e.needs] if e.needs else ())]
         for e in entries
     ]
-    return (b"" if head is None else _squeeze(head)) + _squeeze(rows) + (_squeeze(lists) if lists else b"")
+    return (b"" if head is None else _squeeze(head)) + _squeeze(rows) + (_squeeze(lists) if any(lists) else b"")
 
 
 def _squeeze(value: object) -> bytes:
@@ -407,18 +407,19 @@ def _squeeze(value: object) -> bytes:
 
 
 @reading("a page of the ledger")
-def unpack_ledger(data: bytes) -> tuple[list[Entry], dict[str, list[str]]]:
-    """Return the entries and the skipped queues of `pack_ledger`."""
+def unpack_ledger(data: bytes) -> tuple[list[Entry], dict[str, list[str]], dict[str, list[str]]]:
+    """Return the entries, the skipped queues and the skipped groups of `pack_ledger`."""
     rows, rest = _first_stream(data)
     if isinstance(rows, dict):
         rows, rest = _first_stream(rest)
-    lists = _first_stream(rest)[0] if rest else {}
+    queues, groups = _first_stream(rest)[0] if rest else ({}, {})
     entries = [
         Entry(origin_of(name), offered, Weight(*granted), messages, deficit, reason, visits, priority_of(name),
               *(Weight(*needs) for needs in more))
         for name, offered, granted, messages, deficit, reason, visits, *more in rows
     ]  # fmt: skip
-    return entries, {reason: names.split("\n") for reason, names in lists.items()}
+    lists = ({reason: names.split("\n") for reason, names in kind.items()} for kind in (queues, groups))
+    return entries, next(lists), next(lists)
 
 
 def pack_charges(charges: Mapping[tuple[str, ...], Charge]) -> bytes:

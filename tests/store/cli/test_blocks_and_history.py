@@ -133,6 +133,16 @@ def test_the_ledger(mq: Terminal, queue: MessageQueue) -> None:
     assert "acme" in mq("report", "ledger").out
 
 
+def test_the_ledger_names_groups_that_were_skipped(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.change_ring(order="deficit", paths=True)
+    queue.enqueue_messages([("acme/mail", b"x"), ("birch", b"x")])
+    queue.admin.pause("acme", below=True)
+    block = queue.blocks.plan()
+    (page,) = mq.json("report", "ledger", "--limit", "1")
+    assert page["halted"] == {"paused": ["acme"]} and page["skipped"] == {}
+    assert f"block {block.id} skipped 'acme' and all below it: paused" in mq("report", "ledger", "--limit", "1").out
+
+
 def test_the_ledger_counts_queues_that_were_skipped_without_a_visit(mq: Terminal, queue: MessageQueue) -> None:
     queue.admin.change_ring(order="deficit")
     names = [f"paused-{number}" for number in range(40)]

@@ -205,6 +205,27 @@ def test_paths_share_one_bucket_for_all_below(make_queue: Maker, clock: Clock) -
     assert sum(run(queue).values()) == 4
 
 
+@pytest.mark.parametrize("budgeted", ["acme", "acme/b"])
+def test_plans_read_no_queue_below_an_exhausted_path(make_queue: Maker, clock: Clock, budgeted: str) -> None:
+    queue = make_queue(order="deficit", paths=True, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin(budgeted, rate="10ms/second", burst=6)
+    queue.enqueue_messages((name, b"x") for name in ["acme/b/c", "acme/b/d", "acme0", "acm", "/acme/x", "beta"] * 200)
+    run(queue)
+    for _ in range(2):
+        assert run(queue).keys() == {"acme0", "acm", "/acme/x", "beta"}
+        (page,) = queue.inspect.ledger(limit=1)
+        assert page.halted == {"budget": [budgeted]} and not page.skipped
+        assert {entry.origin for entry in page.entries} == {"acme0", "acm", "/acme/x", "beta"}
+    with queue.session.snapshot() as (_, working_set):
+        names = [row.origin for row in working_set.reading.line(["acme"])]
+        assert sorted(names) == ["/acme/x", "acm", "acme0", "beta"]
+        assert len(working_set.reading.line()) == 6
+    report = queue.inspect.fairness()
+    assert report.broken(most_wait=0) == [] and report.origin("acme/b/d").waiting == 0
+    clock.advance(0.6)
+    assert run(queue).keys() == {"acme/b/c", "acme/b/d", "acme0", "acm", "/acme/x", "beta"}
+
+
 def test_in_rings_without_paths_a_budget_is_of_one_origin(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue(order="deficit", service_weight=Weight(100, 1 << 20), weigher=UNIT)
     queue.admin.set_origin("acme", rate="10ms/second", burst=6)

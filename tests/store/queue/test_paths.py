@@ -97,6 +97,20 @@ def test_pause_of_a_group_does_not_stop_a_block_in_flight(queue: MessageQueue) -
     assert {"acme/a", "acme/b"} <= set(run_block(queue))
 
 
+def test_a_pause_of_a_group_does_not_count_as_unfair(queue: MessageQueue) -> None:
+    send(queue, "birch", count=40)
+    send(queue, "acme/mail", count=1)
+    queue.admin.pause("acme", below=True)
+    for _ in range(3):
+        assert set(run_block(queue)) == {"birch"}
+        (page,) = queue.inspect.ledger(limit=1)
+        assert page.halted == {"paused": ["acme"]}
+    assert queue.inspect.fairness().broken(most_wait=0) == []
+    queue.admin.resume("acme")
+    report = queue.inspect.fairness()
+    assert report.origin("acme/mail").longest_wait == 0 and report.broken(most_wait=0) == []
+
+
 def test_set_aside_messages_of_a_paused_group_cannot_be_executed(queue: MessageQueue) -> None:
     queue.enqueue_message("acme/a", b"heavy", weight=Weight(50, 50))
     complete_block(queue, queue.blocks.plan())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import chain
 from math import inf
 
 from ...rules.fairness import Asks, Fairness, Promise, Takes, judge, together
+from ...rules.groups import paths_of
 from ...rules.orders import Entry, parts_of
 from ...rules.priority import HIGH, REGULAR, book_name, origin_of, priority_of
 from ...rules.weight import ZERO, Weight, total_weight
@@ -27,8 +28,6 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
     :param most: waiting queues to include; by default all, but at most `MOST_WAITING`
     """
     pages = [page.entries for page in reversed(ledger)]
-    # Only regular queues are skipped without a visit.
-    skips = [frozenset(chain.from_iterable(page.skipped.values())) for page in reversed(ledger)]
     blocks = [page.id for page in reversed(ledger)]
     levels = (REGULAR, HIGH) if working_set.config.high else (REGULAR,)
     # A full block has the ring's service weight; without one, the largest weight that a block gave.
@@ -36,6 +35,7 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
     limit = working_set.config.service_weight or reduce(Weight.at_least, given, ZERO)
     waiting = Waiting(working_set, parts_of(limit), blocks)
     asks, whole = waiting.of_all(MOST_WAITING if most is None else most)
+    skips = _skips(ledger, {entry.origin for page in pages for entry in page}.union(asks))
     takes = [None if page.patterns is None else page.patterns.takes for page in reversed(ledger)]
     found = together(
         {
@@ -44,6 +44,21 @@ def fairness_of(working_set: StoredSet, ledger: Sequence[LedgerBlock], most: int
         }
     )
     return found if whole else replace(found, partial=True)
+
+
+def _skips(ledger: Sequence[LedgerBlock], origins: Collection[str]) -> list[frozenset[str]]:
+    """Return the queues that each block skipped without a visit, the oldest block first; only regular ones are."""
+
+    @cache
+    def below(names: frozenset[str]) -> frozenset[str]:
+        return frozenset(origin for origin in origins if not names.isdisjoint(paths_of(origin, True)))
+
+    found = []
+    for page in reversed(ledger):
+        halted = frozenset(chain.from_iterable(page.halted.values()))
+        own = below(halted).difference(entry.origin for entry in page.entries) if halted else ()
+        found.append(frozenset(chain(own, *page.skipped.values())))
+    return found
 
 
 def _judge_level(

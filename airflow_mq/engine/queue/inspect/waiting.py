@@ -9,11 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import inf
 
 from ...rules.book import Book
 from ...rules.claims import Scales
 from ...rules.fairness import Asks
+from ...rules.groups import paths_of
 from ...rules.page import WAITING, Page
 from ...rules.priority import origin_of
 from ...rules.weight import Weight
@@ -34,7 +36,6 @@ class Waiting:
         :param blocks: ids of the blocks of the ledger, oldest first
         """
         self.working_set, self.parts, self.blocks = working_set, parts, blocks
-        self._groups = working_set.loader.groups
         self._scales = Scales(working_set)
         #: Most queues look like others.
         self._by_lengths = lru_cache(4096)(self._asked_by_lengths)
@@ -87,13 +88,13 @@ class Waiting:
             elif not first.asleep:
                 found[first.at.origin] = self._of_first(first)
         passed = {row.origin for row in unit.origins.paused(ring, now)}
-        if passed or self.working_set.config.paths or any(self._groups.halted()):
+        halted = {*chain(*self.working_set.reading.halted(now, origins=True))}
+        if passed or halted:
+            paths = self.working_set.config.paths
             found = {
                 name: asks
                 for name, asks in found.items()
-                if origin_of(name) not in passed
-                and not self._groups.is_group_paused(name)
-                and not self._groups.is_exhausted(name)
+                if origin_of(name) not in passed and halted.isdisjoint(paths_of(name, paths))
             }
         return found, len(firsts) <= most
 

@@ -212,9 +212,18 @@ UNION ALL
 SELECT NULL, count(*) FROM {s}ring_state s WHERE s.ring = :ring HAVING count(*) > 1
 
 -- name: line
--- Return ticket, name and deficit of ready books with smaller tickets, high ones first, in ring order.
+-- Return ticket, name and deficit of ready books with smaller tickets, high ones first, in ring order. Regular ones are
+-- left out whose names begin with a path of these.
 SELECT b.ticket, b.origin, b.deficit FROM {s}book b
 WHERE b.ring = :ring AND b.ticket < :below
+  AND (:without = '[]'
+       OR substr(b.origin, 1, instr(b.origin || '/', '/') - 1) NOT IN (SELECT value FROM json_each(:without)))
+ORDER BY b.high DESC, b.ticket, b.origin
+
+-- name: line (postgres)
+SELECT b.ticket, b.origin, b.deficit FROM {s}book b
+WHERE b.ring = :ring AND b.ticket < :below
+  AND (:without::text = '[]' OR split_part(b.origin, '/', 1) NOT IN (SELECT json_array_elements_text(:without::json)))
 ORDER BY b.high DESC, b.ticket, b.origin
 
 -- name: guaranteed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ...rules.book import DEFAULT_SETTINGS, Group, QueueSettings
+from ...rules.book import BUDGET, DEFAULT_SETTINGS, PAUSED, Group, QueueSettings
 from ...rules.groups import ROOT, names_above, paths_of
 from ...rules.priority import origin_of
 from ...rules.weight import UNLIMITED, Weight
@@ -24,7 +24,7 @@ class GroupLoader:
         self.known: dict[str, QueueSettings] = {}
         #: Stored deficits of all groups, once they are loaded.
         self.deficits: dict[str, int] | None = None
-        self._halted: tuple[frozenset[str], frozenset[str]] | None = None
+        self._halted: dict[str, frozenset[str]] | None = None
 
     def load_groups(self) -> None:
         """Load all groups, once."""
@@ -64,22 +64,17 @@ class GroupLoader:
             return settings
         return replace(settings, most=Weight(*map(min, *mosts, settings.most or UNLIMITED)))
 
-    def halted(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the names below which everything is paused, and those of exhausted buckets."""
+    def halted(self) -> dict[str, frozenset[str]]:
+        """Return the names of groups that are skipped with everything below them, by reason."""
         if self._halted is None:
-            paused, exhausted = self.source.halted(self.working_set.now)
-            self._halted = frozenset(paused), frozenset(exhausted)
+            names = self.source.halted(self.working_set.now) if self.working_set.config.paths else ((), ())
+            self._halted = dict(zip((PAUSED, BUDGET), map(frozenset, names)))
         return self._halted
 
     def is_group_paused(self, origin: str) -> bool:
         """Return whether an origin is paused together with a group that holds it, or with all below it."""
-        paused = self.halted()[0] if self.working_set.config.paths else frozenset[str]()
+        paused = self.halted()[PAUSED]
         return bool(paused) and not paused.isdisjoint(paths_of(origin, True))
-
-    def is_exhausted(self, origin: str) -> bool:
-        """Return whether a bucket keeps an origin waiting."""
-        exhausted = self.halted()[1]
-        return bool(exhausted) and not exhausted.isdisjoint(paths_of(origin, self.working_set.config.paths))
 
     def changed_rows(self) -> list[tuple[str, int, int, int, str]]:
         """Return path, deficit, its change, level and owed origins of the groups that changed."""

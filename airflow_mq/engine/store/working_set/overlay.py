@@ -290,8 +290,8 @@ class Overlay(Source):
 
     # Groups.
 
-    def line(self) -> list[LineRow]:
-        found = [row for row in super().line() if row[1] not in self._books]
+    def line(self, without: Iterable[str] = ()) -> list[LineRow]:
+        found = [row for row in super().line(without) if row[1] not in self._books]
         if self.anew:
             found = [row._replace(deficit=0) for row in found]
         both = chain(self._own(high=True), self._own(high=False))
@@ -313,8 +313,8 @@ class Overlay(Source):
         found = {row.path: row for row in super().buckets([name for name in names if name not in self._buckets])}
         return [*found.values(), *(self._buckets[name] for name in names if name in self._buckets)]
 
-    def halted(self, now: int) -> tuple[list[str], list[str]]:
-        paused, exhausted = super().halted(now)
+    def halted(self, now: int, *, origins: bool = False) -> tuple[list[str], list[str]]:
+        paused, exhausted = super().halted(now, origins=origins)
         own = [row.path for row in self._buckets.values() if row.wake_at > now]
         return paused, [*own, *(name for name in exhausted if name not in self._buckets)]
 

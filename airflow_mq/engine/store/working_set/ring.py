@@ -9,6 +9,7 @@ from itertools import islice
 
 from ...rules.book import BUDGET
 from ...rules.changes import POSTED
+from ...rules.groups import SEPARATOR, paths_of
 from ...rules.priority import is_high
 from ...rules.working_set import WorkingSet
 from ..rows import ASLEEP, LAST_PLACE
@@ -88,6 +89,8 @@ class RingLoader:
         self._options = options
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
         self._whole: list[LineRow] | None = None
+        #: First parts of paths below which no row of it was read.
+        self._without: set[str] = set()
 
     def more_ready(self) -> list[str]:
         """Return the next stretch: books by their tickets, and newcomers by their first inbox row."""
@@ -144,10 +147,15 @@ class RingLoader:
         return fresh
 
     def line(self) -> list[tuple[str, int]]:
-        """Return all ready regular origins in the ring's order with their deficits, except those in paused groups."""
+        """Return all ready regular origins in the ring's order with their deficits, except those in halted groups."""
         groups = self.books.groups
         groups.load_groups()
-        rows = self.source.line()
+        for reason, names in groups.halted().items():
+            self.working_set.halted[reason].update(names)
+        halted = frozenset[str]().union(*groups.halted().values())
+        # Of these, no row is read.
+        self._without = {name for name in halted if SEPARATOR not in name}
+        rows = self.source.line(self._without)
         while woken := self._wake(high=False):
             rows += [LineRow(ASLEEP, name, self.working_set.books[name].deficit) for name in woken]
         if self.working_set.config.high:
@@ -156,13 +164,8 @@ class RingLoader:
         fresh = self._meet_all()
         books = self.working_set.books
         rows = sorted(rows + [LineRow(ticket, origin, books[origin].deficit) for ticket, origin in fresh])
-        paused, exhausted = groups.halted()
-        if paused:
-            rows = [row for row in rows if not groups.is_group_paused(row[1])]
-        if exhausted:
-            waiting = {row[1] for row in rows if groups.is_exhausted(row[1])}
-            self.working_set.skipped[BUDGET] += (row[1] for row in rows if row[1] in waiting)
-            rows = [row for row in rows if row[1] not in waiting]
+        if halted:
+            rows = [row for row in rows if halted.isdisjoint(paths_of(row[1], True))]
         return [(origin, deficit) for _, origin, deficit in rows]
 
     def _meet_all(self) -> list[tuple[int, str]]:
@@ -380,7 +383,7 @@ class RingLoader:
     def least_tickets(self, floor: int) -> list[int]:
         """Return tickets of which no ready regular book that this operation did not load has a smaller one."""
         found = [] if self._least_passed is None else [self._least_passed]
-        if self._whole is not None:
+        if self._whole is not None and not self._without:
             found += islice((row[0] for row in self._whole if row[1] not in self.books.stored), 1)
         elif not self._rest_done:
             found.append(self._ticket_cursor + 1)

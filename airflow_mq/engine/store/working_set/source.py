@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...rules.message import Address
 from ...rules.priority import MARK, PAST_ALL, PAST_HIGH
+from .. import codec
 from ..attributes import was_mark
 from ..blocks import ClaimRow
 from ..inbox import RowIds
@@ -172,9 +173,13 @@ class Source:
 
     # Groups.
 
-    def line(self) -> list[LineRow]:
-        """Return the places of all books that have a turn, high ones first, in the ring's order."""
-        return [LineRow(*row) for row in self.unit.rows("line", ring=self.ring_id, below=ASLEEP)]
+    def line(self, without: Iterable[str] = ()) -> list[LineRow]:
+        """Return the places of all books that have a turn, high ones first, in the ring's order.
+
+        :param without: first parts of paths: regular books below them are left out
+        """
+        names = codec.write_json(sorted(without)).decode()
+        return [LineRow(*row) for row in self.unit.rows("line", ring=self.ring_id, below=ASLEEP, without=names)]
 
     def groups(self) -> list[GroupRow]:
         """Return path, deficit, level and owed origins of all groups."""
@@ -188,9 +193,12 @@ class Source:
         """Return the stored buckets of origins and groups."""
         return self.unit.origins.buckets(self.ring_id, names)
 
-    def halted(self, now: int) -> tuple[list[str], list[str]]:
-        """Return groups that are paused with everything below them, and the names of exhausted buckets."""
-        return self.unit.origins.halted(self.ring_id, now)
+    def halted(self, now: int, *, origins: bool = False) -> tuple[list[str], list[str]]:
+        """Return groups that are paused with everything below them, and groups with exhausted buckets.
+
+        :param origins: return origins with exhausted buckets, too
+        """
+        return self.unit.origins.halted(self.ring_id, now, origins=origins)
 
     # Pages and inbox rows.
 
