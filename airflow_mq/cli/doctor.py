@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
     from ..engine.queue.inspect.queues import QueueState
     from ..engine.queue.inspect.servicing import Servicing
-    from ..engine.store import SchemaStatus, Store
+    from ..engine.store import SchemaStatus, Store, StoreAddress
     from ..engine.store.server import RightRow
     from ..engine.store.unit import Unit
 
@@ -87,8 +87,8 @@ def doctor(session: Session, args: Namespace) -> bool:
 
     address = session.address()
     status = store.schema_status(address)
-    found = _checked("schema", _schema(status), f"version {status.version}, as expected")
-    if status.state == "current":
+    found = _checked("schema", _schema(address, status), f"version {status.version}, as expected")
+    if found[0].level == OK:
         with session.any_ring() as queue, session.out.progress("looking"):
             found += _look(queue)
     bad = sum(one.level == WRONG for one in found)
@@ -165,12 +165,20 @@ def _look(queue: MessageQueue) -> Iterator[Finding]:
             yield from _checked(check, look_at(store, unit), fine)
 
 
-def _schema(status: SchemaStatus) -> Iterator[Finding]:
+def _schema(address: StoreAddress, status: SchemaStatus) -> Iterator[Finding]:
+    from ..engine import store
+
     try:
         status.require()
+        found = store.differences(address)
     except StoreError as error:
         what, _, do = str(error).partition("; ")
         yield Finding(WRONG, what, do)
+        return
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        do = "restore a backup, or make it as `airflow-mq store sql` prints it; other checks were left out"
+        yield Finding(WRONG, f"the tables are not as this version made them: {', '.join(found[:_NAMED])}{more}", do)
 
 
 def _clock(queue: MessageQueue) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .address import StoreAddress, parse
 from .files import refuse_network_file_system
-from .schema import schema_status, upgrade, upgrade_sql
+from .schema import differences, schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
 from .store import AnyStore, Store
 from .version import SchemaStatus
@@ -45,6 +45,7 @@ __all__ = [
     "SenderGrant",
     "Store",
     "StoreAddress",
+    "differences",
     "grant",
     "open_store",
     "parse",

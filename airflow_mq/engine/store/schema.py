@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -24,6 +25,26 @@ _PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")
 #: The version of a store, and the name of its first migration. No migration leads on from an unreleased one.
 _APPLIED = "SELECT max(version), min(name) FROM {}migration"
 _KNOWN = "SELECT version, name, checksum FROM {}migration"
+_EXISTS = {
+    "sqlite": "SELECT 1 FROM sqlite_master WHERE name = '{}migration'",
+    "postgres": "SELECT 1 WHERE to_regclass('{}migration') IS NOT NULL",
+}
+#: What a migration makes or drops, and the names of what a store has: of triggers with their tables, without those that
+#: are switched off and indexes that a server could not finish.
+_MADE = re.compile(
+    r"^(CREATE|DROP) (?:OR REPLACE |UNIQUE )?(TABLE|VIEW|INDEX|SEQUENCE|FUNCTION|TRIGGER) (?:IF EXISTS )?"
+    r"(?:\{s\})?(\w+)(?:[\w, ]* ON \{s\}(\w+))?",
+    re.MULTILINE,
+)
+_OBJECTS = {
+    "sqlite": "SELECT name || CASE type WHEN 'trigger' THEN ' of ' || tbl_name ELSE '' END FROM sqlite_master",
+    "postgres": """
+        WITH own AS (SELECT oid, relname::text FROM pg_class WHERE relnamespace = trim('{0}', '.')::regnamespace)
+        SELECT c.relname FROM own c LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE i.indisvalid IS NOT FALSE
+        UNION ALL SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = trim('{0}', '.')::regnamespace
+        UNION ALL SELECT t.tgname || ' of ' || c.relname FROM own c JOIN pg_trigger t ON t.tgrelid = c.oid
+        WHERE t.tgenabled <> 'D'""",
+}
 _TABLE = {
     "sqlite": "CREATE TABLE IF NOT EXISTS mq_migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
     "checksum TEXT NOT NULL) STRICT",
@@ -31,42 +52,63 @@ _TABLE = {
     "(version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, "
     "applied_at timestamptz NOT NULL DEFAULT now())",
 }
-#: A version, and the name of a first migration; None without tables.
-_Applied = tuple[int | None, str | None]
 
 
 def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
     """Return the schema version of a store; create and change nothing."""
     lacks = None if address.path is None else lacking(address.path)
-    version, first = (None, None) if lacks else _sqlite(address, timeout) if address.path else _postgres(address)
+    version, first = None, None
+    if not lacks:
+        with _reading(address, timeout) as rows:
+            if rows(_EXISTS[_dialect(address)]):
+                version, first = rows(_APPLIED)[0]
     return SchemaStatus(version, expected_version(), lacks, first)
 
 
-def _sqlite(address: StoreAddress, timeout: float) -> _Applied:
+def differences(address: StoreAddress) -> list[str]:
+    """Return how a store with the current schema differs from what its migrations made; change nothing."""
+    dialect, made, found = _dialect(address), dict[str, str](), []
+    with _reading(address) as rows:
+        there = {name.replace(SQLITE_PREFIX, "") for (name,) in rows(_OBJECTS[dialect])}
+        known = {version: text for version, _, text in rows(_KNOWN)}
+    for version, name, text in migrations(dialect):
+        if known.get(version) != checksum(text):
+            found.append(f"migration {name} was applied in another wording")
+        for verb, kind, what, table in _MADE.findall(text):
+            full = f"{what} of {table}" if kind == "TRIGGER" else what
+            if verb == "CREATE":
+                made[full] = f"{kind.lower()} {full} is missing"
+            else:
+                made.pop(full, None)
+    return found + [made[name] for name in sorted(made.keys() - there)]
+
+
+def _dialect(address: StoreAddress) -> str:
+    return "sqlite" if address.driver == "sqlite" else "postgres"
+
+
+@contextmanager
+def _reading(address: StoreAddress, timeout: float = 5.0) -> Iterator[Callable[[str], list[Any]]]:
+    """Yield the way to read the rows of a statement."""
+    if address.path is None:
+        from . import postgres
+
+        with postgres.translated(), postgres.connect(address) as server:
+            yield lambda text: server.execute(text.format(address.prefix).encode()).fetchall()
+        return
     if address.file.stat().st_size:  # SQLite applies no log to an empty file.
         refuse_foreign_log(address.file)
-    with sqlite.translated(address.file), GATE:
-        connection = sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)
-        with closing(connection):
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'mq_migration'").fetchone():
-                return None, None
-            applied: _Applied = connection.execute(_APPLIED.format(SQLITE_PREFIX)).fetchone()
-            return applied
-
-
-def _postgres(address: StoreAddress) -> _Applied:
-    from . import postgres
-
-    with postgres.translated(), postgres.connect(address) as connection:
-        row = connection.execute("SELECT to_regclass(%s)", (f"{address.prefix}migration",)).fetchone()
-        if row is None or row[0] is None:
-            return None, None
-        return connection.execute(_APPLIED.format(address.prefix).encode()).fetchone() or (None, None)
+    with (
+        sqlite.translated(address.file),
+        GATE,
+        closing(sqlite3.connect(address.file_uri("ro"), uri=True, timeout=timeout)) as file,
+    ):
+        yield lambda text: file.execute(text.format(address.prefix)).fetchall()
 
 
 def upgrade(address: StoreAddress) -> list[str]:
     """Upgrade a store to the current schema; return the names of the applied migrations."""
-    dialect = "sqlite" if address.driver == "sqlite" else "postgres"
+    dialect = _dialect(address)
     with _upgrading_sqlite(address) if address.path else _upgrading_postgres(address) as execute:
         applied = _missing(dialect, execute(_KNOWN.format(address.prefix)).fetchall())
         for version, name, text in applied:

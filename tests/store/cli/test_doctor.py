@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,33 @@ def made(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("AIRFLOW_MQ_STORE", terminal.uri)
     terminal("store", "upgrade")
     return terminal
+
+
+def test_a_file_whose_tables_were_changed(sqlite: Terminal) -> None:
+    with closing(sqlite3.connect(parse(sqlite.uri).file)) as connection:
+        connection.executescript("DROP INDEX mq_page_with_set_aside; DROP TRIGGER mq_inbox_leaves_blobs")
+    (found,) = bad(sqlite)
+    assert found["what"].endswith(
+        ": trigger inbox_leaves_blobs of inbox is missing, index page_with_set_aside is missing"
+    )
+
+
+@pytest.mark.postgres
+def test_a_schema_whose_tables_were_changed(postgres: Terminal) -> None:
+    with psycopg.connect(**parse(postgres.uri).conninfo(), autocommit=True) as connection:
+        connection.execute('ALTER TABLE "airflow_mq".book DISABLE TRIGGER one_row')
+        connection.execute('DROP FUNCTION "airflow_mq".new_origins CASCADE')
+        connection.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'airflow_mq.inbox_by_id'::regclass"
+        )
+        connection.execute("""UPDATE "airflow_mq".migration SET checksum = 'other'""")
+        (found,) = bad(postgres)
+        assert found["check"] == "schema" and found["what"].endswith(
+            ": migration 0001_baseline was applied in another wording, index inbox_by_id is missing, function new_origins "
+            "is missing, trigger one_row of book is missing"
+        )
+        connection.execute('DROP TABLE "airflow_mq".ring CASCADE')
+        assert "and 1 more" not in bad(postgres)[0]["what"] and "table ring is missing" in bad(postgres)[0]["what"]
 
 
 def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
