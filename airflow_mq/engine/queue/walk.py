@@ -85,7 +85,8 @@ def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: S
     for reason, names in working_set.skipped.items():
         # A visited queue moved to the end of the ring, where the walk met it again.
         ledger.skipped[reason] = [name for name in names if name not in ledger.entries]
-    ledger.halted = {reason: sorted(names) for reason, names in working_set.halted.items()}
+    for reason, groups in working_set.halted.items():
+        ledger.halted[reason] = sorted(groups)
     return seed
 
 

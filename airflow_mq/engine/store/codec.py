@@ -394,12 +394,14 @@ def pack_ledger(
 
     :param skipped: names of the queues that were skipped without a visit, by reason, and of groups with all below them
     """
-    lists = [{reason: "\n".join(names) for reason, names in kind.items() if names} for kind in skipped]
     rows = [
         [e.origin, e.offered, e.granted, e.messages, e.deficit, e.reason, e.visits, *([e.needs] if e.needs else ())]
         for e in entries
     ]
-    return (b"" if head is None else _squeeze(head)) + _squeeze(rows) + (_squeeze(lists) if any(lists) else b"")
+    data = (b"" if head is None else _squeeze(head)) + _squeeze(rows)
+    if any(skipped):
+        data += _squeeze([{reason: "\n".join(names) for reason, names in kind.items() if names} for kind in skipped])
+    return data
 
 
 def _squeeze(value: object) -> bytes:

@@ -67,13 +67,13 @@ class GroupLoader:
     def halted(self) -> dict[str, frozenset[str]]:
         """Return the names of groups that are skipped with everything below them, by reason."""
         if self._halted is None:
-            names = self.source.halted(self.working_set.now) if self.working_set.config.paths else ((), ())
-            self._halted = dict(zip((PAUSED, BUDGET), map(frozenset, names)))
+            names = map(frozenset, self.source.halted(self.working_set.now))
+            self._halted = dict(zip((PAUSED, BUDGET), names))
         return self._halted
 
     def is_group_paused(self, origin: str) -> bool:
         """Return whether an origin is paused together with a group that holds it, or with all below it."""
-        paused = self.halted()[PAUSED]
+        paused = self.halted()[PAUSED] if self.working_set.config.paths else frozenset[str]()
         return bool(paused) and not paused.isdisjoint(paths_of(origin, True))
 
     def changed_rows(self) -> list[tuple[str, int, int, int, str]]:
