@@ -34,12 +34,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_350),
-    "lines of store": Budget(8_864),
-    "lines of queue": Budget(11_673),
-    "lines of the engine": Budget(27_854, 19_500),
-    "lines of the command line": Budget(5_821),
-    "lines of the package": Budget(50_306, 38_000),
-    "lines of SQL without migrations": Budget(1_850, 1_700),
+    "lines of store": Budget(8_919),
+    "lines of queue": Budget(11_693),
+    "lines of the engine": Budget(27_932, 19_500),
+    "lines of the command line": Budget(5_833),
+    "lines of the package": Budget(50_396, 38_000),
+    "lines of SQL without migrations": Budget(1_853, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(5, 4),
