@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_693),
     "lines of the engine": Budget(27_932, 19_500),
     "lines of the command line": Budget(5_833),
-    "lines of the package": Budget(50_396, 38_000),
+    "lines of the package": Budget(50_406, 38_000),
     "lines of SQL without migrations": Budget(1_853, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
