@@ -91,7 +91,8 @@ def block(
             rounds=rounds, notifiers=notifiers, exchange=exchange, processors=routes, **connection,
             **({"trigger_rule": TriggerRule.ALL_DONE_SETUP_SUCCESS} if fails_fast else {}),
         )  # fmt: skip
-        process >> settle
+        # The plan as well: Airflow keeps the parts of a cleared run as removed, and does not wait for them.
+        [plan, process] >> settle
         if fails_fast:
             _end_in_spite_of_failures(plan, settle)
     return group
