@@ -17,7 +17,6 @@ from airflow.providers.common.compat.sdk import TaskGroup, TriggerRule
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset
 
-from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
 from airflow_mq.operators.blocks.plan import PATIENCE, SHARE_BELOW
 from airflow_mq.operators.spark.hook import check_spark_options
@@ -34,7 +33,7 @@ def block(
     group_id: str = "block",
     *,
     processors: AnyProcessors | Iterable[Processor],
-    mq_conn_id: str = MessageQueueHook.default_conn_name,
+    mq_conn_id: str | None = None,
     ring: str | None = None,
     limit: GivenWeight = None,
     spark_conn_id: str = "spark_default",
@@ -54,8 +53,9 @@ def block(
     :param group_id: name of the task group
     :param processors: the rules that route origins to processors: `Processors`, several of `Processor`, or a file that
         `Processors.from_file` reads
-    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; the connection's if left out (templated)
+    :param mq_conn_id: id of a connection of type `airflow_mq`; that of `default_args`, of the DAG's as well, if left
+        out, or `airflow_mq_default` (templated)
+    :param ring: name of the ring; that of `default_args`, or the connection's, if left out (templated)
     :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
     :param spark_conn_id: id of the Spark connection; processors that run in place do not use it (templated)
     :param lease: seconds after which the block may be released unless a job renews it (templated)
@@ -72,7 +72,9 @@ def block(
     """
     routes = Processors.of(processors)
     check_spark_options(routes)
-    connection: dict[str, Any] = {"mq_conn_id": mq_conn_id, "ring": ring}
+    # An argument that is None would take the place of a default argument.
+    place = {"mq_conn_id": mq_conn_id, "ring": ring}
+    connection: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
     arguments = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
     with TaskGroup(group_id, default_args=arguments, tooltip="Plans, processes and settles one block.") as group:
         fails_fast = group.dag is not None and group.dag.fail_fast
