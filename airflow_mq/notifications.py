@@ -38,8 +38,9 @@ class QueueNotifier(BaseNotifier):
     """Base of the notifiers: read a ring, and send a text if there is a reason.
 
     :param to: a function that takes the text; without it, the text is logged as a warning
-    :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
-    :param ring: name of the ring; the connection's if left out (templated)
+    :param mq_conn_id: id of a connection of type `airflow_mq`; if left out, that of the block that notifies, or
+        `airflow_mq_default` (templated)
+    :param ring: name of the ring; if left out, the connection's, or without `mq_conn_id` that of the block (templated)
     """
 
     template_fields: Sequence[str] = ("mq_conn_id", "ring")
@@ -48,7 +49,7 @@ class QueueNotifier(BaseNotifier):
         self,
         to: Callable[[str], object] | None = None,
         *,
-        mq_conn_id: str = MessageQueueHook.default_conn_name,
+        mq_conn_id: str | None = None,
         ring: str | None = None,
     ) -> None:
         super().__init__()
@@ -58,7 +59,8 @@ class QueueNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Read the ring, and send the text."""
-        text = self.text()
+        block = {} if self.mq_conn_id else context.get("airflow_mq", {})
+        text = self.text(block.get("mq_conn_id"), block.get("ring"))
         if text is None:
             return
         if self.to is None:
@@ -69,9 +71,14 @@ class QueueNotifier(BaseNotifier):
     async def async_notify(self, context: Context) -> None:
         await asyncio.to_thread(self.notify, context)
 
-    def text(self) -> str | None:
-        """Return the text to send, or None."""
-        with within(READ_SECONDS), MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
+    def text(self, mq_conn_id: str | None = None, ring: str | None = None) -> str | None:
+        """Return the text to send, or None.
+
+        :param mq_conn_id: the connection, if the notifier has none of its own
+        :param ring: the ring, if the notifier has none of its own
+        """
+        hook = MessageQueueHook(self.mq_conn_id or mq_conn_id or MessageQueueHook.default_conn_name)
+        with within(READ_SECONDS), hook.queue(self.ring or ring or None) as queue:
             return self.text_of(queue)
 
     def text_of(self, queue: MessageQueue) -> str | None:

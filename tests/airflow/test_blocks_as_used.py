@@ -360,6 +360,35 @@ def test_notifiers(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert all("set-aside" in text for text in told), "no queue waits any more"
 
 
+def test_a_block_and_its_notifiers_share_a_ring(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    from airflow_mq import Weight
+
+    for ring in ("named", "default_args"):
+        sqlite_queue.admin.create_ring(ring)
+        with MessageQueue(sqlite_queue.store.address, ring) as queue:
+            queue.enqueue_message("a", b"1", weight=Weight(10**9, 1))
+    sqlite_queue.enqueue_message("a", b"left alone")
+
+    run = run_dag(
+        """
+        from airflow_mq.notifications import SetAsideNotifier
+        from tests.airflow.functions import SEEN
+
+        notify = SetAsideNotifier(SEEN.append)
+        given = {"mq_conn_id": "mq_stage", "ring": "default_args"}
+        with DAG("scene", schedule=None, default_args=given):
+            one = block("one", processors=ALL, notifiers=notify)
+            two = block("two", processors=ALL, notifiers=notify, ring="named")
+            one >> two
+        """
+    )
+
+    assert run.state == "success"
+    rings = [f"1 set-aside message on ring {ring!r}" for ring in ("default_args", "named")]
+    assert [str(text).partition(":")[0] for text in SEEN] == rings
+    assert sqlite_queue.footprint("a").count == 1
+
+
 def test_a_notifier_of_budgets(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     from airflow_mq import Weight
 

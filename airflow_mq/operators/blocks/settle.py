@@ -36,7 +36,7 @@ class SettleBlockOperator(QueueOperator):
     Messages without a reported outcome go back to their queues. The task fails if a job failed, although its block is
     settled. Returns the summary of the block, also stored as the XCom `settled`.
 
-    :param plan_task_id: the task that planned the block (templated)
+    :param plan_task_id: the task that planned the block, which this one has to follow directly as well (templated)
     :param process_task_id: the mapped task that processed it (templated)
     :param outlet: an asset to emit while a block of the same limit and processors would take messages, so that a DAG
         scheduled on it runs again; never after a plan that gave up waiting, or a block that finished no message
@@ -193,7 +193,7 @@ class SettleBlockOperator(QueueOperator):
     def _notify(self, context: Context, summary: Summary) -> None:
         for notifier in self.notifiers:
             try:
-                notifier({**context, "airflow_mq": dict(summary)})
+                notifier({**context, "airflow_mq": {**summary, "mq_conn_id": self.mq_conn_id}})
             except Exception:
                 self.log.exception("A notifier failed; the block is settled nevertheless.")
 
