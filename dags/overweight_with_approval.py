@@ -28,8 +28,9 @@ def overweight_with_approval() -> None:
         from airflow_mq.hooks import MessageQueueHook
 
         address = Address.parse((params or {})["address"])
+        before = Address(address.origin, address.page, address.index - 1, address.priority)
         with MessageQueueHook().queue() as queue:
-            waiting = queue.set_aside.list(address.origin, limit=10_000)
+            waiting = queue.set_aside.list(address.origin, after=before, limit=1)
         for one in waiting:
             if one.address == address:
                 return f"{one.size:,} bytes, weighs {one.weight}; a block takes {one.limit}. Reason: {one.reason}."

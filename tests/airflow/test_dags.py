@@ -124,6 +124,24 @@ def test_the_right_to_trigger_reaches_the_permitted_connections_only(
         served.params.deep_merge({**asked, "connection": "mq_stage"}).validate()
 
 
+def test_an_approval_describes_a_message_behind_many_others(
+    dags_folder: Path, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    sqlite_queue.enqueue_messages("a", [b"elephant"] * 10_001, weight=Weight(10**9, 10))
+    sqlite_queue.blocks.settle(sqlite_queue.blocks.plan())
+    last = max(sqlite_queue.set_aside.list(limit=20_000), key=lambda message: message.address).address
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "dags"))
+    monkeypatch.setenv("AIRFLOW_CONN_AIRFLOW_MQ_DEFAULT", os.environ["AIRFLOW_CONN_MQ_STAGE"])
+    file = dags_folder / "overweight_with_approval.py"
+    file.write_text((Path(__file__).parents[2] / "dags" / file.name).read_text())
+    describe = DagBag(dag_folder=str(file)).dags["overweight_with_approval"].get_task("describe").python_callable
+    assert "Reason: overweight" in describe({"address": str(last)})
+    with pytest.raises(ValueError, match="no set-aside message at a:0:999999"):
+        describe({"address": "a:0:999999"})
+
+
 def test_no_shipped_form_takes_an_address_of_the_operator() -> None:
     """Free text in a form must not choose a store, or a file of the worker."""
     free = {"address", "why", "origin", "ring", "limit"}
