@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -13,6 +13,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.pipelined import PipelinedConnection
 
 pytestmark = pytest.mark.postgres
 
@@ -31,11 +32,10 @@ def relay(source: socket.socket, target: socket.socket, *, renames: bool = False
         target.shutdown(socket.SHUT_WR)
 
 
-@pytest.fixture
-def pooled_uri(pg_uri: str) -> Iterator[str]:
+@contextmanager
+def pooled(uri: str) -> Iterator[str]:
     """Yield an address that names another process than the one that answers, as PgBouncer does."""
-    upgrade(parse(pg_uri))
-    port = parse(pg_uri).port
+    port = parse(uri).port
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def accept() -> None:
@@ -48,7 +48,14 @@ def pooled_uri(pg_uri: str) -> Iterator[str]:
                     threading.Thread(target=relay, args=(server, client), kwargs=back, daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
-        yield pg_uri.replace(f":{port}/", f":{listener.getsockname()[1]}/")
+        yield uri.replace(f":{port}/", f":{listener.getsockname()[1]}/")
+
+
+@pytest.fixture
+def pooled_uri(pg_uri: str) -> Iterator[str]:
+    upgrade(parse(pg_uri))
+    with pooled(pg_uri) as uri:
+        yield uri
 
 
 def prepared_after_sending(uri: str) -> int:
@@ -67,9 +74,12 @@ def test_a_client_of_a_pooler_prepares_no_statement(pooled_uri: str) -> None:
     assert prepared_after_sending(pooled_uri) == 0
 
 
-def shown(connection: psycopg.Connection[Any]) -> tuple[Any, ...]:
+def shown(connection: PipelinedConnection) -> tuple[Any, ...]:
     names = ("search_path", "synchronous_commit", "statement_timeout", "lock_timeout", "enable_seqscan")
-    row = connection.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}").fetchone()
+    statement = f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}"
+    connection.flush()
+    # As the session of the pool answers, without the settings that our own statements carry.
+    row = psycopg.Connection.execute(connection, statement).fetchone()
     assert row is not None
     return row
 
@@ -101,3 +111,12 @@ def test_a_session_of_its_own_keeps_the_settings(pg_uri: str) -> None:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
         assert shown(queue.store.connection()) == ("pg_catalog, pg_temp", "on", "5min", "10s", "off")
+
+
+def test_settings_that_change_how_values_are_read_have_no_effect(pg_uri: str, pooled_uri: str) -> None:
+    with psycopg.connect(pg_uri, autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{admin.info.dbname}" SET array_nulls = off')
+    for uri in (pg_uri, pooled_uri):
+        with MessageQueue(uri) as queue:
+            queue.enqueue_messages([("acme", b"one"), ("bolt", b"two")])
+            assert queue.service_queues(lambda delivery: None).processed == 2

@@ -22,6 +22,7 @@ from airflow_mq.engine.store.schema import _TABLE
 from airflow_mq.engine.store.statements import migrations
 from airflow_mq.testing.scratch import beside
 from tests.store.queue.callers import STYLES, Caller
+from tests.store.test_pooler import pooled
 from tests.store.test_statements import NAMES
 
 pytestmark = [pytest.mark.postgres, pytest.mark.empty_store]
@@ -282,6 +283,13 @@ def test_no_command_on_a_connection_of_the_callers_calls_them(shadowed_uri: str,
         queue.service_queues(lambda delivery: None)
         assert queue.check() == []
     caller.close()
+
+
+def test_through_a_pooler_no_connection_of_ours_calls_them(hostile_uri: str) -> None:
+    with pooled(hostile_uri) as uri:
+        upgrade(parse(uri))
+        with MessageQueue(uri) as queue:
+            use(queue)
 
 
 def test_the_callers_search_path_is_given_back(pg_uri: str) -> None:

@@ -151,7 +151,18 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
     def execute(self, *arguments: Any, **options: Any) -> psycopg.Cursor[tuple[Any, ...]]:
         """Run a statement by a cursor, after those that were requested."""
         self.flush()
+        if self.carried is not None and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            with self.transaction():
+                return super().execute(*arguments, **options)
         return super().execute(*arguments, **options)
+
+    @contextmanager
+    def transaction(self, *arguments: Any, **options: Any) -> Iterator[psycopg.Transaction]:
+        """Open a transaction, with the settings that it carries."""
+        with super().transaction(*arguments, **options) as opened:
+            if self.carried is not None:
+                super().execute(self.carried)
+            yield opened
 
     def insert(self, text: bytes, types: Mapping[str, str], values: Sequence[Any]) -> int:
         """Run an INSERT, after the statements that were requested, without a cursor; return how many rows it wrote.
@@ -196,6 +207,10 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         requests, self._unsent = self._unsent, []
         if not requests:
             return
+        begins = self.pgconn.transaction_status == TransactionStatus.IDLE and requests[0].text[:5] != b"BEGIN"
+        if self.carried is not None and begins:
+            # The statements of a pipeline are one transaction.
+            requests.insert(0, Request(self, self.carried, {}))
         for request, cursor in zip(requests, self._retried(lambda: self._run_all(requests))):
             request.take(cursor)
             self._cursors[request.text] = cursor

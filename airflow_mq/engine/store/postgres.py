@@ -389,7 +389,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     try:
         with translated():
             own = (f"search_path = {SEARCH_PATH}", f"default_transaction_isolation = {ISOLATION}")
-            wanted = (*own, *limits(address), *settings)
+            wanted = (*own, "array_nulls = on", *limits(address), *settings)
             # A pooler may give the next transaction another session, which has other statements by the same names.
             row = opened.execute(configuring(wanted, opened.info.backend_pid)).fetchone()
             is_pooled = row is None or row[-1] != opened.info.backend_pid
