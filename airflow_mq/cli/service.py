@@ -8,14 +8,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
-from functools import partial
+from functools import partial, wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from ..engine.rules.errors import ProcessorError
 from ..engine.rules.weight import ZERO
 from ..loading import load_named
 from ..words import outcomes
-from .arguments import PROCESSOR, TRACEBACK, positive, weight
+from .arguments import PROCESSOR, TRACEBACK, duration, positive, weight
 from .command import UsageError, command, option
 from .output import Tell
 from .session import Session, at_sigterm
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     option("--drain", "repeat until nothing more can be processed"),
     option("--follow", "repeat whenever messages are sent, until SIGTERM or Ctrl-C"),
     option("--slice-messages N", "commit after N messages (default: 20000)", positive),
-    option("--slice-seconds S", "commit after S seconds (default: 1)", float),
+    option("--slice-seconds S", "commit after S seconds (default: 1)", duration),
     TRACEBACK,
     example="$ service --processor orders:process --drain\n$ service --processor orders:process --follow",
 )
@@ -151,7 +152,16 @@ def load_callable(name: str) -> Callable[..., Any]:
     found = load(name)
     if not callable(found):
         raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")
-    return found
+
+    @wraps(found)
+    def called(*arguments: Any, **named: Any) -> Any:
+        try:
+            return found(*arguments, **named)
+        except SystemExit:
+            # The program's own end comes by signals only, so this is a failed attempt.
+            raise ProcessorError("the processor called sys.exit") from None
+
+    return called
 
 
 @contextmanager

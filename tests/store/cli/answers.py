@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 from airflow_mq import BadFormat, Batch, Delivery, Overweight, Weight, Yield
 
@@ -28,6 +29,10 @@ def wrong(delivery: Delivery) -> BadFormat:
 
 def raises(delivery: Delivery) -> None:
     raise ValueError("no such customer\x1b[31m")
+
+
+def exits(delivery: Delivery) -> None:
+    sys.exit(3)
 
 
 def too_heavy(delivery: Delivery) -> Overweight:

@@ -57,6 +57,16 @@ def test_whole_batches(mq: Terminal) -> None:
     assert "batch of 2" in mq("service", "--processor", f"{HERE}:whole_batch", "--batch").out
 
 
+def test_a_processor_that_exits_fails_its_attempt(mq: Terminal) -> None:
+    mq("ring", "change", "--max-attempts", "2")
+    mq("enqueue", "acme", "one")
+    for _ in range(2):
+        assert "the processor called sys.exit" in mq("service", "--processor", f"{HERE}:exits", code=1).err
+    assert [one["reason"] for one in mq.json("set-aside", "list")] == ["attempts"]
+    failed = mq("set-aside", "execute", "acme:0:0", "--processor", f"{HERE}:exits", code=3)
+    assert "the processor called sys.exit" in failed.err
+
+
 def test_what_is_not_done(mq: Terminal) -> None:
     mq("enqueue", "acme", "one")
 
