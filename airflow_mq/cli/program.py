@@ -46,6 +46,8 @@ def _complete() -> None:
 
 def run(args: Namespace) -> int:
     """Run a command with parsed arguments; return the exit code."""
+    # Closed streams are None.
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal that knows few characters gets the others escaped.
         if isinstance(stream, TextIOWrapper):
@@ -57,11 +59,11 @@ def run(args: Namespace) -> int:
             answer = args.run(session, args)
             sys.stdout.flush()
         return NO if answer is False else OK
-    except BrokenPipeError:
-        # The reader has closed the pipe, as in `airflow-mq message events | head`.
+    except OSError as error:
+        # The reader has closed the pipe, as in `airflow-mq message events | head`, or the output's disk is full.
         with suppress(Exception):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return OK if isinstance(error, BrokenPipeError) else _report(error, session)
     except KeyboardInterrupt:
         error_line("interrupted; what was committed before stays", "Interrupted", INTERRUPTED, as_json=as_json)
         return INTERRUPTED
@@ -92,7 +94,7 @@ def _unexpected(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     for secret in secrets:
         text = text.replace(secret, "***")
-    return f"unexpected error: {text}; please report it"
+    return f"unexpected error: {text}" + "; please report it" * (not isinstance(error, OSError))
 
 
 def _secrets() -> list[str]:

@@ -263,3 +263,11 @@ def test_declaring_commands_loads_no_driver_and_no_airflow() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">&-", 0), (">/dev/full", 70)])
+def test_an_output_that_is_closed_or_full_is_no_defect(redirection: str, code: int, mq: Terminal) -> None:
+    command = f'exec "$0" -m airflow_mq ring list --json {redirection}'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
+    assert done.returncode == code and ("No space left on device" in done.stderr) is bool(code)
+    assert "report it" not in done.stderr and "Traceback" not in done.stderr
