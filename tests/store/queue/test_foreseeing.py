@@ -611,3 +611,16 @@ def test_explain_of_an_origin_prefers_waiting_messages(small: MessageQueue, high
     explanation = small.inspect.explain("acme")
     assert (explanation.address, explanation.block) == (Address("acme", 0, 0), 1)
     assert small.inspect.explain("acme", priority="high").reason == high
+
+
+def test_a_pause_without_waiting_messages_is_named(queue: MessageQueue) -> None:
+    queue.admin.pause("acme", "their API")
+    empty = queue.inspect.explain("acme")
+    assert empty.reason == "empty"
+    assert re.fullmatch(r"acme has no messages; acme is paused by \w+: their API\.", empty.sentence)
+    assert empty.remedies == ["airflow-mq queue resume acme"]
+    queue.enqueue_message("acme", b"later", not_before=60)
+    assert (
+        "is not due before" in (sentence := queue.inspect.explain("acme").sentence) and "; acme is paused" in sentence
+    )
+    assert "paused" not in queue.inspect.explain("other").sentence

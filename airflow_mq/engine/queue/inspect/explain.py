@@ -245,12 +245,19 @@ class _Question:
     # Messages that no block takes.
 
     def _nothing_waits(self) -> Explanation:
-        if self.held:
-            return self._answer("all in flight", holders=self._holders())
         count, due = self._delayed()
-        if due is not None:
-            return self._answer("not due", messages=_messages(count, f" of {self.origin}"), due=when(moment(due)))
-        return self._answer("all set aside" if self.book.message_count else "empty", count=self.book.message_count)
+        if self.held:
+            found = self._answer("all in flight", holders=self._holders())
+        elif due is not None:
+            found = self._answer("not due", messages=_messages(count, f" of {self.origin}"), due=when(moment(due)))
+        else:
+            case = "all set aside" if self.book.message_count else "empty"
+            found = self._answer(case, count=self.book.message_count)
+        if (pause := self._pause()) is None:
+            return found
+        paused = self._answer(PAUSED, None, **pause)
+        sentence = f"{found.sentence.removesuffix('.')}; {paused.sentence}"
+        return replace(found, sentence=sentence, remedies=[*found.remedies, *paused.remedies])
 
     def _is_held(self, address: Address, block: BlockRow, run: ClaimRun) -> Explanation:
         decision, case, why = run.decisions.get(address.index), "executed" if block.by_hand else "processed", ""
@@ -375,12 +382,7 @@ class _Question:
     def _skipped(self) -> Explanation:
         facts: dict[str, object] = {}
         if self.book.skipped == PAUSED:
-            rows, above = self.unit.origins.paused(self.session.ring_id, self.now), self._groups()
-            row = next(row for row in rows if row.origin == self.origin or (row.origin in above and row.below))
-            what = f"{row.origin}, with all below it," if row.below else row.origin
-            ends = "" if row.until is None else f" until {when(moment(row.until))}"
-            why = f": {row.reason}" if row.reason else ""
-            facts = {"what": what, "ends": ends, "actor": row.actor, "why": why, "name": row.origin}
+            facts = self._pause() or {}
         elif self.book.skipped == IN_FLIGHT:
             facts = {"holders": self._holders()}
         elif self.book.skipped == BACKOFF:
@@ -390,6 +392,17 @@ class _Question:
             state = BudgetState.of(last, self.working_set.loader.settings(last.path), self.now)
             facts = {"whose": last.path, "budget": state, "wake_at": when(moment(last.wake_at)), "name": last.path}
         return self._answer(self.book.skipped, None, **facts)
+
+    def _pause(self) -> dict[str, object] | None:
+        """Return the facts of the pause of the origin, or of a group above it; None without one."""
+        rows, above = self.unit.origins.paused(self.session.ring_id, self.now), self._groups()
+        row = next((row for row in rows if row.origin == self.origin or (row.origin in above and row.below)), None)
+        if row is None:
+            return None
+        what = f"{row.origin}, with all below it," if row.below else row.origin
+        ends = "" if row.until is None else f" until {when(moment(row.until))}"
+        why = f": {row.reason}" if row.reason else ""
+        return {"what": what, "ends": ends, "actor": row.actor, "why": why, "name": row.origin}
 
     def _groups(self) -> Sequence[str]:
         """Return the groups above the origin."""
