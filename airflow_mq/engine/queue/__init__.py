@@ -124,7 +124,7 @@ class MessageQueue:
         :param inline: executes the message at once if no other message waits in the ring. Otherwise, and if the
             execution fails, the message stays in its queue.
         """
-        return self._sender.enqueue_message(origin, payload, key, Terms(**options), inline)
+        return self._sender.enqueue_message(origin, payload, key, Terms.of(options), inline)
 
     @overload
     def enqueue_messages(
@@ -143,7 +143,7 @@ class MessageQueue:
         iterator of millions is read once and never held in memory. The options are those of `enqueue_message`; they
         apply to each message that does not set the value itself.
         """
-        return self._sender.enqueue_messages(origin, messages, Terms(**options))
+        return self._sender.enqueue_messages(origin, messages, Terms.of(options))
 
     def commands(self, connection: object) -> Commands:
         """Return commands over the caller's connection to the same database: psycopg 3, `sqlite3` or SQLAlchemy.
@@ -256,6 +256,9 @@ class MessageQueue:
     def __bool__(self) -> bool:
         """Return true: an empty queue is a valid object, too."""
         return True
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a MessageQueue cannot be pickled: open one where it is used, with the address of its store")
 
     def close(self) -> None:
         """Close the connections."""

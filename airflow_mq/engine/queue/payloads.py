@@ -131,7 +131,7 @@ class Payloads:
 
         The options are those of `enqueue_messages`.
         """
-        origin, terms = self.session.check_sender(origin), Terms(**options).checked(self.session)
+        origin, terms = self.session.check_sender(origin), Terms.of(options).checked(self.session)
         blob = self.put(source, progress=progress)
         try:
             sent = self._sender.enqueue_messages([(origin, Message(blob.reference, key))], None, terms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import threading
 import tracemalloc
@@ -405,3 +406,14 @@ def test_a_row_of_a_driver_is_a_pair(queue: MessageQueue) -> None:
     assert queue.enqueue_messages(rows).count == 2
     assert queue.enqueue_messages(iter(rows)).count == 2
     assert queue.footprint("acme").count == 4
+
+
+def test_an_unknown_option_is_named(queue: MessageQueue) -> None:
+    options: dict[str, Any] = {"key": "k"}
+    with pytest.raises(TypeError, match=r"unknown option 'key': expected some of weight, .* Message\(payload, key="):
+        queue.enqueue_messages("acme", [b"one"], **options)
+
+
+def test_a_pickled_queue_is_refused(queue: MessageQueue) -> None:
+    with pytest.raises(TypeError, match="a MessageQueue cannot be pickled: open one where it is used"):
+        pickle.dumps(queue)

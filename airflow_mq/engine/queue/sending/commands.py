@@ -271,7 +271,7 @@ class Commands:
                 )
         if not messages:
             raise InvalidInput("messages are missing: expected push(origin, message, ...)")
-        return Push(self, self.session.of_ring(ring), origin, list(messages), Terms(**options))
+        return Push(self, self.session.of_ring(ring), origin, list(messages), Terms.of(options))
 
     def complete(self, tokens: GivenTokens) -> TransferToken:
         """Complete the messages of these tokens, or push the result to another queue instead."""

@@ -71,6 +71,16 @@ class Terms(NamedTuple):
     expires: When | None = None
     priority: str | None = None
 
+    @classmethod
+    def of(cls, options: SendOptions) -> Terms:
+        """Return the options of a call as terms."""
+        if unknown := options.keys() - set(cls._fields):
+            raise TypeError(
+                f"unknown option {min(unknown)!r}: expected some of {', '.join(cls._fields)}; with many messages, each "
+                "has its own key: Message(payload, key=…)"
+            )
+        return cls(**options)
+
     def checked(self, session: RingSession) -> Terms:
         """Return the terms, or raise the error that makes them invalid in this ring."""
         Attributes.given_by(self).checked(session.config.max_headers)
