@@ -47,6 +47,8 @@ log = logging.getLogger("airflow_mq.adapters")
 BATCH = 500
 #: Bytes after which a source ends a batch.
 BATCH_BYTES = 16 << 20
+#: Why a message stays at the source behind the first one that a full queue refused.
+_FULL = "a queue is full"
 
 
 class Changed(Exception):
@@ -175,7 +177,7 @@ def _take(
         for item in arrived:
             why = _unfit(queue, item)
             if why is None and item.origin in full:
-                total += _leave(adapter, item, "a queue is full")
+                total += _leave(adapter, item, _FULL)
             elif why is None:
                 try:
                     ready.append((item, _message(queue, item, held)))
@@ -203,7 +205,7 @@ def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue
     kept = []
     for item, message in ready:
         if full and (item.origin in full or not isinstance(adapter, Skips)):
-            _leave(adapter, item, "a queue is full")
+            _leave(adapter, item, _FULL)
         else:
             kept.append((item, message))
     return Received(left=len(ready) - len(kept)) + (_enqueue_all(adapter, kept, enqueue, full) if kept else Received())
@@ -246,7 +248,10 @@ def _enqueue_refused(
 
 
 def _leave(adapter: Adapter, item: Arrived, why: str) -> Received:
-    log.warning("%s is left for a later run: %s", ascii(item.place), why)
+    # The first message that a full queue leaves is logged with the sizes; thousands may follow.
+    log.log(
+        logging.DEBUG if why == _FULL else logging.WARNING, "%s is left for a later run: %s", ascii(item.place), why
+    )
     if isinstance(adapter, Skips):
         adapter.skip(item, why)
     return Received(left=1)

@@ -49,13 +49,16 @@ def drained(queue: MessageQueue) -> list[tuple[str, bytes]]:
     return seen
 
 
-def test_a_source_in_order_stops_at_a_full_queue_and_goes_on(queue: MessageQueue) -> None:
+def test_a_source_in_order_stops_at_a_full_queue_and_goes_on(
+    queue: MessageQueue, caplog: pytest.LogCaptureFixture
+) -> None:
     queue.admin.set_origin("a", quota=10)
     messages = [("a", b"1" * 6), ("b", b"2"), ("a", b"3" * 6), ("b", b"4"), ("b", b""), ("a", b"5" * 4), ("b", b"6")]
     source, seen = InOrder(messages), list[tuple[str, bytes]]()
     first = receive(queue, source)
     assert (first.count, first.left, source.committed) == (2, 4, 2) and not source.refused
     assert "4 left at the source, because a queue is full" in str(first)
+    assert [record.getMessage()[:30] for record in caplog.records] == ["'2' is left for a later run: q"]
     assert receive(queue, source).count == 0
     for _ in range(3):
         seen += drained(queue)
