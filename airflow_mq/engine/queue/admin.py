@@ -22,6 +22,7 @@ from ..rules.units import byte_count
 from ..rules.weight import Meter, Weight
 from ..store import codec
 from ..store.blobs import sweep
+from ..store.rings import is_ring_name
 from ..store.rows import LATEST, settings_of
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
@@ -296,7 +297,7 @@ def checked_quota(value: object) -> int:
 def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
     """Write a new ring."""
     check_text(name, "the name of a ring")
-    if not (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63):
+    if not is_ring_name(name):
         raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
     if not unit.rings.insert(name, codec.write_json(config.to_json()).decode()):
         raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")

@@ -15,6 +15,11 @@ _EXPIRE = {
 }  # fmt: skip
 
 
+def is_ring_name(name: str) -> bool:
+    """Return whether a ring can have this name."""
+    return name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 63
+
+
 class Rings(Repository):
     """Rings of the store."""
 
@@ -26,10 +31,10 @@ class Rings(Repository):
         if not rows:
             names = [ring.name for ring in self.all()]
             known, near = ", ".join(map(repr, names)) or "none", nearest(name, names)
-            meant = f"did you mean {near!r}? To" if near else "to"
-            raise UnknownRing(
-                f"unknown ring {name!r}: the store has {known}; {meant} create it, run `airflow-mq ring create {name}`"
-            )
+            meant = f"did you mean {near!r}?" if near else ""
+            if is_ring_name(name):
+                meant += f"{' To' if near else 'to'} create it, run `airflow-mq ring create {name}`"
+            raise UnknownRing(f"unknown ring {name!r}: the store has {known}; {meant}".removesuffix("; "))
         return RingRow(*rows[0])
 
     def all(self) -> list[RingRow]:

@@ -57,7 +57,9 @@ def test_what_cannot_be_is_refused_with_the_reason(mq: Terminal) -> None:
     assert mq.json("ring", "change", "--set", "max_origins=none")["config"]["max_origins"] is None
     assert "unknown setting 'colour'" in mq("ring", "change", "--set", "colour=blue", code=2).err
     assert "no setting: expected" in mq("ring", "change", code=2).err
-    assert "unknown ring" in mq("ring", "show", "nope", code=3).err
+    assert "to create it, run `airflow-mq ring create nope`" in mq("ring", "show", "nope", code=3).err
+    # No ring could have this name.
+    assert "create" not in mq("ring", "show", "no such", code=3).err
     assert "already" in mq("ring", "create", "default", code=3).err
     assert "TIME/SIZE" in mq("ring", "create", "x", "--service-weight", "12", code=2).err
     assert "cannot be read" in mq("ring", "create", "x", "--file", "/nowhere.json", code=2).err
