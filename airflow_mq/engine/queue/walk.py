@@ -93,7 +93,8 @@ def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: S
 def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> None:
     """Log which queues wait behind a first message that is heavier than the whole block."""
     stuck = ledger.stuck
-    if not stuck:
+    # A block of nothing, as `measure-costs` plans many, is no limit to raise.
+    if not stuck or not any(ladder.meter.limit):
         return
     names = [quoted(queue_name(origin_of(one.origin), priority_of(one.origin))) for one in stuck[:NAMED]]
     needs = [f"{one.needs} for {name}" for one, name in zip(stuck, names)]

@@ -28,7 +28,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_costs_are_printed_and_nothing_changes(mq: Terminal, queue: MessageQueue, tmp_path: Path) -> None:
     before = everything(queue)
-    lines = mq("admin", "measure-costs", "--repeats", "3").out.splitlines()
+    measured = mq("admin", "measure-costs", "--repeats", "3")
+    assert measured.err == ""
+    lines = measured.out.splitlines()
     assert lines[0].split()[0] == "step" and len(lines) == 14
     assert lines[1].startswith("bump_service_head") and "a block that finds nothing" in lines[1]
     assert lines[-1] == "nothing was changed; --apply sets them in the ring"
