@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_350),
-    "lines of store": Budget(8_919),
-    "lines of queue": Budget(11_693),
-    "lines of the engine": Budget(27_932, 19_500),
-    "lines of the command line": Budget(5_833),
-    "lines of the package": Budget(50_406, 38_000),
+    "lines of store": Budget(8_939),
+    "lines of queue": Budget(11_721),
+    "lines of the engine": Budget(27_980, 19_500),
+    "lines of the command line": Budget(5_845),
+    "lines of the package": Budget(50_471, 38_000),
     "lines of SQL without migrations": Budget(1_853, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
