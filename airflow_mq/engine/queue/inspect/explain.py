@@ -251,8 +251,7 @@ class _Question:
         elif due is not None:
             found = self._answer("not due", messages=_messages(count, f" of {self.origin}"), due=when(moment(due)))
         else:
-            case = "all set aside" if self.book.message_count else "empty"
-            found = self._answer(case, count=self.book.message_count)
+            found = self._answer("all set aside" if self.book.message_count else "empty", count=self.book.message_count)
         if (pause := self._pause()) is None:
             return found
         paused = self._answer(PAUSED, None, **pause)

@@ -315,13 +315,14 @@ class Foresight:
         self._keep(working_set)
 
     def _end_dead_blocks(self) -> None:
-        """Release the blocks that are past their deadline, as the next plan does: reported results count."""
+        """Release the blocks that are past their deadline, as the next plan does: readable reports count."""
         live = self.overlay.unit.blocks.latest(self.session.ring_id, PLANNED)
         dead = sorted(row for row in live if row.deadline <= self.overlay.now)
         self._live = sorted(row for row in live if row.deadline > self.overlay.now and not row.by_hand)
         for row in dead:
             working_set = self.working_set(skip_in_flight=True)
-            for _ in Settling(working_set, row, self.session.actor).parts():
+            answers: dict[str, Answers] | None = None if self.overlay.unit.reads_reports() else {}
+            for _ in Settling(working_set, row, self.session.actor, None, None, answers).parts():
                 pass
             self._keep(working_set)
         if dead:
