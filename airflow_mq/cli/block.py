@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..engine.rules.config import RingConfig
+from ..engine.rules.message import Address
 from ..engine.rules.priority import PRIORITIES, queue_name
 from ..engine.rules.weight import ZERO
 from ..words import capitalised, many, outcomes, percent, size
-from .arguments import BLOCK_LIMIT, BLOCK_SEED, EVERY, address, limit, positive, setting, words
+from .arguments import BLOCK_LIMIT, BLOCK_SEED, EVERY, limit, positive, setting, words
 from .command import Group, command, option
 from .near import meant
 from .output import Columns
@@ -240,7 +241,7 @@ def explain(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         how = {"limit": args.service_weight, "seed": args.seed, "ahead": args.ahead}
         if re.search(r":[0-9]+:[0-9]+(:high)?$", args.what) and not (args.queue or args.below):
-            found = queue.inspect.explain_message(address(args.what), **how)
+            found = queue.inspect.explain_message(Address.parse(args.what), **how)
         else:
             found = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
         near = meant(queue, args.what) if found.reason == "empty" else ""

@@ -271,3 +271,7 @@ def test_an_output_that_is_closed_or_full_is_no_defect(redirection: str, code: i
     done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
     assert done.returncode == code and ("No space left on device" in done.stderr) is bool(code)
     assert "report it" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_address_beyond_every_page_is_a_wrong_argument(mq: Terminal) -> None:
+    assert "invalid address" in mq("explain", f"acme:{10**20}:0", code=2).err
