@@ -148,7 +148,7 @@ def load(name: str) -> object:
 
 
 def load_callable(name: str) -> Callable[..., Any]:
-    """Import a processor that takes single messages or whole batches."""
+    """Import a processor that takes single messages or whole batches; with `sys.exit`, it fails and ends no service."""
     found = load(name)
     if not callable(found):
         raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")
@@ -158,7 +158,6 @@ def load_callable(name: str) -> Callable[..., Any]:
         try:
             return found(*arguments, **named)
         except SystemExit:
-            # The program's own end comes by signals only, so this is a failed attempt.
             raise ProcessorError("the processor called sys.exit") from None
 
     return called
