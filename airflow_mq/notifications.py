@@ -51,8 +51,9 @@ class QueueNotifier(BaseNotifier):
         *,
         mq_conn_id: str | None = None,
         ring: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(**kwargs)
         self.to = to
         self.mq_conn_id = mq_conn_id
         self.ring = ring
@@ -72,11 +73,7 @@ class QueueNotifier(BaseNotifier):
         await asyncio.to_thread(self.notify, context)
 
     def text(self, mq_conn_id: str | None = None, ring: str | None = None) -> str | None:
-        """Return the text to send, or None.
-
-        :param mq_conn_id: the connection, if the notifier has none of its own
-        :param ring: the ring, if the notifier has none of its own
-        """
+        """Return the text to send, or None; the arguments take the place of what the notifier does not name."""
         hook = MessageQueueHook(self.mq_conn_id or mq_conn_id or MessageQueueHook.default_conn_name)
         with within(READ_SECONDS), hook.queue(self.ring or ring or None) as queue:
             return self.text_of(queue)

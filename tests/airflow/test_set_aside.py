@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -263,6 +264,21 @@ def test_the_notifier_sends_the_number_and_the_remedies(queue: MessageQueue, hea
     (text,) = told
     assert "1 set-aside message on ring 'default'" in text
     assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
+
+
+def test_the_notifier_serves_a_deadline(sqlite_queue: MessageQueue) -> None:
+    from airflow_mq.notifications import SetAsideNotifier
+
+    told: list[str] = []
+
+    async def miss_deadline() -> None:
+        # As Airflow's triggerer calls an `AsyncCallback`.
+        await SetAsideNotifier(told.append, mq_conn_id=CONN_ID, context={"dag_run": {}})
+
+    sqlite_queue.enqueue_message("a", b"elephant", weight=Weight(10**9, 10))
+    sqlite_queue.blocks.settle(sqlite_queue.blocks.plan())
+    asyncio.run(miss_deadline())
+    assert told[0].startswith("1 set-aside message on ring 'default'")
 
 
 def test_the_notifier_sends_nothing_without_set_aside_messages(sqlite_queue: MessageQueue) -> None:
