@@ -97,6 +97,18 @@ def test_a_run_is_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     assert [(fit.processor, fit.origin) for fit in sqlite_queue.inspect.fits()] == [("alpha", "a4")]
 
 
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_settling_waits_for_the_plan(fail_fast: bool) -> None:
+    """Airflow does not wait for the parts of a cleared run that it marked as removed."""
+    from airflow.sdk import DAG
+
+    from airflow_mq.block import block
+
+    with DAG("waits", schedule=None, fail_fast=fail_fast) as dag:
+        block(processors=in_place())
+    assert dag.get_task("block.settle").upstream_task_ids == {"block.plan", "block.process"}
+
+
 def shipped(name: str, *permitted: str) -> str:
     """Return a shipped DAG file that permits these connections; `mq_stage` if none are given."""
     text = (Path(__file__).parents[2] / "dags" / name).read_text()
